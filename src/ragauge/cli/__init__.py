@@ -1,0 +1,28 @@
+"""The command line: one short file per verb. Data goes to standard output, talk to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ragauge.errors import RagaugeError
+
+
+def main() -> None:
+    """Run a command; a user's mistake gets one sentence and a hint, never a traceback."""
+    from ragauge.cli.app import app
+
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv.remove("--debug")
+    try:
+        app()
+    except RagaugeError as error:
+        if debug:
+            raise
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

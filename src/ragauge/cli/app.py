@@ -1,0 +1,44 @@
+"""The verbs, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ragauge import __version__
+from ragauge.cli.convert import convert
+from ragauge.cli.evaluate import evaluate
+from ragauge.cli.measures import measures
+from ragauge.cli.validate import validate
+
+app = typer.Typer(
+    name="ragauge",
+    help="One gauge for retrieval: ranking quality, and whether to believe it.",
+    epilog="A user's mistake exits with 2. --debug anywhere shows the traceback.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(evaluate)
+app.command()(validate)
+app.command()(convert)
+app.command()(measures)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ragauge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """One gauge for retrieval: ranking quality, and whether to believe it."""
+    del version

@@ -1,0 +1,36 @@
+"""Where data and talk go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+def data() -> Console:
+    """Standard output: as wide as the terminal, or as wide as the table where it is a pipe."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 1000, highlight=False)
+
+
+def show(*tables: RenderableType) -> None:
+    """Print tables; in a pipe, lines have no trailing blanks."""
+    console = data()
+    if sys.stdout.isatty():
+        for table in tables:
+            console.print(table)
+        return
+    with console.capture() as text:
+        for table in tables:
+            console.print(table)
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in text.get().splitlines()))
+
+
+def talk(lines: Iterable[str]) -> None:
+    """Say something beside the data."""
+    for line in lines:
+        sys.stderr.write(f"note: {line}\n")

@@ -1,0 +1,66 @@
+"""`ragauge convert IN OUT`: judgments and runs from one format to another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ragauge import formats
+from ragauge.errors import BadInput
+from ragauge.formats import columns, documents, writing
+from ragauge.formats.files import Source
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="A file or BEIR folder; - is standard input.")],
+    target: Annotated[
+        str, typer.Argument(metavar="OUT", help="The file to write; - is standard output; FOLDER/ is BEIR.")
+    ],
+    from_: Annotated[str | None, typer.Option("--from", help=f"What IN is: {', '.join(formats.FORMATS)}.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="What OUT becomes; by its ending otherwise.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="qrels or run, where IN could be either.")] = None,
+) -> None:
+    """Convert judgments or runs between formats.
+
+    [dim]ragauge convert run.trec.gz run.parquet[/dim]
+    """
+    for name in (from_, to):
+        if name is not None:
+            formats.known(name)
+    what = kind or _kind(Source(source), from_)
+    if what == "qrels":
+        writing.write_judgments(formats.read_judgments(source, format=from_), target, to)
+    elif what == "run":
+        writing.write_run(formats.read_run(source, format=from_), target, to)
+    else:
+        raise BadInput(f"`--kind {what}` is unknown", hint="qrels or run")
+
+
+def _kind(source: Source, format_: str | None) -> str:
+    """Whether a file holds judgments or a run, by its first line."""
+    form = format_ or formats.guess(source)
+    if form in ("beir", "rig", "subtopics"):
+        return "qrels"
+    if form == "trec":
+        fields = len((source.head() or [""])[0].split())
+        if fields >= 5:
+            return "run"
+        return "qrels"
+    if form == "json":
+        thing = documents.read_json(source)
+        values = [v for docs in thing.values() if isinstance(docs, dict) for v in docs.values()]
+        return "run" if any(isinstance(v, float) for v in values) else "qrels"
+    if form == "parquet":
+        import polars as pl
+
+        names = pl.read_parquet_schema(source.path)
+    else:
+        names = columns.read_table(source).schema
+    graded = columns.find(list(names), columns.GRADE[:-1])
+    ranked = columns.find(list(names), (*columns.RANK, *columns.DISTANCE, *columns.SCORE[1:]))
+    if graded:
+        return "qrels"
+    if ranked or "score" in {n.lower() for n in names}:
+        return "run"
+    return "qrels"

@@ -1,0 +1,130 @@
+"""`ragauge evaluate QRELS RUN…`: score runs against judgments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console, trec_eval
+from ragauge.errors import BadInput
+from ragauge.formats.files import Source
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.scoring import score
+from ragauge.records import Scores
+from ragauge.reports import tables
+from ragauge.verbs import DEFAULT_MEASURES, count, judgments_for, read_measures
+
+
+def evaluate(  # noqa: PLR0913 - each is an option of the command
+    qrels: Annotated[
+        str, typer.Argument(help="Judgments: TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet; - is stdin.")
+    ],
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Runs: TREC, CSV, TSV, JSONL, JSON, Parquet; .gz, .zst; - is stdin."),
+    ],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-m", "--measure", help="A measure, e.g. ndcg@10; again for more. [dim]`ragauge measures` lists them[/dim]"
+        ),
+    ] = None,
+    convention: Annotated[
+        str, typer.Option("-C", "--convention", help="default, trec9, beir, ranx, rig, ann, … (CONVENTIONS.md)")
+    ] = "default",
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="OPTION=VALUE", help="Set one option of the convention, e.g. ties=ranked."),
+    ] = None,
+    rel: Annotated[float | None, typer.Option("-l", "--rel", help="The least grade that counts as relevant.")] = None,
+    depth: Annotated[int | None, typer.Option("-M", "--depth", help="Look at so many documents a query.")] = None,
+    per_query: Annotated[bool, typer.Option("-q", "--per-query", help="Each query, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
+    output: Annotated[
+        str, typer.Option("--format", help="table, json, csv, or trec_eval (its three columns).")
+    ] = "table",
+    targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
+    qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
+    run_format: Annotated[str | None, typer.Option(help="What the runs are, e.g. trec or csv.")] = None,
+) -> None:
+    """Score runs against judgments.
+
+    [dim]ragauge evaluate qrels.txt bm25.run dense.run -m ndcg@10 -m recall@100[/dim]
+    """
+    rules = _rules(convention, options or [], rel, depth)
+    shape = "json" if as_json else "csv" if as_csv else output
+    if shape not in ("table", "json", "csv", "trec_eval"):
+        raise BadInput(f"there is no output format `{shape}`", hint="table, json, csv, trec_eval")
+    if [qrels, *runs].count("-") > 1:
+        raise BadInput("standard input can be read once", hint="give - for one file only")
+    trec = shape == "trec_eval"
+    wanted = read_measures(
+        trec_eval.own_lines(measure or ["official"]) if trec else measure or DEFAULT_MEASURES, rules, trec=trec
+    )
+    judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets)
+    scores: dict[str, Scores] = {}
+    for name, run in zip(_names(runs), runs, strict=True):
+        judged = count(judgments, run, wanted, rules, name=name, form=run_format)
+        scores[name] = score(judged, wanted, rules)
+    if trec:
+        for one in scores.values():
+            sys.stdout.write(trec_eval.lines(one, wanted, measure or ["official"], per_query=per_query))
+        return
+    if shape == "json":
+        typer.echo(tables.as_json(scores, per_query=per_query))
+    elif shape == "csv":
+        typer.echo(tables.as_csv(scores, per_query=per_query), nl=False)
+    else:
+        if per_query:
+            console.show(tables.query_table(scores), "")
+        console.show(tables.score_table(scores))
+        _about(scores, rules)
+
+
+def _about(scores: dict[str, Scores], rules: Convention) -> None:
+    """Say under which convention the numbers are, and what to know about them."""
+    queries = len(next(iter(scores.values())).queries)
+    named = ", ".join(f"{k}={v}" for k, v in rules.departures().items())
+    console.talk(
+        [
+            f"{queries} judged queries, convention {rules.name}"
+            + (f" ({named})" if named and "," not in rules.name else "")
+        ]
+    )
+    console.talk(dict.fromkeys(note for one in scores.values() for note in one.notes))
+
+
+def _rules(name: str, options: Sequence[str], rel: float | None, depth: int | None) -> Convention:
+    chosen: dict[str, Any] = {}
+    types = {f.name: f.type for f in fields(Convention)}
+    for text in options:
+        option, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"`--set {text}` sets nothing", hint="--set ties=ranked")
+        try:
+            chosen[option] = (
+                float(value) if option == "rel" else int(value) if "int" in str(types.get(option)) else value
+            )
+        except ValueError:
+            raise BadInput(f"`{option}` cannot be `{value}`", hint="it is a number") from None
+    if rel is not None:
+        chosen["rel"] = rel
+    if depth is not None:
+        chosen["depth"] = depth
+    return find_convention(name).but(**chosen)
+
+
+def _names(runs: Sequence[str]) -> list[str]:
+    """The stem of each file; where two are alike, with the folder before it."""
+    stems = [Source(run).stem for run in runs]
+    if len(set(stems)) == len(stems):
+        return stems
+    longer = [f"{Path(run).parent.name}/{stem}" for run, stem in zip(runs, stems, strict=True)]
+    return longer if len(set(longer)) == len(longer) else list(runs)

@@ -1,0 +1,110 @@
+"""trec_eval's three columns, so that scripts written for it go on working."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.names import NICKNAMES, Measure
+from ragauge.measures.scoring import OwnMeasure
+from ragauge.measures.table import geometric_mean
+from ragauge.records import Scores
+
+_RELSTRING = re.compile(r"relstring(?:[._](\d+))?")
+
+
+def own_lines(asked: Sequence[str]) -> list[str]:
+    """The measures among what was asked for, without the lines that trec_eval prints and that measure nothing."""
+    return [name for name in asked if name not in ("runid", "num_q") and not _RELSTRING.fullmatch(name)]
+
+
+def lines(scores: Scores, measures: Sequence[Measure | OwnMeasure], asked: Sequence[str], *, per_query: bool) -> str:
+    """Measure, query or `all`, and value: the queries first, in the order of their ids, then the means."""
+    wanted = [m for m in measures if isinstance(m, Measure)]
+    group = any(name.lower() in NICKNAMES for name in asked)
+    judged: JudgedRanks = scores.judged
+    out: list[str] = []
+    if per_query:
+        string = _string_length(asked)
+        for i in sorted(range(len(scores.queries)), key=lambda i: scores.queries[i]):
+            query = scores.queries[i]
+            if all(query in scores.reasons[str(m)] for m in wanted) and wanted:
+                continue
+            string_due = string is not None
+            for measure in wanted:
+                if string_due and _after_precision(measure):
+                    out.append(_line(f"relstring_{string}", query, f"'{_relevance(judged, i, string or 0)}'"))
+                    string_due = False
+                if measure.spec.aggregate is not geometric_mean:
+                    out.append(
+                        _line(_name(measure, asked), query, _value(measure, float(scores.values[str(measure)][i])))
+                    )
+            if string_due:
+                out.append(_line(f"relstring_{string}", query, f"'{_relevance(judged, i, string or 0)}'"))
+    if group or "runid" in asked:
+        out.append(_line("runid", "all", judged.tag or scores.run))
+    if group or "num_q" in asked:
+        scored = len(scores.queries) - (int((~judged.answered).sum()) if scores.reasons and _skips(scores) else 0)
+        out.append(_line("num_q", "all", str(scored)))
+    out.extend(_line(_name(m, asked), "all", _value(m, scores.means[str(m)])) for m in wanted)
+    return "".join(out)
+
+
+def _skips(scores: Scores) -> bool:
+    return any(scores.reasons[name] for name in scores.measures)
+
+
+def _line(name: str, query: str, value: str) -> str:
+    return f"{name:<22}\t{query}\t{value}\n"
+
+
+def _name(measure: Measure, asked: Sequence[str]) -> str:
+    """trec_eval's name; parameters that are no cutoffs are appended as they were typed."""
+    spec = measure.spec
+    if spec.name in ("utility", "11pt_avg", "set_f") or (spec.name in ("ndcg", "rbp") and measure.cutoff is None):
+        for name in asked:
+            base, dot, parameters = name.partition(".")
+            if dot and base == spec.trec:
+                return f"{spec.trec}_{parameters}"
+    return measure.trec_name
+
+
+def _value(measure: Measure, value: float) -> str:
+    return f"{value:.0f}" if measure.spec.name.startswith("num_") else f"{value:6.4f}"
+
+
+def _string_length(asked: Sequence[str]) -> int | None:
+    """How many relevance values are printed as a string, if any."""
+    for name in asked:
+        found = _RELSTRING.fullmatch(name)
+        if found:
+            return int(found[1] or 10)
+    return 10 if any(name.lower() == "all_trec" for name in asked) else None
+
+
+def _after_precision(measure: Measure) -> bool:
+    """Whether a measure is printed after trec_eval's relstring, which follows P."""
+    before = (
+        "num_ret",
+        "num_rel",
+        "num_rel_ret",
+        "gm_map",
+        "r_precision",
+        "bpref",
+        "mrr",
+        "iprec_at_recall",
+        "precision",
+    )
+    return not (measure.spec.name in before or (measure.spec.name == "map" and measure.cutoff is None))
+
+
+def _relevance(judged: JudgedRanks, query: int, length: int) -> str:
+    """The grades of the first documents, a character each: - for unjudged, . for pooled but unjudged, > above 9."""
+    text = ["-"] * int(min(length, judged.retrieved[query]))
+    for at in np.flatnonzero((judged.query == query) & (judged.rank <= len(text))).tolist():
+        grade = judged.grade[at]
+        text[int(judged.rank[at]) - 1] = "." if grade < 0 else ">" if grade > 9 else f"{grade:.0f}"
+    return "".join(text)

@@ -1,0 +1,50 @@
+"""`ragauge validate QRELS [RUN…]`: what is wrong with the data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ragauge.cli import console
+
+
+def validate(
+    qrels: Annotated[str, typer.Argument(help="Judgments, in any format that `evaluate` reads.")],
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Runs.")] = None,
+    corpus: Annotated[
+        str | None, typer.Option(help="The corpus (BEIR folder, JSONL, or ids), to find ids that it lacks.")
+    ] = None,
+    qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if there is any problem.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """List what is wrong with judgments and runs, before any number is believed.
+
+    [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
+    """
+    from ragauge.datasets import validation
+
+    findings = validation.validate(qrels, runs or [], corpus, qrels_format)
+    problems = sum(f.problem for f in findings)
+    if as_json:
+        typer.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=2))
+    else:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, show_header=False)
+        subject = None
+        for f in findings:
+            if f.subject != subject:
+                subject = f.subject
+                table.add_row("", Text(subject, style="bold", overflow="fold"))
+            examples = f" ({', '.join(f.examples)}{', …' if f.count > len(f.examples) else ''})" if f.examples else ""
+            mark = Text("!", style="bold red") if f.problem else Text("·", style="dim")
+            table.add_row(mark, Text(f.message + examples, overflow="fold"))
+        console.show(table)
+        console.talk([f"{problems} problem{'s' * (problems != 1)} found"])
+    if strict and problems:
+        raise typer.Exit(2)

@@ -1,0 +1,223 @@
+"""What is wrong with judgments, runs and a corpus, found before any number is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ragauge import formats
+from ragauge.errors import BadInput
+from ragauge.formats.documents import json_lines
+from ragauge.formats.files import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CUTOFFS = (1, 5, 10, 20, 100)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know about the data."""
+
+    subject: str
+    """The file."""
+    what: str
+    """A short name of what was looked for."""
+    problem: bool
+    """Whether it is something to mend; otherwise it only describes."""
+    count: int
+    """How many rows, documents or queries it concerns."""
+    message: str
+    """One sentence."""
+    examples: Sequence[str] = field(default=())
+
+
+def validate(
+    qrels: str, runs: Sequence[str] = (), corpus: str | None = None, qrels_format: str | None = None
+) -> list[Finding]:
+    """Everything that is odd about these files, in the order in which they are named."""
+    try:
+        rows = formats.judgment_rows(qrels, format=qrels_format)
+    except BadInput as error:
+        return [Finding(qrels, "unreadable", True, 1, error.message)]
+    known = None if corpus is None else corpus_ids(corpus)
+    found = list(_judgments(Source(qrels).label, rows, known))
+    for run in runs:
+        try:
+            table = formats.read_run(run).table
+        except BadInput as error:
+            found.append(Finding(run, "unreadable", True, 1, error.message))
+            continue
+        found.extend(_run(Source(run).label, table, rows, known))
+    return found
+
+
+def _judgments(subject: str, rows: pl.DataFrame, corpus: pl.Series | None) -> Iterator[Finding]:
+    import polars as pl
+
+    per_query = rows.group_by("query", maintain_order=True).agg(
+        pl.col("doc").n_unique().alias("judged"), (pl.col("grade") >= 1).sum().alias("relevant")
+    )
+    histogram = rows["grade"].value_counts().sort("grade")
+    grades = ", ".join(f"{g:g}: {n}" for g, n in histogram.iter_rows())
+    yield Finding(
+        subject,
+        "judgments",
+        False,
+        rows.height,
+        f"{per_query.height} queries, {rows.height} judgments, {_spread(per_query['judged'])} judged a query",
+    )
+    yield Finding(subject, "grades", False, histogram.height, f"grades ({grades})")
+    pair = ["query", "doc"] + (["subtopic"] if "subtopic" in rows.columns else [])
+    same = (
+        rows.filter(pl.struct(*pair, "grade").is_duplicated()).height
+        - rows.filter(pl.struct(*pair, "grade").is_duplicated()).unique([*pair, "grade"]).height
+    )
+    if same:
+        yield Finding(subject, "duplicate rows", True, same, f"{same} rows say again what a row above says")
+    distinct = rows.unique([*pair, "grade"], maintain_order=True)
+    clash = distinct.filter(pl.struct(pair).is_duplicated()).unique(pair, maintain_order=True)
+    if clash.height:
+        yield Finding(
+            subject,
+            "conflicting grades",
+            True,
+            clash.height,
+            f"{clash.height} documents have two grades for one query",
+            _pairs(clash),
+        )
+    empty = per_query.filter(pl.col("relevant") == 0)["query"]
+    if len(empty):
+        yield Finding(
+            subject, "no relevant", True, len(empty), f"{len(empty)} queries have no relevant document", _some(empty)
+        )
+    negative = rows.filter(pl.col("grade") < 0).height
+    if negative:
+        yield Finding(
+            subject, "negative grades", False, negative, f"{negative} grades are negative: pooled but unjudged"
+        )
+    fractions = rows.filter(pl.col("grade") != pl.col("grade").floor()).height
+    if fractions:
+        yield Finding(
+            subject, "fractional grades", False, fractions, f"{fractions} grades are fractions; trec_eval cuts them off"
+        )
+    if corpus is not None:
+        orphans = rows.filter(~pl.col("doc").is_in(corpus.implode()))["doc"]
+        if len(orphans):
+            yield Finding(
+                subject,
+                "orphan ids",
+                True,
+                len(orphans),
+                f"{len(orphans)} judged documents are not in the corpus",
+                _some(orphans.unique(maintain_order=True)),
+            )
+
+
+def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Series | None) -> Iterator[Finding]:
+    import polars as pl
+
+    depth = run.group_by("query", maintain_order=True).agg(pl.len().alias("depth"))
+    yield Finding(
+        subject, "run", False, run.height, f"{depth.height} queries, {run.height} rows, {_spread(depth['depth'])} deep"
+    )
+    missing = judged["query"].unique(maintain_order=True)
+    missing = missing.filter(~missing.is_in(depth["query"].implode()))
+    if len(missing):
+        yield Finding(
+            subject,
+            "missing queries",
+            True,
+            len(missing),
+            f"{len(missing)} judged queries are not in the run",
+            _some(missing),
+        )
+    extra = depth["query"].filter(~depth["query"].is_in(judged["query"].unique().implode()))
+    if len(extra):
+        yield Finding(
+            subject, "unjudged queries", True, len(extra), f"{len(extra)} queries have no judgments", _some(extra)
+        )
+    twice = run.filter(pl.struct("query", "doc").is_duplicated()).unique(["query", "doc"], maintain_order=True)
+    if twice.height:
+        yield Finding(
+            subject,
+            "duplicate documents",
+            True,
+            twice.height,
+            f"{twice.height} documents stand twice or more in one ranking",
+            _pairs(twice),
+        )
+    tied = run.filter(pl.struct("query", "score").is_duplicated()).height
+    if tied:
+        ordered = run.select("query", "score").sort(["query", "score"], descending=[False, True])
+        scores = ordered.group_by("query").agg("score")["score"]
+        at = []
+        for k in CUTOFFS:
+            here, below = scores.list.get(k - 1, null_on_oob=True), scores.list.get(k, null_on_oob=True)
+            split = int((here == below).sum())
+            if split:
+                at.append(f"@{k}: {split}")
+        where = f"; a tie lies across the cutoff in so many queries: {', '.join(at)}" if at else ""
+        share = f"{100 * tied / run.height:.0f}%"
+        yield Finding(subject, "ties", bool(at), tied, f"{tied} of {run.height} scores ({share}) are tied{where}")
+    top = run.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True).head(10)
+    top = top.filter(pl.col("query").is_in(judged["query"].unique().implode()))
+    if top.height:
+        seen = top.join(judged.unique(["query", "doc"]), on=["query", "doc"], how="semi").height
+        share = f"{100 * (1 - seen / top.height):.0f}%"
+        yield Finding(subject, "unjudged", False, top.height - seen, f"{share} of the first ten documents are unjudged")
+    if corpus is not None:
+        unknown = run.filter(~pl.col("doc").is_in(corpus.implode()))["doc"]
+        if len(unknown):
+            yield Finding(
+                subject,
+                "orphan ids",
+                True,
+                len(unknown),
+                f"{len(unknown)} returned documents are not in the corpus",
+                _some(unknown.unique(maintain_order=True)),
+            )
+
+
+def corpus_ids(path: str) -> pl.Series:
+    """The document ids of a corpus: a BEIR folder, JSONL with an id, or a text with the id first on each line."""
+    import polars as pl
+
+    folder = Path(path)
+    if folder.is_dir():
+        found = sorted(folder.glob("corpus.jsonl*"))
+        if not found:
+            raise BadInput("no corpus.jsonl", file=path)
+        path = str(found[0])
+    source = Source(path)
+    if source.ending in (".jsonl", ".ndjson"):
+        ids = []
+        for line, item in json_lines(source):
+            name = next((n for n in ("_id", "id", "doc_id", "docid", "docno") if n in item), None)
+            if name is None:
+                raise BadInput("expected an id (_id, id, doc_id, docno)", file=source.label, line=line)
+            ids.append(str(item[name]))
+    else:
+        ids = [
+            line.split(maxsplit=1)[0]
+            for block in source.blocks()
+            for line in block.decode().splitlines()
+            if line.strip()
+        ]
+    return pl.Series("doc", ids, dtype=pl.String)
+
+
+def _spread(counts: pl.Series) -> str:
+    low, middle, high = (counts.quantile(q) or 0 for q in (0, 0.5, 1))
+    return f"{low:g}" if low == high else f"{low:g} to {high:g} (median {middle:g})"
+
+
+def _some(values: pl.Series) -> list[str]:
+    return [str(value) for value in values.head(5).to_list()]
+
+
+def _pairs(rows: pl.DataFrame) -> list[str]:
+    return [f"{query} {doc}" for query, doc in rows.select("query", "doc").head(5).iter_rows()]

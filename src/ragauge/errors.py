@@ -1,0 +1,62 @@
+"""Everything raised on purpose.
+
+    RagaugeError
+    ├── BadInput         also a ValueError    what was given cannot be read: file, line, what was expected
+    ├── UnknownName      also a LookupError   no measure, convention or format has that name
+    ├── MissingEvidence  also a ValueError    a number was asked for that this data cannot give
+    └── MissingExtra     also an ImportError  an optional library is not installed
+
+A message is one sentence. A hint says what to do next. `exit_code` is what the command line returns.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RagaugeError(Exception):
+    """The root of everything that ragauge raises on purpose."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+
+
+class BadInput(RagaugeError, ValueError):
+    """What was given cannot be read; the message starts with `file:line` where there is one."""
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
+    ) -> None:
+        where = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(where + message, hint=hint)
+        self.file = file
+        self.line = line
+
+
+class UnknownName(RagaugeError, LookupError):
+    """No measure, convention or format has that name; the nearest one is in the hint."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
+        near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+        guess = f"did you mean `{near[0]}`?" if near else ""
+        super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, [guess, hint])) or None)
+        self.name = name
+
+
+class MissingEvidence(RagaugeError, ValueError):
+    """A number was asked for that these judgments or this run cannot give."""
+
+
+class MissingExtra(RagaugeError, ImportError):
+    """An optional library is not installed; the hint is the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional library", hint=f"pip install 'ragauge[{extra}]'")

@@ -1,0 +1,146 @@
+"""Text, frames and arrays to records and back: judgments and runs from anywhere, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.formats import beir, columns, documents, memory, trec
+from ragauge.formats.files import Source
+from ragauge.formats.memory import arrays, neighbours, subtopic_judgments
+from ragauge.records import Judgments, Nested, Retrieved, Run
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "parquet")
+"""The names that `--from` and `--to` take; `subtopics` are TREC judgments with the subtopic in the second column."""
+
+__all__ = [
+    "FORMATS",
+    "arrays",
+    "judgment_rows",
+    "neighbours",
+    "read_judgments",
+    "read_run",
+    "read_targets",
+    "scan_run",
+    "subtopic_judgments",
+]
+
+
+def known(name: str | None) -> str | None:
+    """The same name, once it is sure that it is one of FORMATS."""
+    if name is not None and name not in FORMATS:
+        raise UnknownName("format", name, FORMATS, hint=f"there are {', '.join(FORMATS)}")
+    return name
+
+
+def guess(source: Source) -> str:
+    """What a file holds, by its ending and its first line."""
+    if source.path != "-" and Path(source.path).is_dir():
+        return "beir"
+    if source.ending in (".parquet", ".json"):
+        return source.ending[1:]
+    head = source.head()
+    first = head[0] if head else ""
+    if source.ending in (".jsonl", ".ndjson") or first.lstrip().startswith("{"):
+        if source.ending == "" and len(head) == 1:
+            return "json"
+        return "rig" if documents.is_rig(first) else "jsonl"
+    for mark, name in ((",", "csv"), ("\t", "tsv")):
+        if columns.is_header(first.split(mark)):
+            return name
+    if source.ending == ".tsv" and len(first.split("\t")) == 3:
+        return "beir"
+    return "trec"
+
+
+def read_judgments(thing: Any, *, format: str | None = None, split: str | None = None) -> Judgments:
+    """Judgments from a path (`-` is standard input), or from whatever holds them in memory."""
+    if not isinstance(thing, str | Path):
+        return memory.judgments_of(thing)
+    source = _judgment_source(thing, split)
+    kind = known(format) or guess(source)
+    if kind == "rig":
+        return documents.read_rig(source)
+    if kind == "json":
+        return documents.json_judgments(source)
+    return memory.judgments_from_table(_judgment_rows(source, kind), source.label)
+
+
+def judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFrame:
+    """The rows of a judgments file as they stand there, contradictions and repetitions included."""
+    source = _judgment_source(path, None)
+    kind = known(format) or guess(source)
+    if kind in ("rig", "json"):
+        return read_judgments(path, format=kind).frame
+    return _judgment_rows(source, kind)
+
+
+def _judgment_source(path: str | Path, split: str | None) -> Source:
+    folder = Path(path)
+    return Source(str(beir.qrels_file(folder, split) if str(path) != "-" and folder.is_dir() else path))
+
+
+def _judgment_rows(source: Source, kind: str) -> pl.DataFrame:
+    if kind in ("trec", "subtopics"):
+        table = trec.read_qrels(source)
+        if kind == "trec":
+            return table.select("query", "doc", "grade")
+        return table.rename({"iteration": "subtopic"})
+    head = (source.head() or [""])[0] if kind != "parquet" else ""
+    if kind == "beir":
+        table = beir.read_tsv(source)
+        return columns.checked(table, source.label, "grade", 2 if columns.is_header(head.split("\t")) else 1)
+    table = columns.judgment_columns(columns.read_table(source), source.label)
+    return columns.checked(table, source.label, "grade", {"csv": 2, "tsv": 2, "jsonl": 1}.get(kind))
+
+
+def scan_run(
+    thing: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False
+) -> Retrieved | Nested:
+    """A run from a path, read in blocks when it is counted, or from whatever holds it in memory."""
+    if isinstance(thing, trec.TrecRun | columns.TableRun):
+        return thing
+    if not isinstance(thing, str | Path):
+        return memory.run_of(thing, name)
+    source = Source(str(thing))
+    kind = known(format) or guess(source)
+    if kind == "trec":
+        return trec.TrecRun(source, with_ranks=with_ranks)
+    if kind == "json":
+        read = memory.run_of(documents.read_json(source), source.stem)
+        return Run(as_table(read), source.stem)
+    if kind in ("csv", "tsv", "jsonl", "parquet"):
+        return columns.TableRun(source)
+    raise BadInput(f"a run cannot be in the format {kind}", file=source.label)
+
+
+def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run:
+    """A run, whole, as a record."""
+    import polars as pl
+
+    found = scan_run(thing, format=format, name=name, with_ranks=False)
+    if isinstance(found, Run):
+        return found
+    if isinstance(found, Mapping):
+        return Run(as_table(found), name)
+    return Run(pl.concat(list(found.frames())).rechunk(), found.name)
+
+
+def as_table(run: Run | Nested) -> pl.DataFrame:
+    """The columns query, doc, score of a run in memory."""
+    import polars as pl
+
+    if isinstance(run, Run):
+        return run.table
+    rows = [(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()]
+    return pl.DataFrame(rows, schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}, orient="row")
+
+
+def read_targets(thing: Any) -> dict[str, list[str]]:
+    """A target map from a path or a mapping."""
+    return documents.read_targets(Source(str(thing))) if isinstance(thing, str | Path) else documents.as_targets(thing)

@@ -1,0 +1,58 @@
+"""BEIR folders: `corpus.jsonl`, `queries.jsonl`, and `qrels/*.tsv` of 3 or 4 columns, with or without a header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ragauge.errors import BadInput
+from ragauge.formats.columns import is_header, judgment_columns
+from ragauge.formats.files import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def qrels_file(folder: Path, split: str | None = None) -> Path:
+    """The judgments of a folder: those of the split, else test, else the only ones there are."""
+    files = sorted((folder / "qrels").glob("*.tsv*")) or sorted(folder.glob("*.tsv*"))
+    by_split = {path.name.split(".")[0]: path for path in files}
+    for wanted in [split] if split else ["test", "dev", "validation", *(by_split if len(by_split) == 1 else ())]:
+        if wanted in by_split:
+            return by_split[str(wanted)]
+    raise BadInput(
+        "no qrels/test.tsv" if split is None else f"no qrels/{split}.tsv",
+        file=str(folder),
+        hint=f"there are {', '.join(by_split)}"
+        if by_split
+        else "a BEIR folder has qrels/*.tsv, queries.jsonl, corpus.jsonl",
+    )
+
+
+def read_tsv(source: Source) -> pl.DataFrame:
+    """The columns query, doc, grade of a BEIR judgments file."""
+    import polars as pl
+
+    head = source.head()
+    if not head:
+        raise BadInput("no rows", file=source.label)
+    fields = head[0].split("\t")
+    if is_header(fields):
+        table = pl.read_csv(source.read(), separator="\t", infer_schema=False, quote_char=None)
+        return judgment_columns(table, source.label)
+    names = {3: ["query", "doc", "grade"], 4: ["query", "iteration", "doc", "grade"]}.get(len(fields))
+    if names is None:
+        raise BadInput(f"expected 3 or 4 columns, found {len(fields)}", file=source.label, line=1)
+    schema = dict.fromkeys(names, pl.String)
+    table = pl.read_csv(source.read(), separator="\t", has_header=False, schema=schema, quote_char=None)
+    return judgment_columns(table, source.label)
+
+
+def write_tsv(frame: pl.DataFrame, out: IO[bytes]) -> None:
+    """BEIR's judgments with its header."""
+    import polars as pl
+
+    whole = (frame["grade"] == frame["grade"].round()).all()
+    grade = pl.col("grade").cast(pl.Int64) if whole else pl.col("grade")
+    table = frame.select(pl.col("query").alias("query-id"), pl.col("doc").alias("corpus-id"), grade.alias("score"))
+    table.write_csv(out, separator="\t", quote_style="never")

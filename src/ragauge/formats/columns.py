@@ -1,0 +1,151 @@
+"""Tables with named columns: CSV, TSV, JSONL, Parquet, and pandas or polars frames; names of many tools understood."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ragauge.errors import BadInput
+from ragauge.formats.files import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+QUERY = ("query_id", "qid", "query-id", "queryid", "q_id", "topic_id", "topic", "query", "q")
+DOC = ("doc_id", "docid", "docno", "corpus-id", "corpus_id", "document_id", "doc", "pid", "passage_id", "did")
+GRADE = ("grade", "relevance", "rel", "label", "judgment", "judgement", "score")
+SCORE = ("score", "similarity", "sim", "relevance_score")
+DISTANCE = ("distance", "dist")
+RANK = ("rank", "position")
+SUBTOPIC = ("subtopic", "subtopic_id", "intent")
+ROWS = 1 << 20
+
+
+def find(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """The first of `names` that is a column, case ignored."""
+    lower = {column.strip().lower(): column for column in columns}
+    return next((lower[name] for name in names if name in lower), None)
+
+
+def is_header(fields: Sequence[str]) -> bool:
+    """Whether a line names columns: a query column and a document column."""
+    return find(fields, QUERY) is not None and find(fields, DOC) is not None
+
+
+def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
+    """The columns query, doc, score (and rank), whatever the table calls them."""
+    import polars as pl
+
+    names = frame.collect_schema().names()
+    query, doc = find(names, QUERY), find(names, DOC)
+    score, distance, rank = find(names, SCORE), find(names, DISTANCE), find(names, RANK)
+    if query is None or doc is None or (score is None and distance is None and rank is None):
+        raise BadInput(
+            f"a run needs a query, a document, and a score, distance or rank; found {', '.join(names)}",
+            file=label,
+            hint="columns such as query_id, doc_id, score",
+        )
+    if score is not None:
+        value = pl.col(score).cast(pl.Float64, strict=False)
+    else:  # a distance or a rank is better the smaller it is
+        value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
+    chosen = [
+        pl.col(query).cast(pl.String).alias("query"),
+        pl.col(doc).cast(pl.String).alias("doc"),
+        value.alias("score"),
+    ]
+    if rank is not None:
+        chosen.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
+    return frame.select(chosen)
+
+
+def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
+    """The columns query, doc, grade (and subtopic); without a grade column every row is relevant."""
+    import polars as pl
+
+    query, doc, grade = find(frame.columns, QUERY), find(frame.columns, DOC), find(frame.columns, GRADE)
+    if query is None or doc is None:
+        raise BadInput(
+            f"judgments need a query and a document; found {', '.join(frame.columns)}",
+            file=label,
+            hint="columns such as query_id, doc_id, relevance",
+        )
+    value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
+    chosen = [
+        pl.col(query).cast(pl.String).alias("query"),
+        pl.col(doc).cast(pl.String).alias("doc"),
+        value.alias("grade"),
+    ]
+    subtopic = find(frame.columns, SUBTOPIC)
+    if subtopic is not None:
+        chosen.append(pl.col(subtopic).cast(pl.String).alias("subtopic"))
+    return frame.select(chosen)
+
+
+def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None) -> pl.DataFrame:
+    """The same frame, once it is sure that nothing in it is missing; otherwise the line that is wrong is named."""
+    for column in ("query", "doc", number):
+        bad = frame[column].is_null()
+        if column == number:
+            bad = bad | frame[column].is_nan().fill_null(value=True)
+        if bad.any():
+            at = int(bad.arg_true()[0])
+            line = None if first_line is None else first_line + at
+            what = "not a number" if column == number else "missing"
+            raise BadInput(f"the {column} of row {at + 1} is {what}", file=label, line=line)
+    return frame
+
+
+def read_table(source: Source) -> pl.DataFrame:
+    """A whole CSV, TSV, JSONL or Parquet file, columns as they are named there, texts and numbers unread."""
+    import polars as pl
+
+    try:
+        if source.ending == ".parquet":
+            return pl.read_parquet(source.path)
+        if source.ending in (".jsonl", ".ndjson"):
+            return _read_jsonl(source)
+        comma = "," if source.ending == ".csv" else "\t" if "\t" in (source.head() or [""])[0] else ","
+        return pl.read_csv(source.read(), separator=comma, infer_schema=False, null_values=[""])
+    except pl.exceptions.PolarsError as error:
+        raise BadInput(f"the table cannot be read ({str(error).splitlines()[0]})", file=source.label) from None
+
+
+def _read_jsonl(source: Source) -> pl.DataFrame:
+    import polars as pl
+
+    first: dict[str, Any] = json.loads((source.head() or ["{}"])[0])
+    plain = [k for k, v in first.items() if not isinstance(v, dict | list)]
+    schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in plain}
+    return pl.read_ndjson(source.read(), schema=schema)
+
+
+@dataclass(frozen=True, eq=False)
+class TableRun:
+    """A run in a table with named columns."""
+
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """The file's stem."""
+        return self.source.stem
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The columns query, doc, score (and rank): Parquet a million rows at a time, others whole."""
+        import polars as pl
+
+        if self.source.ending == ".parquet":
+            try:
+                table = run_columns(pl.scan_parquet(self.source.path), self.source.label).lazy()
+                rows = int(table.select(pl.len()).collect().item())
+                for begin in range(0, rows, ROWS):
+                    yield checked(table.slice(begin, ROWS).collect(), self.source.label, "score", None)
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=self.source.label) from None
+            return
+        first_line = 1 if self.source.ending in (".jsonl", ".ndjson") else 2
+        frame = run_columns(read_table(self.source), self.source.label).lazy().collect()
+        yield checked(frame, self.source.label, "score", first_line)

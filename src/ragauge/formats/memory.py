@@ -1,0 +1,239 @@
+"""What people already hold: nested dictionaries, lists of tuples, ranked lists, frames, arrays from a vector store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.formats.columns import checked, judgment_columns, run_columns
+from ragauge.records import Judgments, Nested, Run
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def is_frame(thing: Any) -> bool:
+    """Whether something is a polars or pandas frame, without importing either."""
+    return type(thing).__name__ in ("DataFrame", "LazyFrame") and type(thing).__module__.split(".")[0] in (
+        "polars",
+        "pandas",
+    )
+
+
+def to_polars(frame: Any) -> pl.DataFrame:
+    """A polars frame from a polars or pandas one."""
+    import polars as pl
+
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    return frame if isinstance(frame, pl.DataFrame) else pl.from_pandas(frame)
+
+
+def is_one_run(thing: Mapping[Any, Any]) -> bool:
+    """Whether a mapping is a run (query -> documents), and not several runs by name."""
+    value = next((v for v in thing.values() if not isinstance(v, Sequence | Mapping) or len(v)), None)
+    if value is None:
+        return True
+    if isinstance(value, Mapping):
+        return isinstance(next(iter(value.values())), Real)
+    if isinstance(value, str | bytes) or not isinstance(value, list | tuple | np.ndarray):
+        return False
+    first = value[0]
+    return isinstance(first, str | int | np.integer) or (
+        isinstance(first, list | tuple) and len(first) == 2 and _is_pair(first)
+    )
+
+
+def _is_pair(pair: Sequence[Any]) -> bool:
+    return isinstance(pair[0], str | int | np.integer) and isinstance(pair[1], Real)
+
+
+def judgments_of(thing: Any) -> Judgments:
+    """Judgments from whatever holds them in memory."""
+    if isinstance(thing, Judgments):
+        return thing
+    if is_frame(thing):
+        table = judgment_columns(to_polars(thing), "the judgments")
+        return judgments_from_table(checked(table, "the judgments", "grade", None), "a frame")
+    if hasattr(thing, "to_dict"):  # ranx's Qrels
+        thing = thing.to_dict()
+    if isinstance(thing, Mapping):
+        return Judgments(_nested_grades(thing), source="a mapping")
+    if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
+        return _from_tuples(thing)
+    raise BadInput(
+        f"judgments cannot be read from {type(thing).__name__}",
+        hint="a path, {query: {document: grade}}, a frame, or [(query, document), …]",
+    )
+
+
+def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
+    first: Any = next(iter(thing.values()), {})
+    if isinstance(first, Mapping):
+        for query, docs in thing.items():
+            if not isinstance(query, str):
+                return {str(q): {str(d): g for d, g in ds.items()} for q, ds in thing.items()}
+            if docs:
+                break
+        return thing
+    # A list or a set of relevant documents; one that is listed twice is still one document.
+    return {str(q): dict.fromkeys((str(d) for d in docs), 1) for q, docs in thing.items()}
+
+
+def _from_tuples(rows: Iterable[Any]) -> Judgments:
+    grades: dict[str, dict[str, float]] = {}
+    for at, row in enumerate(rows, 1):
+        if hasattr(row, "query_id"):  # ir_measures' Qrel
+            query, doc, grade = row.query_id, row.doc_id, row.relevance
+        elif isinstance(row, list | tuple) and len(row) in (2, 3, 4):
+            query, doc, grade = (*row, 1)[:3] if len(row) < 4 else (row[0], row[2], row[3])
+        else:
+            raise BadInput(f"judgment {at} is {row!r}", hint="(query, document) or (query, document, grade)")
+        grades.setdefault(str(query), {})[str(doc)] = grade
+    return Judgments(grades, source="a list")
+
+
+def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
+    """Judgments from the columns query, doc, grade (and subtopic), checked for contradictions.
+
+    The same row twice is one judgment; two grades for one document are refused.
+    """
+    import polars as pl
+
+    if "subtopic" in table.columns:
+        return subtopic_judgments(table.select("query", "subtopic", "doc", "grade").iter_rows(), source)
+    unique = table.unique(["query", "doc", "grade"], keep="first", maintain_order=True)
+    again = unique.filter(pl.struct("query", "doc").is_duplicated())
+    if again.height:
+        query, doc = again["query"][0], again["doc"][0]
+        found = again.filter((pl.col("query") == query) & (pl.col("doc") == doc))["grade"].to_list()
+        raise BadInput(
+            f"document `{doc}` of query `{query}` has the grades {', '.join(f'{g:g}' for g in found)}",
+            file=source,
+            hint="`ragauge validate` lists all such contradictions; "
+            "judgments of subtopics are read with --qrels-format subtopics",
+        )
+    order = unique.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
+    together = unique.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
+    return Judgments(together.select("query", "doc", "grade").rechunk(), source=source)
+
+
+def subtopic_judgments(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = "a list") -> Judgments:
+    """Judgments from (topic, subtopic, document, grade); a document's own grade is its best over the subtopics.
+
+    >>> subtopic_judgments([("q", "1", "a", 1), ("q", "2", "a", 3)]).nested
+    {'q': {'a': 3.0}}
+    """
+    best: dict[str, dict[str, float]] = {}
+    subtopics: dict[str, dict[str, float]] = {}
+    for query, subtopic, doc, grade in rows:
+        mine = best.setdefault(str(query), {})
+        mine[str(doc)] = max(float(grade), mine.get(str(doc), float(grade)))
+        subtopics.setdefault(str(query), {})[f"{subtopic}\t{doc}"] = float(grade)
+    return Judgments(best, subtopics=subtopics, source=source)
+
+
+def run_of(thing: Any, name: str = "run") -> Run | Nested:
+    """A run from whatever holds it in memory; nested dictionaries stay as they are."""
+    if isinstance(thing, Run):
+        return thing
+    if is_frame(thing):
+        table = run_columns(to_polars(thing), "the run").lazy().collect()
+        return Run(checked(table, "the run", "score", None), name)
+    if hasattr(thing, "to_dict"):  # ranx's Run
+        thing = thing.to_dict()
+    if isinstance(thing, Mapping):
+        first: Any = next((docs for docs in thing.values() if len(docs)), {})
+        if isinstance(first, Mapping) and isinstance(next(iter(thing), ""), str):
+            return thing
+        return _ranked_lists(thing, name)
+    if isinstance(thing, tuple) and len(thing) in (2, 3) and all(np.ndim(part) == 2 for part in thing[:2]):
+        return arrays(*thing, name=name)
+    if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
+        return _run_from_tuples(thing)
+    raise BadInput(
+        f"a run cannot be read from {type(thing).__name__}",
+        hint="a path, {query: {document: score}}, a frame, (ids, scores) arrays, or [(query, document, score), …]",
+    )
+
+
+def _run_from_tuples(rows: Iterable[Any]) -> Nested:
+    scores: dict[str, dict[str, float]] = {}
+    for at, row in enumerate(rows, 1):
+        if hasattr(row, "query_id"):  # ir_measures' ScoredDoc
+            query, doc, score = row.query_id, row.doc_id, row.score
+        elif isinstance(row, list | tuple) and len(row) == 3:
+            query, doc, score = row
+        else:
+            raise BadInput(f"row {at} of the run is {row!r}", hint="(query, document, score)")
+        mine = scores.setdefault(str(query), {})
+        if str(doc) in mine:
+            raise BadInput(f"document `{doc}` stands twice in the ranking of query `{query}`")
+        mine[str(doc)] = score
+    return scores
+
+
+def _ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
+    """Lists of ids, best first, or of (id, score) pairs."""
+    import polars as pl
+
+    queries: list[str] = []
+    docs: list[str] = []
+    scores: list[float] = []
+    for query, ranked in thing.items():
+        items = ranked.items() if isinstance(ranked, Mapping) else ranked
+        for place, item in enumerate(items):
+            doc, score = item if isinstance(item, list | tuple) else (item, -float(place))
+            queries.append(str(query))
+            docs.append(str(doc))
+            scores.append(float(score))
+    schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
+    return Run(pl.DataFrame({"query": queries, "doc": docs, "score": scores}, schema=schema), name)
+
+
+def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name: str = "run") -> Run:
+    """A run from the (ids, scores) arrays of a vector store, a row per query, best first.
+
+    Ids of -1 are the store's word for nothing found. Queries are numbered from 0 unless named. Scores that rise down
+    every list look like distances, and are refused: `-distances` are scores.
+
+    >>> arrays([[7, 3]], [[0.9, 0.5]]).nested
+    {'0': {'7': 0.9, '3': 0.5}}
+    """
+    import polars as pl
+
+    names, found, values = (
+        np.asarray(queries if queries is not None else np.arange(len(ids))),
+        np.asarray(ids),
+        np.asarray(scores, np.float64),
+    )
+    if found.shape != values.shape or found.ndim != 2 or len(names) != len(found):
+        raise BadInput(f"ids of shape {found.shape} and scores of shape {values.shape} for {len(names)} queries")
+    steps = np.diff(values, axis=1)
+    if steps.size and (steps >= 0).all() and (steps > 0).any():
+        raise BadInput("the scores rise down every list, as distances do", hint="pass -distances as the scores")
+    keep = found != -1 if found.dtype.kind in "iu" else np.ones(found.shape, np.bool_)
+    table = pl.DataFrame(
+        {
+            "query": np.repeat(names.astype(np.str_), found.shape[1])[keep.ravel()],
+            "doc": found.astype(np.str_).ravel()[keep.ravel()],
+            "score": values.ravel()[keep.ravel()],
+        }
+    )
+    return Run(checked(table, "the run", "score", None), name)
+
+
+def neighbours(ids: Any, distances: Any = None, queries: Sequence[str] | None = None) -> Judgments:
+    """Judgments from exact neighbours, a row per query, nearest first; distances for the measures that need them.
+
+    >>> neighbours([[7, 3]]).nested
+    {'0': {'7': 1, '3': 1}}
+    """
+    names = [str(q) for q in (queries if queries is not None else range(len(ids)))]
+    true = {name: dict.fromkeys((str(i) for i in row), 1) for name, row in zip(names, ids, strict=True)}
+    far = None if distances is None else {n: [float(d) for d in row] for n, row in zip(names, distances, strict=True)}
+    return Judgments(true, distances=far, source="exact neighbours")

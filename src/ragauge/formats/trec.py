@@ -1,0 +1,188 @@
+r"""TREC run files and judgments: `query Q0 document rank score tag` and `query iteration document grade`.
+
+Most files are plain: one space between fields, nothing else. Those bytes go straight to polars. Whatever else
+trec_eval reads (tabs, runs of spaces, comments, blank lines, CRLF, fields after the tag) is first brought to that
+form; which of the two a block needs is decided by looking at its bytes. A line that neither way can read is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.formats.files import Source, in_order
+
+if TYPE_CHECKING:
+    import polars as pl
+
+RUN_FIELDS = ("query", "iteration", "doc", "rank", "score", "tag")
+QRELS_FIELDS = ("query", "iteration", "doc", "grade")
+_PIECE = 1 << 16
+_BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+
+
+@dataclass(frozen=True, eq=False)
+class TrecRun:
+    """A TREC run file, read in blocks each time it is asked for."""
+
+    source: Source
+    with_ranks: bool = False
+    _last: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The file's stem."""
+        return self.source.stem
+
+    @property
+    def tag(self) -> str:
+        """The tag of the last line that was read, as trec_eval prints it."""
+        return self._last[-1] if self._last else ""
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The columns query, doc and score (and rank, where asked for), some hundred thousand rows at a time."""
+        wanted = [0, 2, 3, 4] if self.with_ranks else [0, 2, 4]
+        read = 0
+        for frame, tag in in_order(
+            lambda number, block: _run_block(self.source, number, block, wanted), self.source.blocks()
+        ):
+            if tag:
+                self._last[:] = [tag]
+            read += frame.height
+            yield frame
+        if not read:
+            raise BadInput("no rows", file=self.source.label, hint="a TREC run has `query Q0 document rank score tag`")
+
+
+def _run_block(source: Source, number: int, block: bytes, wanted: list[int]) -> tuple[pl.DataFrame, str]:
+    import polars as pl
+
+    schema = {name: pl.Float64 if name in ("score", "rank") else pl.String for name in RUN_FIELDS}
+    frame = _parse(source, number, block, schema, wanted)
+    tail = block[block.rfind(b"\n", 0, -1) + 1 :].split()
+    return frame, tail[5].decode("utf-8", "replace") if len(tail) > 5 else ""
+
+
+def read_qrels(source: Source) -> pl.DataFrame:
+    """The columns query, doc, grade and line of a TREC judgments file, or query, subtopic, doc, grade and line."""
+    import polars as pl
+
+    schema = {name: pl.Float64 if name == "grade" else pl.String for name in QRELS_FIELDS}
+
+    def read(number: int, block: bytes) -> pl.DataFrame:
+        return _parse(source, number, block, schema, [0, 1, 2, 3])
+
+    frames = list(in_order(read, source.blocks()))
+    if not sum(frame.height for frame in frames):
+        raise BadInput("no rows", file=source.label, hint="TREC judgments have `query 0 document grade`")
+    return pl.concat(frames)
+
+
+def _parse(
+    source: Source, number: int, block: bytes, schema: Mapping[str, type[pl.DataType]], wanted: list[int]
+) -> pl.DataFrame:
+    """The wanted columns of a block; if polars cannot read them all, the line that is wrong is found and named."""
+    import polars as pl
+
+    names = list(schema)
+    numbers = [names[i] for i in wanted if schema[names[i]] == pl.Float64]
+    text = block if _plain(block, len(schema)) else _normalised(source, number, block, names)
+    if not text:
+        return pl.DataFrame(schema={names[i]: schema[names[i]] for i in wanted})
+    frame = None
+    with contextlib.suppress(pl.exceptions.PolarsError):
+        frame = pl.read_csv(
+            text, has_header=False, separator=" ", columns=wanted, quote_char=None, schema=schema
+        ).rechunk()
+    if frame is None or any(frame[n].null_count() or frame[n].is_nan().any() for n in numbers):
+        _check_lines(source, number, block, names, numbers)
+        raise BadInput("polars could not read the text that ragauge could", file=source.label)
+    return frame
+
+
+def _plain(block: bytes, fields: int) -> bool:
+    """Whether a block has nothing but lines of so many fields with one space between them."""
+    data = np.frombuffer(block, np.uint8)
+    lines = blanks = 0
+    blank, pairs = np.empty(_PIECE + 1, np.bool_), np.empty(_PIECE, np.bool_)
+    for begin in range(0, len(data), _PIECE):
+        piece = data[begin : begin + _PIECE + 1]  # one byte more, so that no pair is split
+        n = min(_PIECE, len(piece))
+        np.less_equal(piece, 32, out=blank[: len(piece)])
+        if np.logical_and(blank[1 : len(piece)], blank[: len(piece) - 1], out=pairs[: len(piece) - 1]).any():
+            return False
+        ends = int(np.count_nonzero(np.equal(piece[:n], 10, out=pairs[:n])))
+        if np.count_nonzero(np.less(piece[:n], 32, out=pairs[:n])) != ends:
+            return False
+        lines += ends
+        blanks += int(np.count_nonzero(blank[:n]))
+    starts_well = block[:1] not in (b"#", b" ", b"\n") and not (b"#" in block and b"\n#" in block)
+    return blanks == lines * fields and starts_well
+
+
+def _normalised(source: Source, number: int, block: bytes, names: list[str]) -> bytes:
+    """The same rows with one space between fields, without comments and blank lines."""
+    text = block.translate(_BLANKS)
+    if not _plain(text, len(names)):
+        text = re.sub(rb"(?m)^ +| +$", b"", re.sub(rb" {2,}", b" ", text))
+        text = re.sub(rb"\n{2,}", b"\n", re.sub(rb"(?m)^#.*$", b"", text)).lstrip(b"\n")
+    if text and not _plain(text, len(names)):  # fields after the tag are legal, and cut off; fewer are not
+        _check_lines(source, number, block, names, [])
+        text = b"".join(b" ".join(row.split(b" ", len(names))[: len(names)]) + b"\n" for row in text.splitlines())
+    return text
+
+
+def _check_lines(source: Source, number: int, block: bytes, names: list[str], numbers: list[str]) -> None:
+    """Raise for the first line with too few fields, or with something else where a number belongs."""
+    for at, raw in enumerate(block.split(b"\n"), source.line_of(number)):
+        parts = raw.split()
+        if not parts or parts[0].startswith(b"#"):
+            continue
+        if len(parts) < len(names) or (len(parts) > len(names) and names[-1] == "grade"):
+            expected = f"expected {len(names)} fields ({' '.join(names)}), found {len(parts)}"
+            raise BadInput(expected, file=source.label, line=at)
+        try:
+            texts = [part.decode("utf-8") for part in parts[: len(names)]]
+        except UnicodeDecodeError:
+            raise BadInput("the line is not UTF-8", file=source.label, line=at) from None
+        for name in numbers:
+            value = texts[names.index(name)]
+            try:
+                wrong = math.isnan(float(value))
+            except ValueError:
+                wrong = True
+            if wrong:
+                raise BadInput(f"the {name} is `{value}`, not a number", file=source.label, line=at)
+
+
+def write_run(frames: Iterator[pl.DataFrame], out: IO[bytes], tag: str) -> None:
+    """Write a run, ranks counted within each query in the order given."""
+    import polars as pl
+
+    for frame in frames:
+        frame.select(
+            "query",
+            pl.lit("Q0").alias("iteration"),
+            "doc",
+            pl.int_range(1, pl.len() + 1).over("query").alias("rank"),
+            "score",
+            pl.lit(tag).alias("tag"),
+        ).write_csv(out, include_header=False, separator=" ", quote_style="never")
+
+
+def write_qrels(frame: pl.DataFrame, out: IO[bytes]) -> None:
+    """Write judgments; whole grades without a decimal point."""
+    import polars as pl
+
+    whole = (frame["grade"] == frame["grade"].round()).all()
+    grade = pl.col("grade").cast(pl.Int64) if whole else pl.col("grade")
+    frame.select("query", pl.lit("0").alias("iteration"), "doc", grade).write_csv(
+        out, include_header=False, separator=" ", quote_style="never"
+    )

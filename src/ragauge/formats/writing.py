@@ -1,0 +1,121 @@
+"""Writing judgments and runs in every format that is read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.formats import FORMATS, beir, documents, trec
+from ragauge.formats.files import Source
+from ragauge.records import Judgments, Run
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+
+
+def format_of(path: str) -> str:
+    """The format that a path's ending names; TREC where it names none."""
+    if path.endswith(os.sep):
+        return "beir"
+    return ENDINGS.get(Source(path).ending, "trec")
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[IO[bytes]]:
+    """A file that appears only when it is complete; `-` is standard output, .gz and .zst are compressed."""
+    if path == "-":
+        yield sys.stdout.buffer
+        return
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with _compressed(part, path) as out:
+            yield out
+        part.replace(target)
+    except OSError as error:
+        raise BadInput(f"cannot be written ({error.strerror})", file=path) from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _compressed(part: Path, path: str) -> IO[bytes]:
+    if path.endswith(".gz"):
+        return io.BufferedWriter(gzip.open(part, "wb", compresslevel=6))
+    if path.endswith(".zst"):
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtra("writing .zst", "zstd") from None
+        opened: IO[bytes] = zstandard.open(part, "wb")
+        return opened
+    return part.open("wb")
+
+
+def write_judgments(judgments: Judgments, path: str, format: str | None = None) -> None:
+    """Write judgments; the format is the ending's unless it is named."""
+    kind = format or format_of(path)
+    if kind == "beir" and (path.endswith(os.sep) or Path(path).is_dir()):
+        path = str(Path(path) / "qrels" / "test.tsv")
+    with whole_file(path) as out:
+        if kind == "trec":
+            trec.write_qrels(judgments.frame, out)
+        elif kind == "subtopics":
+            _write_subtopics(judgments, out)
+        elif kind == "beir":
+            beir.write_tsv(judgments.frame, out)
+        elif kind == "rig":
+            documents.write_rig(judgments, out)
+        elif kind == "json":
+            documents.write_json(judgments.nested, out)
+        else:
+            named = judgments.frame.rename({"query": "query_id", "doc": "doc_id", "grade": "relevance"})
+            _write_table(named, out, kind)
+
+
+def _write_subtopics(judgments: Judgments, out: IO[bytes]) -> None:
+    if judgments.subtopics is None:
+        raise BadInput("these judgments have no subtopics", file=judgments.source)
+    for query, rows in judgments.subtopics.items():
+        for key, grade in rows.items():
+            subtopic, _, doc = key.partition("\t")
+            out.write(f"{query} {subtopic} {doc} {grade:g}\n".encode())
+
+
+def write_run(run: Run, path: str, format: str | None = None) -> None:
+    """Write a run; the format is the ending's unless it is named."""
+    kind = format or format_of(path)
+    if kind in ("beir", "rig", "subtopics"):
+        raise BadInput(f"a run cannot be written as {kind}", hint=f"one of {', '.join(FORMATS)}")
+    with whole_file(path) as out:
+        if kind == "trec":
+            trec.write_run(run.frames(), out, run.name)
+        elif kind == "json":
+            documents.write_json(run.nested, out)
+        else:
+            _write_table(run.table.rename({"query": "query_id", "doc": "doc_id"}), out, kind)
+
+
+def _write_table(table: pl.DataFrame, out: IO[bytes], kind: str) -> None:
+    if kind == "parquet":
+        table.write_parquet(out)
+    elif kind == "jsonl":
+        table.write_ndjson(out)
+    else:
+        table.write_csv(out, separator="\t" if kind == "tsv" else ",")

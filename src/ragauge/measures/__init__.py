@@ -1,0 +1,1 @@
+"""Counting: measures are pure functions of judged ranks; no file, no clock, no network."""

@@ -1,0 +1,159 @@
+"""Every choice on which honest tools differ, and the presets that set all of them at once.
+
+CONVENTIONS.md explains each option and each preset; a test holds that page and this table together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from ragauge.errors import BadInput, UnknownName
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "recall_of": ("relevant", "capped", "k", "eps"),
+        "precision_of": ("k", "retrieved"),
+        "map_of": ("relevant", "capped", "found"),
+        "f1_of": ("queries", "means"),
+        "points": ("round", "up"),
+        "targets": ("map", "identity"),
+        "dedupe": ("after", "before"),
+        "none": ("zero", "skip", "one"),
+        "missing": ("zero", "skip", "error"),
+        "duplicates": ("error", "first", "count"),
+        "ties": ("trec", "ranked", "expected"),
+        "width": ("double", "float32"),
+        "unjudged": ("nonrelevant", "condensed"),
+        "own": ("kept", "dropped"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Convention:
+    """One reading of every open question; the defaults are trec_eval 10 with `-c`."""
+
+    name: str = "default"
+    gain: str = "linear"
+    """What a grade is worth: linear, exp (2^g - 1), binary, or a table such as `1:3/2:9`."""
+    rel: float = 1
+    """The least grade that counts as relevant."""
+    recall_of: str = "relevant"
+    """Recall is over all relevant documents, min(k, R), the k best, or those within (1 + eps) of the k-th distance."""
+    precision_of: str = "k"
+    """Precision is over k, or over what was retrieved up to k."""
+    map_of: str = "relevant"
+    """Average precision is over all relevant documents, min(k, R), or those found."""
+    f1_of: str = "queries"
+    """F1 is the mean of each query's, or that of mean precision and mean recall."""
+    mrr_depth: int | None = None
+    """The depth of `mrr` without a cutoff; None is the whole list."""
+    points: str = "round"
+    """How a recall level becomes a number of documents: rounded (trec_eval 10), or up from a tenth (9)."""
+    targets: str = "map"
+    """Where `dr` takes its targets from: a target map, or each document is its own."""
+    dedupe: str = "after"
+    """Whether `dr` drops repeated targets after the cut or before it."""
+    none: str = "zero"
+    """A query with no relevant document: 0, left out, or 1 (precision stays 0)."""
+    missing: str = "zero"
+    """A judged query that the run does not have: 0, left out, or an error."""
+    duplicates: str = "error"
+    """A document twice in a ranking: an error, its first place counts, or every place counts."""
+    ties: str = "trec"
+    """Equal scores: document id down, the order given, or the mean over all orders."""
+    width: str = "double"
+    """Scores as 64-bit floats, or rounded to 32 bits first."""
+    unjudged: str = "nonrelevant"
+    """Unjudged documents count as not relevant, or are taken out of the ranking first."""
+    own: str = "kept"
+    """A document whose id is the query's own: kept, or taken out of the ranking first."""
+    depth: int | None = None
+    """Only the first so many documents of a query are looked at; None is all."""
+
+    def __post_init__(self) -> None:
+        for option, allowed in CHOICES.items():
+            value = getattr(self, option)
+            if value not in allowed:
+                raise BadInput(f"`{option}` cannot be `{value}`", hint=f"it is one of {', '.join(allowed)}")
+        for option in ("depth", "mrr_depth"):
+            value = getattr(self, option)
+            if value is not None and value < 1:
+                raise BadInput(f"`{option}` cannot be {value}", hint="a depth is at least 1")
+        if self.ties == "expected" and (self.unjudged, self.own, self.depth) != ("nonrelevant", "kept", None):
+            raise BadInput(
+                "ties cannot be averaged where documents are taken out of the ranking first",
+                hint="with ties=expected leave unjudged, own and depth as they are",
+            )
+
+    def but(self, **options: Any) -> Convention:
+        """The same convention with some options set otherwise; the name says which.
+
+        >>> PRESETS["default"].but(ties="ranked").name
+        'default, ties=ranked'
+        """
+        known = {f.name for f in fields(self)} - {"name"}
+        for option in options:
+            if option not in known:
+                raise UnknownName("option", option, known)
+        changed = {k: v for k, v in options.items() if v != getattr(self, k)}
+        if not changed:
+            return self
+        return replace(self, name=", ".join([self.name, *(f"{k}={v}" for k, v in changed.items())]), **changed)
+
+    def departures(self) -> dict[str, Any]:
+        """The options that differ from the default convention."""
+        default = asdict(PRESETS["default"])
+        return {k: v for k, v in asdict(self).items() if k != "name" and v != default[k]}
+
+
+_LIST: Mapping[str, Any] = {"ties": "ranked", "duplicates": "first"}
+"""What evaluators that score plain lists of ids do: the order given is the ranking, and sets forget repetitions."""
+
+PRESETS: Mapping[str, Convention] = MappingProxyType(
+    {
+        c.name: c
+        for c in (
+            Convention(),
+            Convention("trec10", missing="error"),
+            Convention("trec9", width="float32", missing="skip", points="up"),
+            Convention("beir", width="float32", missing="skip", points="up", own="dropped"),
+            Convention("ranx", missing="error", ties="ranked"),
+            Convention("torchmetrics", missing="skip", ties="expected", map_of="found"),
+            Convention("sklearn", missing="skip", ties="expected"),
+            Convention("ann", recall_of="k", **_LIST),
+            Convention("ragdbeval", mrr_depth=100, **_LIST),
+            Convention(
+                "ragdbeval-capped",
+                recall_of="capped",
+                precision_of="retrieved",
+                map_of="capped",
+                mrr_depth=100,
+                **_LIST,
+            ),
+            Convention("swarm", mrr_depth=20, targets="identity", **_LIST),
+            Convention("graphflow", targets="identity", dedupe="after", **_LIST),
+            Convention("pgvectordb", gain="binary", f1_of="means", missing="error", **_LIST),
+            Convention("rig", gain="exp", none="one", ties="ranked", duplicates="count"),
+            Convention("tokenization", mrr_depth=15, **_LIST),
+            Convention("ragas", map_of="found", **_LIST),
+        )
+    }
+)
+
+
+def convention(which: str | Convention) -> Convention:
+    """A convention by name, or itself.
+
+    >>> convention("RIG").gain
+    'exp'
+    """
+    if isinstance(which, Convention):
+        return which
+    found = PRESETS.get(which.strip().lower().replace("_", "-"))
+    if found is None:
+        raise UnknownName("convention", which, PRESETS, hint=f"there are {', '.join(PRESETS)}")
+    return found

@@ -1,0 +1,80 @@
+"""What a measure is on average over all orders of equal scores.
+
+After McSherry and Najork (2008), Computing IR Performance Measures Efficiently in the Presence of Tied Scores.
+A tie group is the ranks `first` to `last` that its documents share; each order of them is as likely as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import comb
+
+import numpy as np
+
+from ragauge.measures.judged import JudgedRanks
+from ragauge.records import Floats, Ints
+
+
+def bounds(judged: JudgedRanks) -> tuple[Ints, Ints]:
+    """The first and the last rank that each document could have."""
+    if judged.tie_first is None or judged.tie_last is None:
+        return judged.rank, judged.rank
+    return judged.tie_first, judged.tie_last
+
+
+def mean_discount(judged: JudgedRanks, discount: Floats) -> Floats:
+    """For each document the mean of `discount[rank]` over the ranks that it could have; 0 beyond the array."""
+    first, last = bounds(judged)
+    upto = np.concatenate([[0.0], np.cumsum(discount[1:])])
+    end = len(upto) - 1
+    total: Floats = upto[np.minimum(last, end)] - upto[np.minimum(first - 1, end)]
+    return total / (last - first + 1)
+
+
+def _groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int, int, int]]:
+    """The tie groups with relevant documents: query, first rank, size, relevant ones in it, relevant ones above it."""
+    first, last = bounds(judged)
+    good = judged.grade >= rel
+    table = np.stack([judged.query[good], first[good], last[good] - first[good] + 1], axis=1)
+    groups, counts = np.unique(table, axis=0, return_counts=True)
+    query, above = -1, 0
+    for (at, begin, size), inside in zip(groups.tolist(), counts.tolist(), strict=True):
+        if at != query:
+            query, above = at, 0
+        yield at, begin, size, inside, above
+        above += inside
+
+
+def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
+    """The chance that a relevant document stands in the first k."""
+    values = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        taken = min(size, k - first + 1)
+        if above == 0 and taken > 0:
+            values[query] = 1 - comb(size - inside, taken) / comb(size, taken)
+    return values
+
+
+def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
+    """The expected reciprocal rank of the first relevant document."""
+    values = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        if above == 0:
+            # The first of `inside` relevant documents among `size` places is at place i with this chance.
+            ways = comb(size, inside)
+            places = range(size - inside + 1)
+            values[query] = sum(
+                comb(size - i - 1, inside - 1) / ways / (first + i) for i in places if k is None or first + i <= k
+            )
+    return values
+
+
+def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
+    """The expected sum of the precisions at the relevant ranks up to k."""
+    values = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        ranks = np.arange(first, first + size)
+        others = np.arange(size) * (inside - 1) / max(size - 1, 1)
+        each = inside / size * (above + others + 1) / ranks
+        values[query] += each.sum() if k is None else each[ranks <= k].sum()
+    return values

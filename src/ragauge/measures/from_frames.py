@@ -1,0 +1,274 @@
+"""The road from frames: blocks of whole queries, matched to the judgments by a 64-bit hash, then by the real ids.
+
+Nobody sorts, joins or copies what nobody judged: a table of bits says which rows may be judged, and only those are
+looked up. A hash decides nothing by itself: every match and every duplicate is confirmed on the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.ranks import OWN, Matches, Standing, assemble, leading, standing
+from ragauge.records import Floats, Ints, Judgments, Retrieved, query_runs
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PAIRS = 1 << 21
+"""How many pairs of tied ids are compared at a time."""
+
+
+class _ScatteredError(Exception):
+    """The rows of a query do not stand together."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some whole queries of a run, and where each starts."""
+
+    names: list[str]
+    starts: Ints
+    docs: pl.Series
+    scores: Floats
+    hashes: Ints
+    judged: Ints
+    """The index of each query in the judgments; -1 where nobody judged it."""
+    ranks: Ints | None
+
+    @property
+    def segment(self) -> Ints:
+        """The query of each row."""
+        return np.repeat(np.arange(len(self.names)), np.diff(self.starts))
+
+
+class Index:
+    """The judged pairs by hash, and two tables of bits that keep almost all other rows from being looked up."""
+
+    def __init__(self, judgments: Judgments) -> None:
+        self.docs = judgments.frame["doc"]
+        self.pool = judgments.pool
+        self.numbers = {name: i for i, name in enumerate(self.pool.queries)}
+        every = np.arange(len(self.pool.queries))
+        for self.seed in range(8):
+            hashes = self.hash(self.docs, every, np.diff(self.pool.starts))
+            self.rows = np.argsort(hashes)
+            self.hashes = hashes[self.rows]
+            if not (self.hashes[1:] == self.hashes[:-1]).any():
+                break
+        bits = max(16, (len(hashes) * 4).bit_length())
+        self.mask = np.int64((1 << min(bits, 28)) - 1)
+        self.tables = np.zeros((2, int(self.mask) + 1), np.bool_)
+        self.tables[0, hashes & self.mask] = True
+        self.tables[1, hashes >> 32 & self.mask] = True
+
+    def hash(self, docs: pl.Series, queries: Ints, sizes: Ints) -> Ints:
+        """A hash of each document and its query, whose part is its number times a large odd one."""
+        salts = (queries + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return (docs.hash(self.seed).to_numpy() ^ np.repeat(salts, sizes)).view(np.int64)
+
+    def look_up(self, block: Block) -> tuple[Ints, Ints]:
+        """The rows of a block that are judged, and their rows in the pool."""
+        if not len(self.hashes):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        maybe = np.flatnonzero(self.tables[0].take(block.hashes & self.mask))
+        maybe = maybe[self.tables[1].take(block.hashes[maybe] >> 32 & self.mask)]
+        at = np.minimum(np.searchsorted(self.hashes, block.hashes[maybe]), len(self.hashes) - 1)
+        same = self.hashes[at] == block.hashes[maybe]
+        rows, pool_rows = maybe[same], self.rows[at[same]]
+        segment = np.searchsorted(block.starts, rows, side="right") - 1
+        sure = self.pool.owner[pool_rows] == block.judged[segment]
+        sure &= (block.docs.gather(rows) == self.docs.gather(pool_rows)).to_numpy()
+        return rows[sure], pool_rows[sure]
+
+
+def judged_ranks(judgments: Judgments, run: Retrieved, rules: Convention, *, top: int = 0) -> JudgedRanks:
+    """The ranks of the judged documents in `run`; `top` asks for that many first documents of each query as well."""
+    try:
+        return _count(judgments, run, _whole_queries(run.frames()), rules, top)
+    except _ScatteredError:
+        return _count(judgments, run, _gathered(run), rules, top)
+
+
+def _gathered(run: Retrieved) -> Iterator[pl.DataFrame]:
+    """The whole run with the rows of each query together: the slow way, for files that mix their queries."""
+    import polars as pl
+
+    whole = pl.concat(list(run.frames()))
+    order = whole.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
+    yield whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True).drop("at")
+
+
+def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows, cut between queries: the last query of a frame waits for the rest of it in the next.
+
+    Only a query that lies across two frames is put together; all others stay where they are, uncopied.
+    """
+    import polars as pl
+
+    waiting: list[pl.DataFrame] = []
+    for frame in frames:
+        if frame.height == 0:
+            continue
+        begin = 0
+        if waiting:
+            if waiting[0]["query"][0] == frame["query"][0]:
+                begin = _alike(frame["query"])
+                waiting.append(frame.slice(0, begin))
+            if begin == frame.height:
+                continue
+            yield pl.concat(waiting)
+        end = frame.height - _alike(frame["query"], from_end=True)
+        if end > begin:
+            yield frame.slice(begin, end - begin)
+        waiting = [frame.slice(end)]
+    if waiting:
+        yield pl.concat(waiting)
+
+
+def _alike(queries: pl.Series, *, from_end: bool = False) -> int:
+    """How many rows at one end have the same query; looks no further than it must."""
+    size = 1024
+    while size < len(queries):
+        other = ((queries.tail(size) if from_end else queries.head(size)) != queries[-1 if from_end else 0]).arg_true()
+        if len(other):
+            return size - 1 - int(other[-1]) if from_end else int(other[0])
+        size *= 4
+    other = (queries != queries[-1 if from_end else 0]).arg_true()
+    if len(other):
+        return len(queries) - 1 - int(other[-1]) if from_end else int(other[0])
+    return len(queries)
+
+
+def _count(
+    judgments: Judgments, run: Retrieved, blocks: Iterator[pl.DataFrame], rules: Convention, top: int
+) -> JudgedRanks:
+    index = Index(judgments)
+    n = len(index.pool.queries)
+    matches = Matches.none()
+    lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    firsts: list[Sequence[str]] = [()] * n
+    first_scores: list[Floats] = [np.zeros(0)] * n
+    seen: set[str] = set()
+    for frame in blocks:
+        block = _block(frame, index, rules)
+        if not seen.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
+            raise _ScatteredError
+        seen.update(block.names)
+        if rules.duplicates == "error":
+            _refuse_duplicates(block, run.name)
+        known = block.judged >= 0
+        lengths[block.judged[known]] = np.diff(block.starts)[known]
+        answered[block.judged[known]] = True
+        rows, pool_rows = index.look_up(block)
+        if rules.own == "dropped":
+            rows, pool_rows = _with_own(frame, block, rows, pool_rows)
+        segment = np.searchsorted(block.starts, rows, side="right") - 1
+        stands = standing(block.scores, block.starts, segment, block.scores[rows])
+        place = np.zeros(len(rows), np.int64)
+        if len(stands.tied):
+            place[stands.tied] = _places(block, rows[stands.tied], segment[stands.tied], stands, rules)
+        matches.add(block.judged[segment], pool_rows, place, stands)
+        if top:
+            for i in np.flatnonzero(known).tolist():
+                query, mine = int(block.judged[i]), slice(int(block.starts[i]), int(block.starts[i + 1]))
+                ranks = None if block.ranks is None else block.ranks[mine]
+                ids = block.docs.slice(mine.start, mine.stop - mine.start).to_list()
+                firsts[query], first_scores[query] = leading(ids, block.scores[mine], ranks, top, rules)
+    return assemble(
+        judgments,
+        rules,
+        matches,
+        lengths,
+        answered,
+        name=run.name,
+        extra_queries=len(seen) - int(answered.sum()),
+        top=(firsts, first_scores) if top else None,
+    )
+
+
+def _block(frame: pl.DataFrame, index: Index, rules: Convention) -> Block:
+    frame = frame.rechunk()
+    names, starts = query_runs(frame["query"])
+    judged = np.array([index.numbers.get(name, -1) for name in names], np.int64)
+    scores = frame["score"].to_numpy()
+    if rules.width == "float32":
+        with np.errstate(over="ignore"):
+            scores = scores.astype(np.float32).astype(np.float64)
+    hashes = index.hash(frame["doc"], judged, np.diff(starts))
+    ranks = frame["rank"].to_numpy() if rules.ties == "ranked" and "rank" in frame.columns else None
+    return Block(names, starts, frame["doc"], scores, hashes, judged, ranks)
+
+
+def _refuse_duplicates(block: Block, name: str) -> None:
+    """Stop at a document that a query got twice, as trec_eval does."""
+    hashes = block.hashes
+    if (block.judged < 0).any():  # unjudged queries share one salt, and nobody scores them
+        hashes = hashes[np.repeat(block.judged >= 0, np.diff(block.starts))]
+    ordered = np.sort(hashes)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(twice):
+        return
+    seen: set[tuple[int, str]] = set()
+    for row in np.flatnonzero(np.isin(block.hashes, twice)).tolist():
+        segment = int(np.searchsorted(block.starts, row, side="right")) - 1
+        pair = (segment, block.docs[row])
+        if pair in seen and block.judged[segment] >= 0:
+            raise BadInput(
+                f"document `{pair[1]}` stands twice in the ranking of query `{block.names[segment]}`",
+                file=name,
+                hint="`--set duplicates=first` lets its best place count; `ragauge validate` lists them all",
+            )
+        seen.add(pair)
+
+
+def _with_own(frame: pl.DataFrame, block: Block, rows: Ints, pool_rows: Ints) -> tuple[Ints, Ints]:
+    """The matches without those that are the query itself, and these as rows to take out."""
+    own = (frame["query"] == frame["doc"]).arg_true().to_numpy().astype(np.int64)
+    own = own[block.judged[np.searchsorted(block.starts, own, side="right") - 1] >= 0]
+    other = ~np.isin(rows, own)
+    return np.concatenate([rows[other], own]), np.concatenate([pool_rows[other], np.full(len(own), OWN)])
+
+
+def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Convention) -> Ints:
+    """How many documents of equal score stand before each tied match, by the tie rule; many pairs at a time."""
+    sizes = (stands.through - stands.above)[stands.tied]
+    begins = block.starts[segment] + stands.above[stands.tied]
+    jumbled = np.flatnonzero(~stands.in_order[segment])
+    # Where scores came best first, equal ones stand together; elsewhere they are looked for.
+    members = {int(i): _equal(block, int(segment[i]), float(block.scores[rows[i]])) for i in jumbled}
+    place = np.zeros(len(rows), np.int64)
+    ends = np.cumsum(sizes)
+    done = 0
+    while done < len(rows):
+        upto = max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + PAIRS)))
+        part = np.arange(done, upto)
+        match = np.repeat(part, sizes[part])
+        other = (
+            np.repeat(begins[part] - (ends[part] - sizes[part]), sizes[part])
+            + np.arange(len(match))
+            + (ends[done - 1] if done else 0)
+        )
+        if members:
+            other = np.concatenate([members.get(int(i), begins[i] + np.arange(sizes[i])) for i in part])
+        if rules.ties != "ranked":
+            before = (block.docs.gather(other) > block.docs.gather(rows[match])).to_numpy()
+        elif block.ranks is not None:
+            before = block.ranks[other] < block.ranks[rows[match]]
+        else:
+            before = other < rows[match]
+        place += np.bincount(match, before, len(rows)).astype(np.int64)
+        done = upto
+    return place
+
+
+def _equal(block: Block, segment: int, score: float) -> Ints:
+    begin, end = block.starts[segment], block.starts[segment + 1]
+    found: Ints = np.flatnonzero(block.scores[begin:end] == score) + begin
+    return found

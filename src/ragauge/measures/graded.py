@@ -1,0 +1,268 @@
+"""Measures of graded relevance: discounted gain and its normalisations, expected reciprocal rank, rank bias.
+
+A grade becomes gain by `gain`: linear (the grade), exp (2^grade - 1), binary (1 for any positive grade), or a table
+such as `1:3/2:9` (other grades stay linear). Unjudged documents and negative grades have no gain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.measures import expected
+from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.ranking import ratio
+from ragauge.records import Floats, Ints
+
+
+def gains(grades: Floats, gain: str) -> Floats:
+    """What grades are worth.
+
+    >>> gains(np.array([-1.0, 0.0, 1.0, 3.0]), "exp").tolist()
+    [0.0, 0.0, 1.0, 7.0]
+    """
+    if gain == "linear":
+        return np.maximum(grades, 0)
+    if gain == "exp":
+        return np.exp2(np.maximum(grades, 0)) - 1
+    if gain == "binary":
+        return (grades > 0).astype(np.float64)
+    worth = np.maximum(grades, 0)
+    for pair in gain.split("/"):
+        grade, _, value = pair.partition(":")
+        try:
+            worth = np.where(grades == float(grade), float(value), worth)
+        except ValueError:
+            raise BadInput(f"`{gain}` is no gain", hint="linear, exp, binary, or a table such as 1:3/2:9") from None
+    return worth
+
+
+def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
+    """Discounted cumulated gain: what the documents are worth, less the lower they stand.
+
+    Formula: sum over ranks r <= k of gain(grade) / log2(r + 1).
+    Rule: unjudged documents have no gain.
+    Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 3, "b": 1}}, {"q": {"a": 1.0}}, ["dcg@10"]).means
+    {'dcg@10': 3.0}
+    """
+    rank, query, grade = judged.rank, judged.query, judged.grade
+    if judged.averaged:
+        depth = k or int(judged.retrieved.max(initial=1))
+        discount = 1 / np.log2(np.arange(depth + 1) + 1.0, where=np.arange(depth + 1) > 0, out=np.ones(depth + 1))
+        return judged.count(query, gains(grade, gain) * expected.mean_discount(judged, discount))
+    if k is not None:
+        within = rank <= k
+        rank, query, grade = rank[within], query[within], grade[within]
+    return judged.count(query, gains(grade, gain) / np.log2(rank + 1))
+
+
+def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
+    """The discounted gain of the best ranking that the judgments allow.
+
+    Formula: dcg of all judged documents, best first, cut at k.
+    Rule: judged documents count whether they were retrieved or not.
+    Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 3, "b": 1}}, {"q": {"a": 1.0}}, ["ideal_dcg@1"]).means
+    {'ideal_dcg@1': 3.0}
+    """
+    grade, place = judged.ideal
+    owner, worth = judged.pool.owner, gains(grade, gain)
+    if ":" in gain:  # a table need not grow with the grade
+        order = np.lexsort((-worth, owner))
+        worth = worth[order]
+    within = worth > 0 if k is None else (worth > 0) & (place < k)
+    return judged.count(owner[within], worth[within] / np.log2(place[within] + 2))
+
+
+def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
+    """Discounted cumulated gain relative to the best ranking that the judgments allow.
+
+    Formula: dcg@k / ideal_dcg@k. Without k the ideal has all judged documents; with k it is cut at k too.
+    Rule: 0 where no judged document has gain. The least relevant grade does not matter here: grades are gains.
+    Paper: Järvelin and Kekäläinen (2002); gain=exp is that of Burges et al. (2005), Learning to Rank.
+
+    >>> from ragauge import evaluate
+    >>> qrels = {"q": {"d1": 1, "d2": 3, "d3": 2, "d4": 1}}
+    >>> run = {"q": {"d1": 5.0, "x": 4.0, "d2": 3.0, "y": 2.0, "d3": 1.0}}
+    >>> names = ["ndcg@5", "ndcg(gain=exp)@5", "ndcg(gain=binary)@5"]
+    >>> [round(value, 6) for value in evaluate(qrels, run, names).means.values()]
+    [0.630464, 0.576228, 0.73659]
+    """
+    return ratio(dcg(judged, k, gain=gain), ideal_dcg(judged, k, gain=gain))
+
+
+def _by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, Floats, int]]:
+    """For each query: the ranks and gains of what it got, the ideal gains above 0, and how many it got."""
+    best, _ = judged.ideal
+    ideal = gains(best, gain)
+    bounds = np.searchsorted(judged.query, np.arange(judged.n + 1))
+    worth = gains(judged.grade, gain)
+    starts = judged.pool.starts
+    out = []
+    for i in range(judged.n):
+        mine = slice(bounds[i], bounds[i + 1])
+        perfect = np.sort(ideal[starts[i] : starts[i + 1]])[::-1]
+        out.append((judged.rank[mine], worth[mine], perfect[perfect > 0], int(judged.retrieved[i])))
+    return out
+
+
+def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
+    """Ndcg averaged over the relevant documents: at the rank of each, or at the end for those not returned.
+
+    Formula: mean over documents with gain of dcg@r / ideal_dcg@r, r the document's rank.
+    Rule: 0 where no judged document has gain; trec_eval's ndcg_rel.
+    Paper: trec_eval, m_ndcg_rel.c.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["ndcg_rel"]).means
+    {'ndcg_rel': 1.0}
+    """
+    values = np.zeros(judged.n)
+    for i, (rank, worth, perfect, _) in enumerate(_by_query(judged, gain)):
+        if not len(perfect):
+            continue
+        ideal = np.cumsum(perfect / np.log2(np.arange(len(perfect)) + 2))
+        got = np.cumsum(worth / np.log2(rank + 1))
+        good = worth > 0
+        at = got[good] / ideal[np.minimum(rank[good], len(ideal)) - 1]
+        rest = (len(perfect) - len(at)) * (got[-1] if len(got) else 0.0) / ideal[-1]
+        values[i] = (at.sum() + rest) / len(perfect)
+    return values
+
+
+def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1) -> Floats:
+    """Ndcg averaged over the ranks at which the ideal ranking passes from one gain to the next.
+
+    Formula: mean over those ranks r of dcg@r / ideal_dcg@r; the last is the end of the list where that is longer.
+    Rule: 0 where no document is relevant; trec_eval's Rndcg.
+    Paper: trec_eval, m_Rndcg.c.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["rndcg"]).means
+    {'rndcg': 1.0}
+    """
+    values = np.zeros(judged.n)
+    total = judged.relevant(rel).total
+    for i, (rank, worth, perfect, retrieved) in enumerate(_by_query(judged, gain)):
+        if not len(perfect) or not total[i] or not judged.answered[i]:
+            continue
+        ideal = np.cumsum(perfect / np.log2(np.arange(len(perfect)) + 2))
+        changes = [*(np.flatnonzero(perfect[1:] != perfect[:-1]) + 1).tolist(), len(perfect)]
+        discounted = worth / np.log2(rank + 1)
+        at = [discounted[rank <= r].sum() / ideal[r - 1] for r in changes]
+        if retrieved > len(perfect) + 1:  # the list goes on after the ideal has ended: its own last point
+            at.append(discounted.sum() / ideal[-1])
+        values[i] = sum(at) / len(at)
+    return values
+
+
+def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
+    """G: gain discounted by how much better the ranking could have been so far, relative to all there is to gain.
+
+    Formula: sum of gain / log2(2 + cost - own) over the documents, divided by the sum of all gains; cost is what the
+    best ranking would have gathered by that rank (at least 1 a rank), own what this one has.
+    Rule: 0 where no judged document has gain; trec_eval's G.
+    Paper: trec_eval, m_G.c.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["g"]).means
+    {'g': 1.0}
+    """
+    values = np.zeros(judged.n)
+    for i, (rank, worth, perfect, _) in enumerate(_by_query(judged, gain)):
+        if not len(perfect) or not len(rank):
+            continue
+        cost = np.cumsum(np.concatenate([np.maximum(perfect, 1), np.ones(max(0, int(rank[-1]) - len(perfect)))]))
+        values[i] = (worth / np.log2(2 + cost[rank - 1] - np.cumsum(worth))).sum() / perfect.sum()
+    return values
+
+
+def binary_gain(judged: JudgedRanks, *, rel: float = 1) -> Floats:
+    """Binary G: each relevant document discounted by the non-relevant ones above it.
+
+    Formula: mean over relevant documents of 1 / log2(2 + non-relevant documents above), 0 for those not returned.
+    Rule: unjudged documents are not relevant; trec_eval's binG.
+    Paper: trec_eval, m_binG.c.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["bing"]).means
+    {'bing': 1.0}
+    """
+    relevant = judged.relevant(rel)
+    each = 1 / np.log2(2 + relevant.rank - relevant.nth)
+    return ratio(judged.count(relevant.query, each), relevant.total)
+
+
+def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: float = 4) -> Floats:
+    """The expected reciprocal of the rank at which a user who may stop at any good document stops.
+
+    Formula: sum over ranks r <= k of 1/r R(r) prod over s < r of (1 - R(s)), R = (2^grade - 1) / 2^top.
+    Rule: `top` is the highest grade of the scale (4 in TREC's gdeval); unjudged documents never satisfy.
+    Paper: Chapelle, Metzler, Zhang and Grinspan (2009), Expected Reciprocal Rank for Graded Relevance.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 4}}, {"q": {"a": 1.0}}, ["err@10"]).means
+    {'err@10': 0.9375}
+    """
+    stop = gains(judged.grade, "exp") / 2.0**top
+    if (stop > 1).any():
+        raise BadInput(f"a grade is above {top:g}", hint="err(top=5)@10 sets the highest grade of the scale")
+    if k is not None:
+        stop = np.where(judged.rank <= k, stop, 0.0)
+    # The product over earlier documents of the same query, as a running sum of logarithms.
+    with np.errstate(divide="ignore"):
+        logs = np.log1p(-stop)
+    running = np.cumsum(np.where(np.isfinite(logs), logs, 0.0))
+    running = np.concatenate([[0.0], running])
+    ends = np.cumsum(np.isinf(logs))
+    ends = np.concatenate([[0], ends])
+    begin = np.searchsorted(judged.query, judged.query)
+    at = np.arange(len(stop))
+    going = np.where(ends[at] == ends[begin], np.exp(running[at] - running[begin]), 0.0)
+    return judged.count(judged.query, going * stop / judged.rank)
+
+
+def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float = 0.9, gain: str = "scaled") -> Floats:
+    """What a user gathers who goes on to the next document with probability p.
+
+    Formula: (1 - p) times the sum over ranks r <= k of gain p^(r - 1).
+    Rule: `gain=scaled` divides grades by the query's highest where that is above 1 (trec_eval 10); `gain=binary`
+    counts relevant documents as 1; `gain=linear` takes grades as they are (ranx; can exceed 1).
+    Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
+
+    >>> from ragauge import evaluate
+    >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp(p=0.5)"]).means["rbp(p=0.5)"], 6)
+    0.25
+    """
+    worth = gains(judged.grade, "linear" if gain == "scaled" else gain)
+    if gain == "scaled":
+        highest = np.ones(judged.n)
+        np.maximum.at(highest, judged.pool.owner, judged.pool.grades)
+        worth = worth / highest[judged.query]
+    within = np.ones(len(worth), np.bool_) if k is None else judged.rank <= k
+    weights: Floats = worth[within] * np.float64(p) ** (judged.rank[within] - 1)
+    return (1 - p) * judged.count(judged.query[within], weights)
+
+
+def rbp_residual(judged: JudgedRanks, *, p: float = 0.9) -> Floats:
+    """How much rank-biased precision could still rise if every unjudged document were relevant.
+
+    Formula: p^n + (1 - p) times the sum over unjudged ranks r of p^(r - 1), n the length of the list.
+    Rule: 0 where every returned document is judged, and for queries without an answer; trec_eval's rbp_resid.
+    Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
+
+    >>> from ragauge import evaluate
+    >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp_resid(p=0.5)"]).means["rbp_resid(p=0.5)"], 6)
+    0.75
+    """
+    known = judged.grade >= 0
+    weights: Floats = np.float64(p) ** (judged.rank[known] - 1)
+    sure = judged.count(judged.query[known], weights)
+    everything = (1 - p ** judged.retrieved.astype(np.float64)) / (1 - p)
+    unknown = judged.retrieved - judged.count(judged.query[known])
+    return np.where(unknown > 0, p ** judged.retrieved.astype(np.float64) + (1 - p) * (everything - sure), 0.0)

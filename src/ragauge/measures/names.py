@@ -1,0 +1,261 @@
+"""Names of measures: what people type, and the one canonical name that is printed.
+
+A name is `name(option=value, …)@cutoff`. The canonical form leaves out whatever is the default, so that a name spells
+every departure from it: `recall@10`, `recall(of=capped)@10`, `ndcg(gain=exp)@10`. Aliases of trec_eval (`P_10`,
+`ndcg_cut.10`), ir_measures (`AP(rel=2)@100`), ranx (`ndcg_burges@10`, `map@100-l2`) and plain speech (`Hit Rate@5`) are
+understood; case is ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.table import TABLE, Spec
+
+NICKNAMES: Mapping[str, tuple[str, ...]] = {
+    "official": (
+        "num_ret",
+        "num_rel",
+        "num_rel_ret",
+        "map",
+        "gm_map",
+        "Rprec",
+        "bpref",
+        "recip_rank",
+        "iprec_at_recall",
+        "P",
+    ),
+    "set": (
+        "num_ret",
+        "num_rel",
+        "num_rel_ret",
+        "utility",
+        "set_P",
+        "set_relative_P",
+        "set_recall",
+        "set_map",
+        "set_F",
+    ),
+    "all_trec": (*(spec.trec for spec in TABLE.values() if spec.trec), "ndcg_cut", "map_cut"),
+}
+"""trec_eval's names for groups of measures."""
+
+_CUT = {"ndcg_cut": "ndcg", "map_cut": "map"}
+_PHRASES = {
+    "ndcg_burges": ("ndcg", {"gain": "exp"}),
+    "dcg_burges": ("dcg", {"gain": "exp"}),
+    "hits": ("num_rel_ret", {}),
+    "context_precision": ("map", {"of": "found"}),
+}
+"""Names that stand for a measure with options: ranx's, and RAGAS's."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure with its cutoff and options; prints as its canonical name."""
+
+    spec: Spec
+    cutoff: float | None
+    options: tuple[tuple[str, Any], ...]
+
+    def __str__(self) -> str:
+        shown = [f"{k}={_shown(v)}" for k, v in self.options if v != self.spec.options[k]]
+        inside = f"({','.join(shown)})" if shown else ""
+        return f"{self.spec.name}{inside}" + ("" if self.cutoff is None else f"@{_shown(self.cutoff)}")
+
+    @property
+    def trec_name(self) -> str:
+        """The name as trec_eval prints it; the canonical one where trec_eval has no such measure."""
+        spec = self.spec
+        if spec.name in ("ndcg", "map") and self.cutoff is not None:
+            return f"{spec.name}_cut_{self.cutoff:g}"
+        if not spec.trec:
+            return str(self)
+        if spec.cutoff == "level":
+            return f"{spec.trec}_{self.cutoff:.2f}"
+        return spec.trec if self.cutoff is None else f"{spec.trec}_{self.cutoff:g}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "/".join(_shown(v) for v in value)
+    return f"{value:g}" if isinstance(value, float | int) else str(value)
+
+
+_ALIASES: Mapping[str, str] = {
+    alias: spec.name for spec in TABLE.values() for alias in (spec.name, *spec.aliases, spec.trec.lower()) if alias
+}
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+_SHAPE = re.compile(
+    rf"(?P<name>[a-z0-9_ -]+?)\s*(?:\((?P<options>.*)\))?\s*(?:@\s*(?P<cutoff>{_NUMBER}))?(?:-l(?P<level>\d+))?"
+)
+_TREC = re.compile(rf"(?P<name>[a-z0-9_]*[a-z])[_.](?P<cutoff>{_NUMBER})")
+
+
+def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
+    """One measure by any of its names; options that are not given are the convention's.
+
+    >>> [str(parse(name)) for name in ("nDCG@10", "P_5", "RR", "AP(rel=2)@100", "Hit Rate@3", "rbp.95")]
+    ['ndcg@10', 'precision@5', 'mrr', 'map(rel=2)@100', 'hit_rate@3', 'rbp(p=0.95)']
+    """
+    given = text.strip()
+    lower = given.lower()
+    rbp = re.fullmatch(r"rbp(\.\d+)", lower)
+    if rbp:
+        return make(TABLE["rbp"], None, {"p": float(rbp[1])}, convention)
+    shape = _SHAPE.fullmatch(lower)
+    if shape and _key(shape["name"]) not in (*_ALIASES, *_PHRASES):
+        suffix = _TREC.fullmatch(lower)
+        shape_name, cutoff = (suffix["name"], suffix["cutoff"]) if suffix else (shape["name"], shape["cutoff"])
+    elif shape:
+        shape_name, cutoff = shape["name"], shape["cutoff"]
+    else:
+        suffix = _TREC.fullmatch(lower)
+        shape_name, cutoff = (suffix["name"], suffix["cutoff"]) if suffix else ("", None)
+    key = _key(shape_name)
+    base, options = _PHRASES.get(key, (key, {}))
+    name = _ALIASES.get(base)
+    if name is None:
+        wanted = key + (f"@{cutoff}" if cutoff else "")
+        known = [alias + (f"@{cutoff}" if cutoff and TABLE[real].cutoff else "") for alias, real in _ALIASES.items()]
+        error = UnknownName("measure", given, (), hint="`ragauge measures` lists them all")
+        near = UnknownName("measure", wanted, known).hint
+        error.hint = f"{near} {error.hint}" if near else error.hint
+        raise error
+    spec = TABLE[name]
+    chosen = {**options, **(_read_options(spec, shape["options"], given) if shape and shape["options"] else {})}
+    if shape and shape["level"]:
+        chosen["rel"] = float(shape["level"])
+    return make(spec, None if cutoff is None else float(cutoff), chosen, convention)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[ \-]+", "_", name.strip())
+
+
+def make(spec: Spec, cutoff: float | None, chosen: Mapping[str, Any], convention: Convention) -> Measure:
+    """A measure with the convention's options where none are chosen, checked."""
+    options: dict[str, Any] = {}
+    for option, default in spec.options.items():
+        value = chosen.get(option, _from_convention(spec.name, option, convention, default))
+        allowed = spec.choices.get(option)
+        table = isinstance(value, str) and ":" in value and allowed is not None and "…:…" in allowed
+        if allowed is not None and value not in allowed and not table:
+            raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"it is one of {', '.join(allowed)}")
+        options[option] = value
+    for option in chosen:
+        if option not in spec.options:
+            raise UnknownName(f"option of {spec.name}", option, spec.options, hint=_options_hint(spec))
+    if cutoff is None and spec.name == "mrr":
+        cutoff = convention.mrr_depth
+    _check_cutoff(spec, cutoff)
+    return Measure(spec, cutoff if cutoff is None or spec.cutoff == "level" else int(cutoff), tuple(options.items()))
+
+
+def _options_hint(spec: Spec) -> str:
+    return f"{spec.name} has {', '.join(spec.options) or 'no options'}"
+
+
+def _check_cutoff(spec: Spec, cutoff: float | None) -> None:
+    if cutoff is None:
+        if spec.cutoff in ("rank", "level"):
+            example = "10" if spec.cutoff == "rank" else "0.5"
+            raise BadInput(f"{spec.name} needs a cutoff", hint=f"ask for {spec.name}@{example}")
+    elif not spec.cutoff:
+        raise BadInput(f"{spec.name} has no cutoff", hint=f"ask for {spec.name}")
+    elif spec.cutoff != "level" and (cutoff < 1 or cutoff != int(cutoff)):
+        raise BadInput(f"{spec.name}@{cutoff:g} is no cutoff", hint="a cutoff is a whole number from 1")
+
+
+def _from_convention(measure: str, option: str, convention: Convention, default: Any) -> Any:
+    """The convention's value: `recall_of` for the `of` of recall, `rel` for the `rel` of all."""
+    for name in (f"{measure.removeprefix('gm_')}_{option}", option):
+        if name in ("gain", "rel", "points", "targets", "dedupe") or name.endswith("_of"):
+            value = getattr(convention, name, default)
+            # rank-biased precision scales its gain in a way of its own unless the convention departs from the default
+            return default if value == getattr(PRESETS["default"], name, default) else value
+    return default
+
+
+def _read_options(spec: Spec, text: str, given: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (x.strip() for x in part.partition("="))
+        if not equals:  # a bare value is the first option that takes a number: rbp(0.8)
+            name, value = next((k for k, v in spec.options.items() if isinstance(v, float) and k != "rel"), ""), name
+        if name == "dcg":  # ir_measures' word for the gain
+            name, value = "gain", {"exp-log2": "exp", "log2": "linear"}.get(value.strip("'\""), value)
+        if name not in spec.options:
+            raise UnknownName(f"option of {spec.name}", name or value, spec.options, hint=_options_hint(spec))
+        default = spec.options[name]
+        try:
+            if isinstance(default, tuple):
+                options[name] = tuple(float(v) for v in value.split("/"))
+            else:
+                options[name] = value.strip("'\"") if isinstance(default, str) else float(value)
+        except ValueError:
+            raise BadInput(f"`{value}` in `{given}` is not a number") from None
+    return options
+
+
+def parse_all(
+    texts: Iterable[str], convention: Convention = PRESETS["default"], *, trec: bool = False
+) -> list[Measure]:
+    """Several measures, groups and lists of cutoffs spread out, each once.
+
+    `trec` reads names as trec_eval does: `P` is P at all its usual cutoffs, `success.1,5` is two measures.
+
+    >>> [str(m) for m in parse_all(["ndcg_cut.5,10", "map"])]
+    ['ndcg@5', 'ndcg@10', 'map']
+    """
+    out: list[Measure] = []
+    for text in texts:
+        for name in NICKNAMES.get(text.strip().lower(), (text,)):
+            group = text.strip().lower() in NICKNAMES
+            for measure in _spread(name, convention, trec=trec or group):
+                if measure not in out:
+                    out.append(measure)
+    return sorted(out, key=_trec_order) if trec else out
+
+
+def _spread(text: str, convention: Convention, *, trec: bool) -> list[Measure]:
+    """A name as trec_eval reads it: everything after the first dot is a list of parameters."""
+    name, dot, parameters = text.strip().partition(".")
+    base = _ALIASES.get(_CUT.get(name.lower(), name.lower()))
+    if base is None or "@" in text or "(" in text or (dot and base == "rbp" and "=" not in parameters):
+        return [parse(text, convention)]
+    spec = TABLE[base]
+    values = [p for p in parameters.split(",") if p]
+    if base == "utility" and values:
+        return [make(spec, None, {"weights": tuple(float(v) for v in values)}, convention)]
+    if base == "11pt_avg" and values:
+        return [make(spec, None, {"levels": tuple(float(v) for v in values)}, convention)]
+    if base == "set_f" and values:
+        return [make(spec, None, {"beta": float(values[0])}, convention)]
+    if "=" in parameters:
+        pairs = [v.partition("=")[::2] for v in values]
+        chosen: dict[str, Any] = {k: float(v) for k, v in pairs if not k.lstrip("-").isdigit()}
+        table = "/".join(f"{k}:{v}" for k, v in pairs if k.lstrip("-").isdigit())
+        return [make(spec, None, {**chosen, **({"gain": table} if table else {})}, convention)]
+    if not values and trec and (spec.trec_cutoffs or name.lower() in _CUT):
+        values = [str(c) for c in spec.trec_cutoffs or TABLE["precision"].trec_cutoffs]
+    if not values:
+        return [parse(text, convention)]
+    cutoffs = sorted({float(v) if spec.cutoff == "level" else int(float(v)) for v in values})
+    return [make(spec, cutoff, {}, convention) for cutoff in cutoffs]
+
+
+def _trec_order(measure: Measure) -> tuple[int, float]:
+    """trec_eval's own order of printing."""
+    names = list(TABLE)
+    place = names.index(measure.spec.name) * 10
+    if measure.cutoff is not None and measure.spec.name == "ndcg":
+        place = names.index("rndcg") * 10 + 1
+    if measure.cutoff is not None and measure.spec.name == "map":
+        place = names.index("rndcg") * 10 + 2
+    return place, measure.cutoff or 0.0

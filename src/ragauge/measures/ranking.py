@@ -1,0 +1,271 @@
+"""Measures of where relevant documents stand: precision, recall, reciprocal rank, average precision and their kin.
+
+Every function takes the judged ranks and returns one value per judged query. `rel` is the least grade that counts as
+relevant; unjudged documents are not relevant; ties were settled when the ranks were counted. A query without relevant
+documents gets 0 here, and what becomes of it is the convention's `none`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingEvidence
+from ragauge.measures import expected
+from ragauge.measures.judged import JudgedRanks
+from ragauge.records import Floats, Ints
+
+
+def hits(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
+    """How many relevant documents each query got in the first k."""
+    relevant = judged.relevant(rel)
+    if k is None:
+        return relevant.found.astype(np.float64)
+    if judged.averaged:
+        good = judged.grade >= rel
+        return judged.count(judged.query[good], expected.mean_discount(judged, np.ones(k + 1))[good])
+    return judged.count(relevant.query[relevant.rank <= k])
+
+
+def ratio(part: Floats | Ints, whole: Floats | Ints) -> Floats:
+    """Part of whole; 0 where there is no whole."""
+    return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) != 0)
+
+
+def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: float = 1) -> Floats:
+    """The share of the first k documents that are relevant.
+
+    Formula: |relevant in the first k| / k. Without k, and with `of=retrieved`, over what was retrieved.
+    Rule: a list shorter than k is not excused: the empty places count as not relevant.
+    Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 2.0, "x": 1.0}}, ["precision@2", "precision@4"]).means
+    {'precision@2': 0.5, 'precision@4': 0.25}
+    """
+    found = hits(judged, k, rel)
+    if k is None:
+        return ratio(found, judged.retrieved)
+    return found / k if of == "k" else ratio(found, np.minimum(judged.retrieved, k))
+
+
+def recall(
+    judged: JudgedRanks, k: int | None = None, *, of: str = "relevant", rel: float = 1, eps: float = 0.0
+) -> Floats:
+    """The share of the relevant documents that stand in the first k.
+
+    Formula: |relevant in the first k| / R. `of=capped` divides by min(k, R); `of=k` counts only the k best judged
+    documents (best grade first, then as given: the true neighbours) and divides by k; `of=eps` counts documents whose
+    distance is within (1 + eps) of the k-th true one and divides by k.
+    Rule: 0 where no document is relevant. `of=eps` needs true distances, and run scores that are negative distances.
+    Paper: Cleverdon, Mills and Keen (1966); Aumüller, Bernhardsson and Faithfull (2020), ANN-Benchmarks.
+
+    >>> from ragauge import evaluate
+    >>> qrels, run = {"q": {d: 1 for d in "abcde"}}, {"q": {"a": 3.0, "b": 2.0, "x": 1.0}}
+    >>> evaluate(qrels, run, ["recall@2", "recall(of=capped)@2"]).means
+    {'recall@2': 0.4, 'recall(of=capped)@2': 1.0}
+    """
+    if of in ("k", "eps"):
+        if k is None:
+            raise BadInput(f"recall(of={of}) needs a cutoff", hint=f"ask for recall(of={of})@10")
+        if of == "eps":
+            return _within(judged, k, eps)
+        true = judged.pool_place[judged.row] < k
+        return judged.count(judged.query[true & (judged.rank <= k)]) / k
+    total = judged.relevant(rel).total
+    return ratio(hits(judged, k, rel), total if of == "relevant" or k is None else np.minimum(total, k))
+
+
+def _within(judged: JudgedRanks, k: int, eps: float) -> Floats:
+    if judged.judgments.distances is None or judged.top is None:
+        raise MissingEvidence(
+            "recall(of=eps) needs the distances of the true neighbours",
+            hint="make the judgments with ragauge.neighbours(ids, distances)",
+        )
+    values = np.zeros(judged.n)
+    for i, query in enumerate(judged.pool.queries):
+        true = judged.judgments.distances[query]
+        limit = true[min(k, len(true)) - 1] * (1 + eps)
+        values[i] = np.count_nonzero(-judged.top.scores[i][:k] <= limit) / k
+    return values
+
+
+def hit_rate(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
+    """Whether any relevant document stands in the first k: 1 or 0 for a query, a share for a set of queries.
+
+    Formula: 1 if |relevant in the first k| > 0, else 0. trec_eval calls it success.
+    Rule: a query without relevant documents cannot be hit.
+    Paper: Craswell and Hawking (2004), Overview of the TREC Web Track, as success@n.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["hit_rate@1", "hit_rate@2"]).means
+    {'hit_rate@1': 0.0, 'hit_rate@2': 1.0}
+    """
+    if judged.averaged and k is not None:
+        return expected.hit_rate(judged, k, rel)
+    return (hits(judged, k, rel) > 0).astype(np.float64)
+
+
+def reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
+    """The reciprocal of the rank of the first relevant document; 0 if none is returned.
+
+    Formula: 1 / rank of the first document graded `rel` or more; with k, 0 if that rank is beyond k.
+    Rule: only the first relevant document counts. The depth is part of the name.
+    Paper: Voorhees (1999), The TREC-8 Question Answering Track Report.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"x": 3.0, "y": 2.0, "a": 1.0}}, ["mrr@2", "mrr@4"]).per_query["mrr@4"]["q"]
+    0.3333333333333333
+    """
+    if judged.averaged:
+        return expected.reciprocal_rank(judged, k, rel)
+    relevant = judged.relevant(rel)
+    first = relevant.nth == 1
+    if k is not None:
+        first &= relevant.rank <= k
+    values = np.zeros(judged.n)
+    values[relevant.query[first]] = 1 / relevant.rank[first]
+    return values
+
+
+def average_precision(judged: JudgedRanks, k: int | None = None, *, of: str = "relevant", rel: float = 1) -> Floats:
+    """The mean of the precisions at the ranks of the relevant documents, those not returned counting 0.
+
+    Formula: sum over relevant ranks r <= k of precision@r, divided by R; `of=capped` by min(k, R); `of=found` by the
+    number of relevant documents in the first k (RAGAS context precision, torchmetrics).
+    Rule: all relevant documents count in the denominator unless `of` says otherwise.
+    Paper: Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["map"]).means
+    {'map': 0.8333333333333333}
+    """
+    relevant = judged.relevant(rel)
+    within = np.ones(len(relevant.rank), np.bool_) if k is None else relevant.rank <= k
+    if judged.averaged:
+        total = expected.precision_sum(judged, k, rel)
+    else:
+        total = judged.count(relevant.query[within], relevant.nth[within] / relevant.rank[within])
+    if of == "found":
+        return ratio(total, hits(judged, k, rel))
+    whole = relevant.total if of == "relevant" or k is None else np.minimum(relevant.total, k)
+    return ratio(total, whole)
+
+
+def f1(judged: JudgedRanks, k: int | None = None, *, of: str = "queries", rel: float = 1) -> Floats:
+    """The harmonic mean of precision and recall at k.
+
+    Formula: 2PR / (P + R), of each query; `of=means` takes it of mean precision and mean recall.
+    Rule: 0 where both are 0.
+    Paper: van Rijsbergen (1979), Information Retrieval, chapter 7.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 2.0, "x": 1.0}}, ["f1@2"]).means
+    {'f1@2': 0.5}
+    """
+    del of  # how the queries are put together is the table's business
+    p, r = precision(judged, k, rel=rel), recall(judged, k, rel=rel)
+    return ratio(2 * p * r, p + r)
+
+
+def r_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
+    """Precision at R, the number of relevant documents.
+
+    Formula: |relevant in the first R| / R.
+    Rule: each query has its own cutoff.
+    Paper: Buckley and Voorhees (2005), Retrieval System Evaluation, in: TREC, MIT Press.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["r_precision"]).means
+    {'r_precision': 0.5}
+    """
+    return r_precision_mult(judged, 1.0, rel=rel, up=0.0)
+
+
+def r_precision_mult(judged: JudgedRanks, k: float, *, rel: float = 1, up: float = 0.9) -> Floats:
+    """Precision at a multiple of R, the number of relevant documents.
+
+    Formula: |relevant in the first c| / c with c = floor(k R + 0.9), as trec_eval's Rprec_mult.
+    Rule: 0 where the cutoff is 0.
+    Paper: trec_eval, m_Rprec_mult.c.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["rprec_mult@2"]).means
+    {'rprec_mult@2': 0.5}
+    """
+    relevant = judged.relevant(rel)
+    cut = np.floor(k * relevant.total + up)
+    return ratio(judged.count(relevant.query[relevant.rank <= cut[relevant.query]]), cut)
+
+
+def relative_precision(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats:
+    """Precision at k relative to the best that is possible there: precision up to R, recall beyond.
+
+    Formula: |relevant in the first k| / min(k, R).
+    Rule: the same number as recall(of=capped)@k; trec_eval's relative_P.
+    Paper: trec_eval, m_relative_P.c.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["relative_precision@5"]).means
+    {'relative_precision@5': 1.0}
+    """
+    return recall(judged, k, of="capped", rel=rel)
+
+
+def interpolated_precision(judged: JudgedRanks, k: float, *, rel: float = 1, points: str = "round") -> Floats:
+    """The best precision at any rank where recall is at least k.
+
+    Formula: max of precision@r over the ranks r with at least c relevant documents, c = round(k R).
+    Rule: 0 if fewer than c relevant documents are returned. `points=up` takes c = floor(k R + 0.9), as trec_eval did
+    up to version 9.
+    Paper: Salton and McGill (1983), Introduction to Modern Information Retrieval.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["iprec_at_recall@1"]).means
+    {'iprec_at_recall@1': 0.6666666666666666}
+    """
+    relevant = judged.relevant(rel)
+    exact = k * relevant.total
+    # A half rounds away from zero, as C's lround does.
+    cut = np.floor(exact + 0.5) if points == "round" else np.floor(exact + 0.9)
+    values = np.zeros(judged.n)
+    if len(relevant.rank):
+        far = relevant.nth >= cut[relevant.query]
+        np.maximum.at(values, relevant.query[far], relevant.nth[far] / relevant.rank[far])
+    return np.where(relevant.found >= np.maximum(cut, 1), values, 0.0)
+
+
+ELEVEN = tuple(level / 10 for level in range(11))
+
+
+def eleven_point_average(
+    judged: JudgedRanks, *, rel: float = 1, points: str = "round", levels: tuple[float, ...] = ELEVEN
+) -> Floats:
+    """The mean of the interpolated precisions at recall 0, 0.1, … 1.
+
+    Formula: mean of iprec_at_recall over the levels (others can be given: `11pt_avg(levels=0.2/0.5/0.8)`).
+    Rule: as iprec_at_recall.
+    Paper: Salton and McGill (1983), Introduction to Modern Information Retrieval.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["11pt_avg"]).means
+    {'11pt_avg': 1.0}
+    """
+    each = [interpolated_precision(judged, level, rel=rel, points=points) for level in levels]
+    total: Floats = np.sum(each, axis=0)
+    return total / len(levels)
+
+
+def yaap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
+    """Yet another average precision: average precision as log odds, so that extreme queries average better.
+
+    Formula: log((1 + s) / (1 + R - s)) with s the sum of the precisions at the relevant ranks.
+    Rule: 0 where nothing is relevant.
+    Paper: Robertson (2012), On Smoothing Average Precision, ECIR.
+
+    >>> from ragauge import evaluate
+    >>> round(evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["yaap"]).means["yaap"], 6)
+    0.693147
+    """
+    relevant = judged.relevant(rel)
+    total = judged.count(relevant.query, relevant.nth / relevant.rank)
+    return np.log((1 + total) / (1 + relevant.total - total))

@@ -1,0 +1,173 @@
+"""The kernel both roads share: where a score stands among all scores of its query, and the table made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged import JudgedRanks, Top
+from ragauge.records import Floats, Ints, Judgments
+
+OWN = -1
+"""The pool row of a document that is the query itself, where such documents are taken out."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How many scores of its query are above each match, and how many are not below it (itself included)."""
+
+    above: Ints
+    through: Ints
+    in_order: NDArray[np.bool_]
+    """For each segment, whether its scores came best first."""
+
+    @property
+    def tied(self) -> Ints:
+        """The matches whose score another document of the query has too."""
+        return np.flatnonzero(self.through - self.above > 1)
+
+
+def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Standing:
+    """Where each match `(segment, score)` stands among `scores[starts[segment]:starts[segment + 1]]`.
+
+    >>> s = standing(np.array([3.0, 2.0, 2.0, 1.0]), np.array([0, 4]), np.array([0, 0]), np.array([2.0, 1.0]))
+    >>> s.above.tolist(), s.through.tolist()
+    ([1, 3], [3, 4])
+    """
+    in_order = np.ones(len(starts) - 1, np.bool_)
+    rises = np.flatnonzero(scores[1:] > scores[:-1]) + 1
+    if len(rises):
+        owner = np.searchsorted(starts, rises, side="right") - 1
+        in_order[owner[starts[owner] != rises]] = False
+        scores = scores.copy()
+        for i in np.flatnonzero(~in_order):
+            part = scores[starts[i] : starts[i + 1]]
+            part[:] = -np.sort(-part)
+    begin, end = starts[segment], starts[segment + 1]
+    above = _bisect(scores, begin, end, score, strict=True)
+    after = above + 1
+    tied = np.flatnonzero((after < end) & (scores[np.minimum(after, len(scores) - 1)] == score))
+    through = after.copy()
+    if len(tied):
+        through[tied] = _bisect(scores, after[tied], end[tied], score[tied], strict=False)
+    return Standing(above - begin, through - begin, in_order)
+
+
+def _bisect(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: bool) -> Ints:
+    """For each score, the first place in its descending stretch where the scores are no longer above (or equal)."""
+    low, high = low.copy(), high.copy()
+    open_ = low < high
+    while open_.any():
+        middle = (low + high) >> 1
+        there = scores[np.minimum(middle, len(scores) - 1)]
+        right = open_ & (there > score if strict else there >= score)
+        low = np.where(right, middle + 1, low)
+        high = np.where(open_ & ~right, middle, high)
+        open_ = low < high
+    return low
+
+
+@dataclass
+class Matches:
+    """What the roads collect: judged documents that were returned, in any order."""
+
+    query: list[Ints]
+    rank: list[Ints]
+    row: list[Ints]
+    first: list[Ints]
+    last: list[Ints]
+
+    @classmethod
+    def none(cls) -> Matches:
+        """An empty collection."""
+        return cls([], [], [], [], [])
+
+    def add(self, query: Ints, row: Ints, place: Ints, standing: Standing) -> None:
+        """Add matches; `place` is how many documents of equal score stand before each."""
+        self.query.append(query)
+        self.row.append(row)
+        self.rank.append(standing.above + place + 1)
+        self.first.append(standing.above + 1)
+        self.last.append(standing.through)
+
+
+def assemble(
+    judgments: Judgments,
+    rules: Convention,
+    matches: Matches,
+    lengths: Ints,
+    answered: NDArray[np.bool_],
+    *,
+    name: str,
+    extra_queries: int,
+    top: tuple[Sequence[Sequence[str]], Sequence[Floats]] | None,
+) -> JudgedRanks:
+    """Order the matches and apply the rules that take documents out of the ranking."""
+    query, rank, row = _joined(matches.query), _joined(matches.rank), _joined(matches.row)
+    first, last = _joined(matches.first), _joined(matches.last)
+    order = np.lexsort((rank, query))
+    query, rank, row, first, last = query[order], rank[order], row[order], first[order], last[order]
+    retrieved = lengths.astype(np.int64)
+    if rules.own == "dropped":
+        own = row == OWN
+        own_rank = np.full(len(retrieved), np.iinfo(np.int64).max)
+        own_rank[query[own]] = rank[own]
+        retrieved = retrieved - np.bincount(query[own], minlength=len(retrieved))
+        rank = rank - (rank > own_rank[query])
+        keep = ~own
+        query, rank, row, first, last = query[keep], rank[keep], row[keep], first[keep], last[keep]
+    if rules.depth is not None:
+        keep = rank <= rules.depth
+        query, rank, row, first, last = query[keep], rank[keep], row[keep], first[keep], last[keep]
+        retrieved = np.minimum(retrieved, rules.depth)
+    if rules.duplicates == "first" and len(row):
+        keep = np.zeros(len(row), np.bool_)
+        keep[np.unique(row, return_index=True)[1]] = True
+        query, rank, row, first, last = query[keep], rank[keep], row[keep], first[keep], last[keep]
+    if rules.unjudged == "condensed":
+        keep = judgments.pool.grades[row] >= 0
+        query, row = query[keep], row[keep]
+        retrieved = np.bincount(query, minlength=len(retrieved))
+        rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
+    averaged = rules.ties == "expected"
+    return JudgedRanks(
+        judgments,
+        query,
+        rank,
+        row,
+        retrieved,
+        answered,
+        tie_first=first if averaged else None,
+        tie_last=last if averaged else None,
+        top=None if top is None else Top(*top),
+        ties=rules.ties,
+        name=name,
+        extra_queries=extra_queries,
+    )
+
+
+def leading(
+    ids: list[str], scores: Floats, ranks: Ints | None, top: int, rules: Convention
+) -> tuple[Sequence[str], Floats]:
+    """The first documents of one query and their scores, in the order that the tie rule gives.
+
+    Documents that tie with the last of them are there too, so that another rule can settle the same ties.
+    """
+    order = list(range(len(ids)))
+    if rules.ties != "ranked":
+        order.sort(key=lambda i: ids[i], reverse=True)
+    elif ranks is not None:
+        order.sort(key=lambda i: ranks[i])
+    order.sort(key=lambda i: -scores[i])
+    end = min(top, len(order))
+    while 0 < end < len(order) and scores[order[end]] == scores[order[end - 1]]:
+        end += 1
+    return [ids[i] for i in order[:end]], scores[order[:end]]
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,0 +1,274 @@
+"""Every measure there is, in one literal table. Adding one means writing its function and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
+
+from ragauge.measures import diverse, graded, neighbours, pooled, ranking, sets
+from ragauge.measures.judged import JudgedRanks
+from ragauge.records import Floats
+
+TREC_CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+LEAST = 0.00001
+"""What a query counts at least in a geometric mean; trec_eval's MIN_GEO_MEAN."""
+
+
+def mean(values: Floats) -> float:
+    """The arithmetic mean."""
+    return float(values.mean())
+
+
+def total(values: Floats) -> float:
+    """The sum, for counts."""
+    return float(values.sum())
+
+
+def geometric_mean(values: Floats) -> float:
+    """The geometric mean, each value at least 0.00001.
+
+    >>> round(geometric_mean(np.array([0.0, 1.0])), 6)
+    0.003162
+    """
+    return float(np.exp(np.log(np.maximum(values, LEAST)).mean()))
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """One row of the table."""
+
+    name: str
+    """The canonical name."""
+    function: Callable[..., Floats]
+    """From judged ranks to a value per query; its docstring is what `ragauge measures NAME` prints."""
+    aliases: tuple[str, ...] = ()
+    """Other names that mean the same, in lower case."""
+    cutoff: str = ""
+    """`rank` where a cutoff is needed, `rank?` where it may be left out, `level` for a recall level, or nothing."""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values that an option may have, where they are few."""
+    aggregate: Callable[[Floats], float] = mean
+    """How the queries are put together."""
+    needs_relevant: bool = True
+    """Whether the convention's `none` applies to queries without relevant documents."""
+    needs_top: bool = False
+    """Whether it looks at the first documents themselves, not only at judged ranks."""
+    needs_subtopics: bool = False
+    """Whether it needs subtopic judgments."""
+    of_judgments: bool = False
+    """Whether it counts judgments alone, so that a query the run does not have has its value all the same."""
+    averages_ties: bool = False
+    """Whether it is defined as a mean over the orders of equal scores."""
+    trec: str = ""
+    """trec_eval's name, where it has the measure."""
+    trec_cutoffs: tuple[float, ...] = ()
+    """The cutoffs that trec_eval counts when none is given."""
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The options and their defaults: the keyword-only parameters of the function."""
+        parameters = signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+
+    def __call__(self, judged: JudgedRanks, cutoff: float | None, options: Mapping[str, Any]) -> Floats:
+        """One value per query."""
+        return self.function(judged, cutoff, **options) if self.cutoff else self.function(judged, **options)
+
+
+GAIN = ("linear", "exp", "binary", "…:…")
+OF_RECALL = {"of": ("relevant", "capped", "k", "eps")}
+
+TABLE: Mapping[str, Spec] = {
+    spec.name: spec
+    for spec in (
+        # The order is that in which trec_eval prints, then ragauge's own.
+        Spec("num_ret", sets.num_ret, ("numret",), aggregate=total, needs_relevant=False, trec="num_ret"),
+        Spec(
+            "num_rel",
+            sets.num_rel,
+            ("numrel",),
+            aggregate=total,
+            needs_relevant=False,
+            of_judgments=True,
+            trec="num_rel",
+        ),
+        Spec(
+            "num_rel_ret", sets.num_rel_ret, ("numrelret",), aggregate=total, needs_relevant=False, trec="num_rel_ret"
+        ),
+        Spec(
+            "map",
+            ranking.average_precision,
+            ("ap", "map_cut", "average_precision", "mean_average_precision"),
+            "rank?",
+            {"of": ("relevant", "capped", "found")},
+            averages_ties=True,
+            trec="map",
+        ),
+        Spec("gm_map", ranking.average_precision, ("gmap",), "rank?", aggregate=geometric_mean, trec="gm_map"),
+        Spec("r_precision", ranking.r_precision, ("rprec", "rp"), trec="Rprec"),
+        Spec("bpref", pooled.bpref, trec="bpref"),
+        Spec(
+            "mrr",
+            ranking.reciprocal_rank,
+            ("rr", "recip_rank", "reciprocal_rank"),
+            "rank?",
+            averages_ties=True,
+            trec="recip_rank",
+        ),
+        Spec(
+            "iprec_at_recall",
+            ranking.interpolated_precision,
+            ("iprec",),
+            "level",
+            {"points": ("round", "up")},
+            trec="iprec_at_recall",
+            trec_cutoffs=ranking.ELEVEN,
+        ),
+        Spec(
+            "precision",
+            ranking.precision,
+            ("p",),
+            "rank?",
+            {"of": ("k", "retrieved")},
+            averages_ties=True,
+            trec="P",
+            trec_cutoffs=TREC_CUTOFFS,
+        ),
+        Spec(
+            "recall",
+            ranking.recall,
+            ("r",),
+            "rank?",
+            OF_RECALL,
+            averages_ties=True,
+            trec="recall",
+            trec_cutoffs=TREC_CUTOFFS,
+        ),
+        Spec("infap", pooled.inferred_ap, ("inf_ap",), trec="infAP"),
+        Spec("gm_bpref", pooled.bpref, aggregate=geometric_mean, trec="gm_bpref"),
+        Spec(
+            "rprec_mult",
+            ranking.r_precision_mult,
+            (),
+            "level",
+            trec="Rprec_mult",
+            trec_cutoffs=(0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0),
+        ),
+        Spec("utility", sets.utility, needs_relevant=False, trec="utility"),
+        Spec(
+            "11pt_avg",
+            ranking.eleven_point_average,
+            ("11_pt_avg",),
+            choices={"points": ("round", "up")},
+            trec="11pt_avg",
+        ),
+        Spec("bing", graded.binary_gain, trec="binG"),
+        Spec("g", graded.normalised_gain, trec="G"),
+        Spec(
+            "ndcg",
+            graded.ndcg,
+            ("ndcg_cut", "normalized_dcg"),
+            "rank?",
+            {"gain": GAIN},
+            averages_ties=True,
+            trec="ndcg",
+        ),
+        Spec("ndcg_rel", graded.ndcg_at_relevant, choices={"gain": GAIN}, trec="ndcg_rel"),
+        Spec("rndcg", graded.ndcg_at_levels, choices={"gain": GAIN}, trec="Rndcg"),
+        Spec(
+            "relative_precision",
+            ranking.relative_precision,
+            ("relative_p",),
+            "rank",
+            averages_ties=True,
+            trec="relative_P",
+            trec_cutoffs=TREC_CUTOFFS,
+        ),
+        Spec(
+            "hit_rate",
+            ranking.hit_rate,
+            ("hit", "success", "hitrate"),
+            "rank?",
+            averages_ties=True,
+            trec="success",
+            trec_cutoffs=(1, 5, 10),
+        ),
+        Spec("set_precision", sets.set_precision, ("set_p", "setp"), trec="set_P"),
+        Spec("set_relative_precision", sets.set_relative_precision, ("set_relative_p",), trec="set_relative_P"),
+        Spec("set_recall", sets.set_recall, ("set_r", "setr"), trec="set_recall"),
+        Spec("set_map", sets.set_map, ("setap",), trec="set_map"),
+        Spec("set_f", sets.set_f, ("setf",), trec="set_F"),
+        Spec(
+            "num_nonrel_judged_ret",
+            pooled.judged_nonrelevant_retrieved,
+            aggregate=total,
+            needs_relevant=False,
+            trec="num_nonrel_judged_ret",
+        ),
+        Spec(
+            "rbp",
+            graded.rank_biased_precision,
+            (),
+            "rank?",
+            {"gain": ("scaled", "binary", "linear", "exp")},
+            needs_relevant=False,
+            trec="rbp",
+        ),
+        Spec("rbp_resid", graded.rbp_residual, needs_relevant=False, trec="rbp_resid"),
+        Spec(
+            "unjudged",
+            pooled.unjudged_share,
+            ("unj",),
+            "rank",
+            needs_relevant=False,
+            trec="unj",
+            trec_cutoffs=(5, 10, 20),
+        ),
+        Spec("yaap", ranking.yaap),
+        Spec("f1", ranking.f1, ("f", "f_1", "f1_score"), "rank?", {"of": ("queries", "means")}, averages_ties=True),
+        Spec("dcg", graded.dcg, (), "rank?", {"gain": GAIN}, averages_ties=True),
+        Spec("ideal_dcg", graded.ideal_dcg, ("idcg",), "rank?", {"gain": GAIN}, of_judgments=True),
+        Spec("err", graded.expected_reciprocal_rank, (), "rank?"),
+        Spec("judged", pooled.judged_share, (), "rank", needs_relevant=False),
+        Spec(
+            "dr",
+            diverse.deduplicated_recall,
+            ("deduplicated_recall", "d_r"),
+            "rank",
+            {"targets": ("map", "identity"), "dedupe": ("after", "before")},
+            needs_top=True,
+        ),
+        Spec(
+            "diversity_count",
+            diverse.diversity_count,
+            ("diversity",),
+            "rank",
+            {"targets": ("map", "identity")},
+            needs_top=True,
+        ),
+        Spec("unique_ratio", diverse.unique_ratio, (), "rank", needs_relevant=False, needs_top=True),
+        Spec(
+            "subtopic_recall",
+            diverse.subtopic_recall,
+            ("strec", "strecall", "st_recall"),
+            "rank",
+            needs_top=True,
+            needs_subtopics=True,
+        ),
+        Spec("alpha_ndcg", diverse.alpha_ndcg, ("andcg",), "rank", needs_top=True, needs_subtopics=True),
+        Spec("err_ia", diverse.err_ia, ("erria",), "rank", needs_top=True, needs_subtopics=True),
+        Spec(
+            "relative_distance_error",
+            neighbours.relative_distance_error,
+            ("rde",),
+            "rank",
+            needs_relevant=False,
+            needs_top=True,
+        ),
+    )
+}

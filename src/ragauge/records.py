@@ -1,0 +1,269 @@
+"""The nouns: what is right (`Judgments`), what was returned (`Run`), and what came out (`Scores`).
+
+Records hold data and derive from it; they read no file, know no system and are never changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+V = TypeVar("V")
+Nested = Mapping[str, Mapping[str, float]]
+"""A number for each query and document: `{"q1": {"d1": 2, "d2": 0}}`, as pytrec_eval and ranx have it."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The judged documents as flat arrays: those of query `i` stand at `starts[i]:starts[i + 1]`."""
+
+    queries: list[str]
+    starts: Ints
+    grades: Floats
+
+    @cached_property
+    def owner(self) -> Ints:
+        """The query of each judged document."""
+        return np.repeat(np.arange(len(self.queries)), np.diff(self.starts))
+
+
+class Judgments:
+    """What is right: a grade for each judged document of each query. Absent means *unjudged*, which is not 0.
+
+    Made from nested mappings or from a frame with the columns `query`, `doc`, `grade` (rows of a query together, no
+    pair twice); the other shape is derived when it is first needed, so that no road pays for a shape it never uses.
+    A negative grade means pooled but unjudged, as in trec_eval.
+    """
+
+    def __init__(
+        self,
+        grades: Nested | pl.DataFrame,
+        *,
+        subtopics: Nested | None = None,
+        targets: Mapping[str, Sequence[str]] | None = None,
+        distances: Mapping[str, Sequence[float]] | None = None,
+        source: str = "judgments",
+    ) -> None:
+        if isinstance(grades, Mapping):
+            self.nested = grades
+        else:
+            self.frame = grades
+        self.source = source
+        """Where they came from, for messages."""
+        self.subtopics = subtopics
+        """`{query: {"subtopic\\tdocument": grade}}`, for diversity measures; None where there are none."""
+        self.targets = targets
+        """`{document: [target, …]}`: the distinct answers that a document gives, for de-duplicated recall."""
+        self.distances = distances
+        """`{query: [distance, …]}`: of the true neighbours, nearest first, for measures of vector search."""
+
+    def with_targets(self, targets: Mapping[str, Sequence[str]]) -> Judgments:
+        """The same judgments with a target map."""
+        grades = self.nested if "nested" in self.__dict__ else self.frame
+        return Judgments(
+            grades, subtopics=self.subtopics, targets=targets, distances=self.distances, source=self.source
+        )
+
+    @cached_property
+    def nested(self) -> Nested:
+        """`{query: {document: grade}}`."""
+        columns = (self.frame[name].to_list() for name in ("query", "doc", "grade"))
+        grades: dict[str, dict[str, float]] = {}
+        for query, doc, grade in zip(*columns, strict=True):
+            grades.setdefault(query, {})[doc] = grade
+        return grades
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """The columns `query`, `doc`, `grade`, the rows of a query together."""
+        import polars as pl
+
+        sizes = [len(docs) for docs in self.nested.values()]
+        return pl.DataFrame(
+            {
+                "query": pl.Series(self.pool.queries, dtype=pl.String).gather(np.repeat(np.arange(len(sizes)), sizes)),
+                "doc": pl.Series(list(chain.from_iterable(self.nested.values())), dtype=pl.String),
+                "grade": self.pool.grades,
+            }
+        )
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The grades as flat arrays, in the order of `nested` and of `frame`."""
+        if "nested" in self.__dict__:
+            queries = list(self.nested)
+            sizes = np.fromiter(map(len, self.nested.values()), np.int64, len(queries))
+            values = chain.from_iterable(docs.values() for docs in self.nested.values())
+            grades = np.fromiter(values, np.float64, int(sizes.sum()))
+        else:
+            queries, starts = query_runs(self.frame["query"])
+            sizes = np.diff(starts)
+            grades = self.frame["grade"].to_numpy()
+        return Pool(queries, np.concatenate([[0], np.cumsum(sizes)]), grades)
+
+    def __len__(self) -> int:
+        return len(self.pool.queries)
+
+    def __repr__(self) -> str:
+        return f"Judgments({len(self)} queries, {len(self.pool.grades)} judged documents, from {self.source})"
+
+
+def query_runs(queries: pl.Series) -> tuple[list[str], Ints]:
+    """The runs of equal values in a column: their values, and where each starts (with the end of the last).
+
+    >>> import polars as pl
+    >>> names, starts = query_runs(pl.Series(["a", "a", "b"]))
+    >>> names, starts.tolist()
+    (['a', 'b'], [0, 2, 3])
+    """
+    n = len(queries)
+    if n == 0:
+        return [], np.zeros(1, np.int64)
+    changes = (queries.slice(1) != queries.slice(0, n - 1)).arg_true().to_numpy() + 1
+    starts = np.concatenate([[0], changes, [n]]).astype(np.int64)
+    return queries.gather(starts[:-1]).to_list(), starts
+
+
+class Retrieved(Protocol):
+    """What a system returned, as the engine reads it: frames that can be gone through more than once."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Frames with the columns `query`, `doc`, `score`, and `rank` where the source has one."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a system returned for each query, as one frame with the columns `query`, `doc`, `score` (and `rank`)."""
+
+    table: pl.DataFrame
+    name: str = "run"
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The table, in one piece."""
+        yield self.table
+
+    @property
+    def nested(self) -> dict[str, dict[str, float]]:
+        """`{query: {document: score}}`; of a document that was returned twice the last score stays."""
+        scores: dict[str, dict[str, float]] = {}
+        for query, doc, score in self.table.select("query", "doc", "score").iter_rows():
+            scores.setdefault(query, {})[doc] = score
+        return scores
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
+
+
+class ByMeasure(dict[str, V]):
+    """A dictionary by canonical measure name that understands every other name of a measure too.
+
+    >>> ByMeasure({"ndcg@10": 0.5}, str.lower)["nDCG@10"]
+    0.5
+    """
+
+    def __init__(self, values: Mapping[str, V], canonical: Callable[[str], str]) -> None:
+        super().__init__(values)
+        self._canonical = canonical
+
+    def __missing__(self, key: str) -> V:
+        name = self._canonical(key)
+        if name == key or name not in self.keys():
+            raise KeyError(key)
+        return self[name]
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or (isinstance(key, str) and super().__contains__(self._canonical(key)))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a measure by any of its names."""
+        return self[key] if key in self else default  # noqa: SIM401 - `get` is what is being defined
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """A value per query and measure; where there is none, the reason. Means travel with the number they are over."""
+
+    run: str
+    """The run's name."""
+    convention: str
+    """The convention that the numbers follow."""
+    queries: list[str]
+    """Every judged query, in the order of the judgments."""
+    values: ByMeasure[Floats]
+    """For each measure (canonical name) a value per query; NaN where a query is unscored."""
+    means: ByMeasure[float]
+    """For each measure its mean over the scored queries (a sum for counts, a geometric mean for `gm_` measures)."""
+    reasons: ByMeasure[Mapping[str, str]]
+    """For each measure the unscored queries, each with its reason."""
+    notes: Sequence[str] = ()
+    """What a reader should know before believing the numbers."""
+    judged: Any = field(default=None, repr=False)
+    """The judged ranks behind the numbers: scoring again under another measure needs no second reading."""
+
+    @property
+    def measures(self) -> list[str]:
+        """The canonical names."""
+        return list(self.values)
+
+    @property
+    def n(self) -> ByMeasure[int]:
+        """How many queries each mean is over."""
+        return self._by_measure({name: len(self.queries) - len(self.reasons[name]) for name in self.values})
+
+    @property
+    def unscored(self) -> ByMeasure[int]:
+        """How many queries of each measure have no value; `reasons` says why."""
+        return self._by_measure({name: len(self.reasons[name]) for name in self.values})
+
+    @cached_property
+    def per_query(self) -> ByMeasure[dict[str, float]]:
+        """`{measure: {query: value}}`, scored queries only."""
+        return self._by_measure(
+            {
+                name: {q: v for q, v in zip(self.queries, column.tolist(), strict=True) if not math.isnan(v)}
+                for name, column in self.values.items()
+            }
+        )
+
+    def _by_measure(self, values: Mapping[str, V]) -> ByMeasure[V]:
+        return ByMeasure(values, self.values._canonical)
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row per query and measure: `run`, `query`, `measure`, `value` (null where unscored)."""
+        import polars as pl
+
+        parts = [
+            pl.DataFrame({"query": self.queries, "value": column}).select(
+                pl.lit(self.run).alias("run"), "query", pl.lit(name).alias("measure"), pl.col("value").fill_nan(None)
+            )
+            for name, column in self.values.items()
+        ]
+        schema = {"run": pl.String, "query": pl.String, "measure": pl.String, "value": pl.Float64}
+        return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a pandas frame."""
+        return self.to_polars().to_pandas()
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name} {value:.4f} (n={self.n[name]})" for name, value in self.means.items())
+        return f"Scores({self.run!r}, {self.convention}: {means})"
