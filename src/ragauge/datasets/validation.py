@@ -68,16 +68,16 @@ def _judgments(subject: str, rows: pl.DataFrame, corpus: pl.Series | None) -> It
         "judgments",
         False,
         rows.height,
-        f"{per_query.height} queries, {rows.height} judgments, {_spread(per_query['judged'])} judged a query",
+        f"queries: {per_query.height}, judgments: {rows.height}, a query: {_spread(per_query['judged'])}",
     )
-    yield Finding(subject, "grades", False, histogram.height, f"grades ({grades})")
+    yield Finding(subject, "grades", False, histogram.height, f"grades: {grades}")
     pair = ["query", "doc"] + (["subtopic"] if "subtopic" in rows.columns else [])
     same = (
         rows.filter(pl.struct(*pair, "grade").is_duplicated()).height
         - rows.filter(pl.struct(*pair, "grade").is_duplicated()).unique([*pair, "grade"]).height
     )
     if same:
-        yield Finding(subject, "duplicate rows", True, same, f"{same} rows say again what a row above says")
+        yield Finding(subject, "duplicate rows", True, same, f"rows that repeat a row above: {same}")
     distinct = rows.unique([*pair, "grade"], maintain_order=True)
     clash = distinct.filter(pl.struct(pair).is_duplicated()).unique(pair, maintain_order=True)
     if clash.height:
@@ -86,23 +86,21 @@ def _judgments(subject: str, rows: pl.DataFrame, corpus: pl.Series | None) -> It
             "conflicting grades",
             True,
             clash.height,
-            f"{clash.height} documents have two grades for one query",
+            f"documents with two grades for one query: {clash.height}",
             _pairs(clash),
         )
     empty = per_query.filter(pl.col("relevant") == 0)["query"]
     if len(empty):
         yield Finding(
-            subject, "no relevant", True, len(empty), f"{len(empty)} queries have no relevant document", _some(empty)
+            subject, "no relevant", True, len(empty), f"queries without a relevant document: {len(empty)}", _some(empty)
         )
     negative = rows.filter(pl.col("grade") < 0).height
     if negative:
-        yield Finding(
-            subject, "negative grades", False, negative, f"{negative} grades are negative: pooled but unjudged"
-        )
+        yield Finding(subject, "negative grades", False, negative, f"negative grades (pooled but unjudged): {negative}")
     fractions = rows.filter(pl.col("grade") != pl.col("grade").floor()).height
     if fractions:
         yield Finding(
-            subject, "fractional grades", False, fractions, f"{fractions} grades are fractions; trec_eval cuts them off"
+            subject, "fractional grades", False, fractions, f"fractional grades (trec_eval cuts them off): {fractions}"
         )
     if corpus is not None:
         orphans = rows.filter(~pl.col("doc").is_in(corpus.implode()))["doc"]
@@ -112,7 +110,7 @@ def _judgments(subject: str, rows: pl.DataFrame, corpus: pl.Series | None) -> It
                 "orphan ids",
                 True,
                 len(orphans),
-                f"{len(orphans)} judged documents are not in the corpus",
+                f"judgments of documents that are not in the corpus: {len(orphans)}",
                 _some(orphans.unique(maintain_order=True)),
             )
 
@@ -122,7 +120,11 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
 
     depth = run.group_by("query", maintain_order=True).agg(pl.len().alias("depth"))
     yield Finding(
-        subject, "run", False, run.height, f"{depth.height} queries, {run.height} rows, {_spread(depth['depth'])} deep"
+        subject,
+        "run",
+        False,
+        run.height,
+        f"queries: {depth.height}, rows: {run.height}, a query: {_spread(depth['depth'])}",
     )
     missing = judged["query"].unique(maintain_order=True)
     missing = missing.filter(~missing.is_in(depth["query"].implode()))
@@ -132,13 +134,13 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
             "missing queries",
             True,
             len(missing),
-            f"{len(missing)} judged queries are not in the run",
+            f"judged queries that are not in the run: {len(missing)}",
             _some(missing),
         )
     extra = depth["query"].filter(~depth["query"].is_in(judged["query"].unique().implode()))
     if len(extra):
         yield Finding(
-            subject, "unjudged queries", True, len(extra), f"{len(extra)} queries have no judgments", _some(extra)
+            subject, "unjudged queries", True, len(extra), f"queries that nobody judged: {len(extra)}", _some(extra)
         )
     twice = run.filter(pl.struct("query", "doc").is_duplicated()).unique(["query", "doc"], maintain_order=True)
     if twice.height:
@@ -147,7 +149,7 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
             "duplicate documents",
             True,
             twice.height,
-            f"{twice.height} documents stand twice or more in one ranking",
+            f"documents twice or more in one ranking: {twice.height}",
             _pairs(twice),
         )
     tied = run.filter(pl.struct("query", "score").is_duplicated()).height
@@ -159,16 +161,16 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
             here, below = scores.list.get(k - 1, null_on_oob=True), scores.list.get(k, null_on_oob=True)
             split = int((here == below).sum())
             if split:
-                at.append(f"@{k}: {split}")
-        where = f"; a tie lies across the cutoff in so many queries: {', '.join(at)}" if at else ""
+                at.append(f"{split} @{k}")
+        where = f"; queries with a tie across the cutoff: {', '.join(at)}" if at else ""
         share = f"{100 * tied / run.height:.0f}%"
-        yield Finding(subject, "ties", bool(at), tied, f"{tied} of {run.height} scores ({share}) are tied{where}")
+        yield Finding(subject, "ties", bool(at), tied, f"tied scores: {tied} of {run.height} ({share}){where}")
     top = run.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True).head(10)
     top = top.filter(pl.col("query").is_in(judged["query"].unique().implode()))
     if top.height:
         seen = top.join(judged.unique(["query", "doc"]), on=["query", "doc"], how="semi").height
         share = f"{100 * (1 - seen / top.height):.0f}%"
-        yield Finding(subject, "unjudged", False, top.height - seen, f"{share} of the first ten documents are unjudged")
+        yield Finding(subject, "unjudged", False, top.height - seen, f"unjudged among the first ten documents: {share}")
     if corpus is not None:
         unknown = run.filter(~pl.col("doc").is_in(corpus.implode()))["doc"]
         if len(unknown):
@@ -177,7 +179,7 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
                 "orphan ids",
                 True,
                 len(unknown),
-                f"{len(unknown)} returned documents are not in the corpus",
+                f"rows with documents that are not in the corpus: {len(unknown)}",
                 _some(unknown.unique(maintain_order=True)),
             )
 
@@ -211,8 +213,8 @@ def corpus_ids(path: str) -> pl.Series:
 
 
 def _spread(counts: pl.Series) -> str:
-    low, middle, high = (counts.quantile(q) or 0 for q in (0, 0.5, 1))
-    return f"{low:g}" if low == high else f"{low:g} to {high:g} (median {middle:g})"
+    low, middle, high = counts.min() or 0, counts.median() or 0, counts.max() or 0
+    return f"{low!s}" if low == high else f"{low!s} to {high!s} (median {middle!s})"
 
 
 def _some(values: pl.Series) -> list[str]:

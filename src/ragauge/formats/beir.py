@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ragauge.errors import BadInput
-from ragauge.formats.columns import is_header, judgment_columns
+from ragauge.formats.columns import is_header, judgment_columns, whole_grades, write_text
 from ragauge.formats.files import Source
 
 if TYPE_CHECKING:
@@ -50,9 +50,5 @@ def read_tsv(source: Source) -> pl.DataFrame:
 
 def write_tsv(frame: pl.DataFrame, out: IO[bytes]) -> None:
     """BEIR's judgments with its header."""
-    import polars as pl
-
-    whole = (frame["grade"] == frame["grade"].round()).all()
-    grade = pl.col("grade").cast(pl.Int64) if whole else pl.col("grade")
-    table = frame.select(pl.col("query").alias("query-id"), pl.col("doc").alias("corpus-id"), grade.alias("score"))
-    table.write_csv(out, separator="\t", quote_style="never")
+    table = whole_grades(frame).rename({"query": "query-id", "doc": "corpus-id", "grade": "score"})
+    write_text(table, out, separator="\t", header=True)

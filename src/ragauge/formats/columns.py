@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput
 from ragauge.formats.files import Source
@@ -120,6 +120,23 @@ def _read_jsonl(source: Source) -> pl.DataFrame:
     plain = [k for k, v in first.items() if not isinstance(v, dict | list)]
     schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in plain}
     return pl.read_ndjson(source.read(), schema=schema)
+
+
+def whole_grades(frame: pl.DataFrame) -> pl.DataFrame:
+    """Grades without a decimal point, where none has a fraction."""
+    import polars as pl
+
+    whole = (frame["grade"] == frame["grade"].round()).all()
+    return frame.with_columns(pl.col("grade").cast(pl.Int64)) if whole else frame
+
+
+def write_text(frame: pl.DataFrame, out: IO[bytes], *, separator: str, header: bool) -> None:
+    """Write a frame as text, a million rows at a time; ids are written as they are, unquoted but for commas."""
+    style: Any = "necessary" if separator == "," else "never"
+    for begin in range(0, max(frame.height, 1), ROWS):
+        piece = frame.slice(begin, ROWS)
+        text = piece.write_csv(include_header=header and begin == 0, separator=separator, quote_style=style)
+        out.write(text.encode())
 
 
 @dataclass(frozen=True, eq=False)

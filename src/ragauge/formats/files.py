@@ -6,9 +6,11 @@ import gzip
 import io
 import os
 import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,34 +57,39 @@ class Source:
     def _stdin(self) -> bytes:
         return sys.stdin.buffer.read()
 
-    def open(self) -> IO[bytes]:
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
         """The decompressed bytes, from the start."""
         if self.path == "-":
-            return io.BytesIO(self._stdin)
+            yield io.BytesIO(self._stdin)
+            return
         path = Path(self.path)
         try:
             raw = path.open("rb")
         except OSError as error:
             hint = f"the folder {path.parent} has {_neighbours(path)}" if path.parent.is_dir() else None
             raise BadInput(f"cannot be read ({error.strerror})", file=self.label, hint=hint) from None
-        magic = raw.read(4)
-        raw.seek(0)
-        if magic[:2] == b"\x1f\x8b":
-            return io.BufferedReader(gzip.open(raw))
-        if magic == b"\x28\xb5\x2f\xfd":
-            return _zstd(raw)
-        return raw
+        try:
+            with raw:
+                magic = raw.read(4)
+                raw.seek(0)
+                if magic[:2] == b"\x1f\x8b":
+                    with gzip.open(raw) as unzipped:
+                        yield io.BufferedReader(unzipped)
+                elif magic == b"\x28\xb5\x2f\xfd":
+                    yield _zstd(raw)
+                else:
+                    yield raw
+        except (EOFError, OSError, zlib.error) as error:
+            raise BadInput(f"cannot be read to its end ({error})", file=self.label) from None
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """The bytes in blocks of whole lines, the last line ended."""
-        try:
-            with self.open() as file:
-                while data := file.read(size):
-                    if not data.endswith(b"\n"):
-                        data += file.readline()
-                    yield data if data.endswith(b"\n") else data + b"\n"
-        except (EOFError, OSError) as error:
-            raise BadInput(f"cannot be read to its end ({error})", file=self.label) from None
+        with self.open() as file:
+            while data := file.read(size):
+                if not data.endswith(b"\n"):
+                    data += file.readline()
+                yield data if data.endswith(b"\n") else data + b"\n"
 
     def line_of(self, block: int) -> int:
         """The number of the first line of a block; counted only when there is something to complain about."""

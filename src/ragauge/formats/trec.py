@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from ragauge.errors import BadInput
+from ragauge.formats.columns import whole_grades, write_text
 from ragauge.formats.files import Source, in_order
 
 if TYPE_CHECKING:
@@ -166,23 +167,16 @@ def write_run(frames: Iterator[pl.DataFrame], out: IO[bytes], tag: str) -> None:
     """Write a run, ranks counted within each query in the order given."""
     import polars as pl
 
+    rank = pl.int_range(1, pl.len() + 1).over("query").alias("rank")
+    constants = pl.lit("Q0").alias("iteration"), pl.lit(tag.replace(" ", "_")).alias("tag")
     for frame in frames:
-        frame.select(
-            "query",
-            pl.lit("Q0").alias("iteration"),
-            "doc",
-            pl.int_range(1, pl.len() + 1).over("query").alias("rank"),
-            "score",
-            pl.lit(tag).alias("tag"),
-        ).write_csv(out, include_header=False, separator=" ", quote_style="never")
+        rows = frame.select("query", constants[0], "doc", rank, "score", constants[1])
+        write_text(rows, out, separator=" ", header=False)
 
 
 def write_qrels(frame: pl.DataFrame, out: IO[bytes]) -> None:
     """Write judgments; whole grades without a decimal point."""
     import polars as pl
 
-    whole = (frame["grade"] == frame["grade"].round()).all()
-    grade = pl.col("grade").cast(pl.Int64) if whole else pl.col("grade")
-    frame.select("query", pl.lit("0").alias("iteration"), "doc", grade).write_csv(
-        out, include_header=False, separator=" ", quote_style="never"
-    )
+    rows = whole_grades(frame).select("query", pl.lit("0").alias("iteration"), "doc", "grade")
+    write_text(rows, out, separator=" ", header=False)

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.formats import FORMATS, beir, documents, trec
+from ragauge.formats.columns import write_text
 from ragauge.formats.files import Source
 from ragauge.records import Judgments, Run
 
@@ -116,6 +117,6 @@ def _write_table(table: pl.DataFrame, out: IO[bytes], kind: str) -> None:
     if kind == "parquet":
         table.write_parquet(out)
     elif kind == "jsonl":
-        table.write_ndjson(out)
+        out.write(table.write_ndjson().encode())
     else:
-        table.write_csv(out, separator="\t" if kind == "tsv" else ",")
+        write_text(table, out, separator="\t" if kind == "tsv" else ",", header=True)

@@ -40,11 +40,11 @@ def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Stan
     """
     in_order = np.ones(len(starts) - 1, np.bool_)
     rises = np.flatnonzero(scores[1:] > scores[:-1]) + 1
-    if len(rises):
-        owner = np.searchsorted(starts, rises, side="right") - 1
-        in_order[owner[starts[owner] != rises]] = False
+    owner = np.searchsorted(starts, rises, side="right") - 1
+    in_order[owner[starts[owner] != rises]] = False
+    if not in_order.all():
         scores = scores.copy()
-        for i in np.flatnonzero(~in_order):
+        for i in np.flatnonzero(~in_order).tolist():
             part = scores[starts[i] : starts[i + 1]]
             part[:] = -np.sort(-part)
     begin, end = starts[segment], starts[segment + 1]
@@ -59,15 +59,14 @@ def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Stan
 
 def _bisect(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: bool) -> Ints:
     """For each score, the first place in its descending stretch where the scores are no longer above (or equal)."""
-    low, high = low.copy(), high.copy()
-    open_ = low < high
-    while open_.any():
-        middle = (low + high) >> 1
-        there = scores[np.minimum(middle, len(scores) - 1)]
-        right = open_ & (there > score if strict else there >= score)
-        low = np.where(right, middle + 1, low)
-        high = np.where(open_ & ~right, middle, high)
-        open_ = low < high
+    low = low.copy()
+    step = 1 << int((high - low).max(initial=0)).bit_length()
+    while step := step >> 1:
+        probe = low + step
+        there = scores.take(np.minimum(probe, high) - 1)
+        further = (there > score) if strict else (there >= score)
+        further &= probe <= high
+        np.add(low, step, out=low, where=further)
     return low
 
 
@@ -109,7 +108,7 @@ def assemble(
     """Order the matches and apply the rules that take documents out of the ranking."""
     query, rank, row = _joined(matches.query), _joined(matches.rank), _joined(matches.row)
     first, last = _joined(matches.first), _joined(matches.last)
-    order = np.lexsort((rank, query))
+    order = np.argsort(query * (rank.max(initial=0) + 1) + rank)
     query, rank, row, first, last = query[order], rank[order], row[order], first[order], last[order]
     retrieved = lengths.astype(np.int64)
     if rules.own == "dropped":

@@ -1,0 +1,163 @@
+"""Two roads, one table: dictionaries and frames give the same judged ranks, whatever the order and the rules."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import PRESETS, Judgments, Run, evaluate
+from ragauge.formats import as_table
+from ragauge.measures import from_frames, from_mappings
+from strategies import judgments, runs
+
+MEASURES = ["all_trec", "err", "judged@3", "yaap", "f1@3"]
+RULES = st.fixed_dictionaries(
+    {
+        "ties": st.sampled_from(["trec", "ranked"]),
+        "width": st.sampled_from(["double", "float32"]),
+        "unjudged": st.sampled_from(["nonrelevant", "condensed"]),
+        "own": st.sampled_from(["kept", "dropped"]),
+        "depth": st.sampled_from([None, 1, 3]),
+        "missing": st.sampled_from(["zero", "skip"]),
+        "none": st.sampled_from(["zero", "skip", "one"]),
+    }
+)
+
+
+@given(judgments(low=-1), runs(), RULES)
+def test_both_roads_agree_under_every_rule(qrels, run, options):
+    # ids that are also query ids, for the rule about a query's own document
+    qrels = {q: {d.replace("d0", q): g for d, g in docs.items()} for q, docs in qrels.items()}
+    run = {q: {d.replace("d0", q): s for d, s in docs.items()} for q, docs in run.items()}
+    rules = PRESETS["default"].but(**options)
+    by_dictionary = evaluate(qrels, run, MEASURES, rules)
+    by_frame = evaluate(qrels, Run(as_table(run)), MEASURES, rules)
+    assert by_frame.means == pytest.approx(by_dictionary.means, abs=1e-12, nan_ok=True)
+    assert by_frame.reasons == by_dictionary.reasons
+
+
+@given(judgments(), runs(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter_where_ties_go_by_id(qrels, run, rng):
+    rows = list(as_table(run).iter_rows())
+    rng.shuffle(rows)  # the rows of a query are no longer together
+    shuffled = Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"))
+    assert evaluate(qrels, shuffled, MEASURES).means == evaluate(qrels, run, MEASURES).means
+
+
+@given(judgments(), runs(), st.integers(1, 7))
+def test_where_frames_are_cut_does_not_matter(qrels, run, size):
+    table = as_table(run)
+
+    class Pieces:
+        name = "run"
+
+        def frames(self):
+            for begin in range(0, table.height, size):
+                yield table.slice(begin, size)
+
+    rules = PRESETS["default"]
+    cut = from_frames.judged_ranks(Judgments(qrels), Pieces(), rules)
+    whole = from_mappings.judged_ranks(Judgments(qrels), run, rules)
+    assert cut.rank.tolist() == whole.rank.tolist()
+    assert cut.row.tolist() == whole.row.tolist()
+
+
+@given(judgments(), runs())
+def test_where_batches_are_cut_does_not_matter(qrels, run):
+    rules = PRESETS["default"]
+    whole = from_mappings.judged_ranks(Judgments(qrels), run, rules)
+    old, from_mappings.BATCH = from_mappings.BATCH, 1
+    try:
+        cut = from_mappings.judged_ranks(Judgments(qrels), run, rules)
+    finally:
+        from_mappings.BATCH = old
+    assert cut.rank.tolist() == whole.rank.tolist()
+    assert cut.row.tolist() == whole.row.tolist()
+
+
+def test_large_tie_groups_are_ranked_like_small_ones():
+    rng = random.Random(5)
+    ids = [f"d{i:05}" for i in range(3000)]
+    rng.shuffle(ids)
+    run = {"q": {d: float(rng.randint(0, 2)) for d in ids}}
+    qrels = {"q": {d: rng.randint(0, 2) for d in rng.sample(ids, 500)}}
+    expected = {d: r for r, d in enumerate(sorted(ids, key=lambda d: (run["q"][d], d), reverse=True), 1)}
+    for returned in (run, Run(as_table(run))):
+        judged = evaluate(qrels, returned, ["map"]).judged
+        found = {
+            list(qrels["q"])[row]: rank for row, rank in zip(judged.row.tolist(), judged.rank.tolist(), strict=True)
+        }
+        assert found == {d: expected[d] for d in qrels["q"]}
+
+
+def test_pairs_of_ties_are_compared_in_pieces(monkeypatch):
+    monkeypatch.setattr(from_frames, "PAIRS", 3)
+    run = {"q": dict.fromkeys("abcdefgh", 1.0)}
+    judged = evaluate({"q": dict.fromkeys("aceg", 1)}, Run(as_table(run)), ["map"]).judged
+    assert judged.rank.tolist() == [2, 4, 6, 8]
+
+
+def test_a_collision_of_hashes_scores_nothing(monkeypatch):
+    """Every document gets the same hash; only the real ids decide."""
+    seeds = []
+
+    def same_hash(self, docs, queries, sizes):
+        seeds.append(self.seed)
+        return np.zeros(len(docs), np.int64)
+
+    monkeypatch.setattr(from_frames.Index, "hash", same_hash)
+    table = as_table({"q": {"x": 3.0, "a": 2.0, "y": 1.0}})
+    judged = evaluate({"q": {"a": 1}}, Run(table), ["mrr"]).judged
+    assert judged.rank.tolist() == [2]
+
+
+def test_judged_documents_that_collide_get_another_seed(monkeypatch):
+    real = from_frames.Index.hash
+
+    def unlucky(self, docs, queries, sizes):
+        return np.zeros(len(docs), np.int64) if self.seed == 0 else real(self, docs, queries, sizes)
+
+    monkeypatch.setattr(from_frames.Index, "hash", unlucky)
+    run = Run(as_table({"q": {"x": 3.0, "a": 2.0, "b": 1.0}}))
+    assert evaluate({"q": {"a": 1, "b": 1}}, run, ["map"]).judged.rank.tolist() == [2, 3]
+
+
+def test_a_document_twice_in_a_ranking_is_refused_by_name():
+    run = {"q": ["a", "b", "a"]}
+    with pytest.raises(ValueError, match="document `a` stands twice in the ranking of query `q`"):
+        evaluate({"q": {"b": 1}}, run, ["mrr"])
+
+
+def test_a_document_twice_for_a_query_that_nobody_judged_is_nobodys_concern():
+    run = {"q": ["a"], "other": ["x", "x"]}
+    assert evaluate({"q": {"a": 1}}, run, ["mrr"]).means["mrr"] == 1.0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), "high", None])
+def test_a_score_that_is_no_number_is_named(bad):
+    with pytest.raises(ValueError, match="score of document `b` for query `q`"):
+        evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": bad}}, ["mrr"])
+
+
+def test_inputs_are_never_changed():
+    qrels, run = {"q": {"a": 1, "q": 1}}, {"q": {"b": 1.0, "q": 3.0, "a": 2.0}}
+    before = (repr(qrels), repr(run))
+    evaluate(qrels, run, ["all_trec"], "beir")
+    assert (repr(qrels), repr(run)) == before
+
+
+def test_the_query_itself_is_taken_out_of_its_ranking_where_asked():
+    qrels, run = {"q": {"a": 1}}, {"q": {"q": 3.0, "a": 2.0}}
+    assert evaluate(qrels, run, ["mrr"], "trec9").means["mrr"] == 0.5
+    assert evaluate(qrels, run, ["mrr", "num_ret"], "beir").means == {"mrr": 1.0, "num_ret": 1.0}
+
+
+def test_infinite_scores_rank_where_they_belong():
+    run = {"q": {"a": float("-inf"), "b": float("inf"), "c": 0.0}}
+    for returned in (run, Run(as_table(run))):
+        assert evaluate({"q": {"c": 1}}, returned, ["mrr"]).means["mrr"] == 0.5

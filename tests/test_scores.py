@@ -1,0 +1,192 @@
+"""What `evaluate` gives back, and what it takes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import ragauge
+from ragauge import PRESETS, BadInput, UnknownName, evaluate
+
+QRELS = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}, "q3": {"d": 0}}
+RUN = {"q1": {"a": 3.0, "x": 2.0, "b": 1.0}, "q2": {"x": 2.0, "c": 1.0}}
+
+
+def test_means_travel_with_their_number_and_their_reasons():
+    rules = PRESETS["default"].but(missing="skip", none="skip")
+    found = evaluate(QRELS, RUN, ["ndcg@10", "mrr"], rules)
+    assert found.n == {"ndcg@10": 2, "mrr": 2}
+    assert found.unscored == {"ndcg@10": 1, "mrr": 1}
+    assert found.reasons["mrr"] == {"q3": "the run does not have the query"}
+    assert found.means["mrr"] == 0.75
+    assert found.per_query["mrr"] == {"q1": 1.0, "q2": 0.5}
+
+
+def test_the_mean_of_nothing_is_not_a_number():
+    rules = PRESETS["default"].but(none="skip")
+    found = evaluate({"q": {"a": 0}}, {"q": {"a": 1.0}}, ["map"], rules)
+    assert math.isnan(found.means["map"])
+    assert found.n["map"] == 0
+
+
+def test_any_name_finds_a_value():
+    found = evaluate(QRELS, RUN, ["nDCG@10"], "rig")
+    assert list(found.means) == ["ndcg(gain=exp)@10"]
+    assert found.means["ndcg@10"] == found.means["NDCG@10"] == found.means["ndcg(gain=exp)@10"]
+    assert found.per_query["nDCG@10"].keys() == set(QRELS)
+    assert "ndcg_cut_10" in found.means
+    assert found.means.get("map") is None
+    with pytest.raises(KeyError):
+        found.means["map"]
+
+
+def test_several_runs_at_once_give_scores_by_name():
+    found = evaluate(QRELS, {"one": RUN, "two": {"q2": {"c": 1.0}}}, ["mrr"])
+    assert {name: scores.means["mrr"] for name, scores in found.items()} == {"one": 0.5, "two": pytest.approx(1 / 3)}
+    assert found["two"].run == "two"
+
+
+def test_frames_come_out_with_unscored_as_null():
+    found = evaluate(QRELS, RUN, ["mrr"], PRESETS["default"].but(missing="skip"))
+    assert found.to_polars().rows() == [
+        ("run", "q1", "mrr", 1.0),
+        ("run", "q2", "mrr", 0.5),
+        ("run", "q3", "mrr", None),
+    ]
+    assert found.to_pandas()["value"].isna().tolist() == [False, False, True]
+
+
+def rows(nested):
+    return [(q, d, v) for q, docs in nested.items() for d, v in docs.items()]
+
+
+def judgments_in_every_shape():
+    table = {"query_id": [r[0] for r in rows(QRELS)], "doc_id": [r[1] for r in rows(QRELS)]}
+    table["relevance"] = [r[2] for r in rows(QRELS)]
+    yield "nested", QRELS
+    yield "tuples", rows(QRELS)
+    yield "polars", pl.DataFrame(table)
+    yield "lazy", pl.LazyFrame(table)
+    yield "pandas", pd.DataFrame(table)
+    yield "record", ragauge.read_judgments(QRELS)
+
+
+def runs_in_every_shape():
+    table = {"qid": [r[0] for r in rows(RUN)], "docno": [r[1] for r in rows(RUN)], "score": [r[2] for r in rows(RUN)]}
+    yield "nested", RUN
+    yield "tuples", rows(RUN)
+    yield "polars", pl.DataFrame(table)
+    yield "pandas", pd.DataFrame(table)
+    yield "record", ragauge.read_run(RUN)
+    yield "ranked ids", {q: list(docs) for q, docs in RUN.items()}
+    yield "pairs", {q: list(docs.items()) for q, docs in RUN.items()}
+    yield (
+        "distances",
+        pl.DataFrame({**{k: table[k] for k in ("qid", "docno")}, "distance": [-s for s in table["score"]]}),
+    )
+
+
+@pytest.mark.parametrize(("shape", "qrels"), list(judgments_in_every_shape()))
+def test_judgments_in_every_shape_score_alike(shape, qrels):
+    assert evaluate(qrels, RUN, ["ndcg@10"]).means == evaluate(QRELS, RUN, ["ndcg@10"]).means
+
+
+@pytest.mark.parametrize(("shape", "run"), list(runs_in_every_shape()))
+def test_runs_in_every_shape_score_alike(shape, run):
+    assert evaluate(QRELS, run, ["ndcg@10", "map"]).means == evaluate(QRELS, RUN, ["ndcg@10", "map"]).means
+
+
+def test_query_and_document_pairs_are_judgments():
+    assert (
+        evaluate([("how?", "d1"), ("why?", "d2")], {"how?": ["d1"], "why?": ["x", "d2"]}, ["mrr"]).means["mrr"] == 0.75
+    )
+
+
+def test_numbers_as_ids_are_the_same_ids():
+    assert evaluate({1: {7: 1}}, ([[7, 8]], [[0.9, 0.1]], ["1"]), ["mrr"]).means["mrr"] == 1.0
+
+
+def test_arrays_and_numpy_scores_are_taken_as_they_are():
+    run = {"q1": {"a": np.float32(1.0), "b": np.float64(2.0)}}
+    assert evaluate({"q1": {"b": 1}}, run, ["mrr"]).means["mrr"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # numba's, while it compiles
+def test_ranx_objects_are_understood():
+    import ranx
+
+    qrels = {q: g for q, g in QRELS.items() if q in RUN}
+    assert evaluate(ranx.Qrels(qrels), ranx.Run(RUN), ["mrr"]).means["mrr"] == 0.75
+
+
+def test_ranx_pairs_queries_by_position_and_we_do_not():
+    """A perfect run with its queries in another order is still perfect."""
+    qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
+    assert evaluate(qrels, {"q2": {"b": 1.0}, "q1": {"a": 1.0}}, ["mrr"]).means["mrr"] == 1.0
+
+
+def test_a_measure_of_your_own_is_a_function_of_one_query():
+    def judged_in_the_first_two(query):
+        """By its name in the scores."""
+        return sum(rank <= 2 for rank in query.ranks) / 2
+
+    found = evaluate(QRELS, RUN, ["mrr", judged_in_the_first_two])
+    assert found.per_query["judged_in_the_first_two"] == {"q1": 0.5, "q2": 0.5, "q3": 0.0}
+
+    def sees(query):
+        assert query.query in QRELS
+        assert query.judged == sorted(QRELS[query.query].values(), reverse=True)
+        assert query.retrieved == len(RUN.get(query.query, {}))
+        return float("nan") if query.query == "q1" else 1.0
+
+    assert evaluate(QRELS, RUN, sees).reasons["sees"] == {"q1": "the measure gave no number"}
+
+
+def test_fractional_grades_count_with_the_gain_that_is_declared_and_a_note_says_so():
+    found = evaluate({"q": {"a": 0.5, "b": 1.0}}, {"q": {"a": 2.0, "b": 1.0}}, ["dcg", "dcg(gain=exp)", "recall@5"])
+    assert found.means["dcg"] == pytest.approx(0.5 + 1 / math.log2(3))
+    assert found.means["dcg(gain=exp)"] == pytest.approx(2**0.5 - 1 + 1 / math.log2(3))
+    assert found.means["recall@5"] == 1.0
+    assert any("grades are fractions" in note for note in found.notes)
+
+
+def test_notes_say_what_was_missing_and_what_was_not_scored():
+    notes = evaluate(QRELS, {**RUN, "q9": {"z": 1.0}}, ["mrr"]).notes
+    assert notes == [
+        "run does not have 1 of 3 judged queries: they count 0",
+        "run has 1 queries that nobody judged: they are not scored",
+    ]
+
+
+def test_a_tool_that_cannot_average_ties_in_a_measure_says_so():
+    with pytest.raises(BadInput, match="bpref is not defined as a mean over the orders of ties"):
+        evaluate(QRELS, RUN, ["bpref"], "sklearn")
+    with pytest.raises(BadInput, match="ties cannot be averaged"):
+        PRESETS["sklearn"].but(own="dropped")
+
+
+def test_unknown_conventions_and_options_get_the_nearest_one():
+    with pytest.raises(UnknownName, match="no convention is named `trec8`"):
+        evaluate(QRELS, RUN, ["mrr"], "trec8")
+    with pytest.raises(UnknownName, match="no option is named `tie`"):
+        PRESETS["default"].but(tie="trec")
+    with pytest.raises(BadInput, match="`ties` cannot be `random`"):
+        PRESETS["default"].but(ties="random")
+
+
+@pytest.mark.parametrize("thing", [42, object()])
+def test_what_is_neither_judgments_nor_a_run_is_refused(thing):
+    with pytest.raises(BadInput, match="judgments cannot be read from"):
+        evaluate(thing, RUN, ["mrr"])
+    with pytest.raises(BadInput, match="a run cannot be read from"):
+        evaluate(QRELS, thing, ["mrr"])
+
+
+def test_no_judged_query_is_no_evaluation():
+    with pytest.raises(BadInput, match="the judgments have no query"):
+        evaluate({}, RUN, ["mrr"])

@@ -1,0 +1,96 @@
+"""trec_eval's own test files, line by line, and its way of naming things."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ragauge import evaluate
+
+
+def trec_eval(*arguments) -> str:
+    command = [sys.executable, "-c", "from ragauge.cli import main; main()", "evaluate", "--format", "trec_eval"]
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_official_measures_are_printed_as_trec_eval_prints_them(shared):
+    folder = shared("trec_eval_test")
+    assert trec_eval(folder / "qrels.test", folder / "results.test") == (folder / "out.test").read_text()
+
+
+def test_every_line_of_all_trec_is_the_same(shared):
+    folder = shared("trec_eval_test")
+    printed = trec_eval(folder / "qrels.test", folder / "results.test", "-m", "all_trec")
+    assert printed == (folder / "out.test.a").read_text()
+
+
+def test_per_query_lines_come_first_with_the_relevance_string_after_precision(tmp_path):
+    (tmp_path / "q").write_text("2 0 a 1\n1 0 a 3\n1 0 b -1\n1 0 c 12\n")
+    (tmp_path / "r").write_text("1 Q0 a 1 9 t\n1 Q0 b 2 8 t\n1 Q0 c 3 7 t\n1 Q0 x 4 6 t\n2 Q0 x 1 2 t\n")
+    lines = trec_eval(tmp_path / "q", tmp_path / "r", "-m", "P.1", "-m", "relstring.4", "-m", "map", "-q").splitlines()
+    assert [line.split() for line in lines] == [
+        ["map", "1", "0.8333"],
+        ["P_1", "1", "1.0000"],
+        ["relstring_4", "1", "'3.>-'"],
+        ["map", "2", "0.0000"],
+        ["P_1", "2", "0.0000"],
+        ["relstring_4", "2", "'-'"],
+        ["map", "all", "0.4167"],
+        ["P_1", "all", "0.5000"],
+    ]
+
+
+def test_parameters_are_read_and_printed_as_trec_eval_does(shared):
+    folder = shared("trec_eval_test")
+    asked = "iprec_at_recall..10,.20,.25,.75,.50 P.5,7,3 recall.20,2000 Rprec_mult.5.0,0.2,0.35 utility.2,-1,0,0"
+    asked += " 11pt_avg..25,.5,.75 ndcg.1=3,2=9,4=4.5 ndcg_cut.10,20,23.4 success.2,5,20"
+    measures = [x for name in asked.split() for x in ("-m", name)]
+    names = [
+        line.split()[0] for line in trec_eval(folder / "qrels.test", folder / "results.test", *measures).splitlines()
+    ]
+    assert names == [
+        *(f"iprec_at_recall_{level}" for level in ("0.10", "0.20", "0.25", "0.50", "0.75")),
+        *("P_3", "P_5", "P_7", "recall_20", "recall_2000"),
+        *("Rprec_mult_0.20", "Rprec_mult_0.35", "Rprec_mult_5.00"),
+        *("utility_2,-1,0,0", "11pt_avg_.25,.5,.75", "ndcg_1=3,2=9,4=4.5"),
+        *("ndcg_cut_10", "ndcg_cut_20", "ndcg_cut_23", "success_2", "success_5", "success_20"),
+    ]
+
+
+def test_a_table_of_gains_leaves_other_grades_linear():
+    qrels, run = {"q": {"a": 1, "b": 2, "c": 3}}, {"q": {"c": 3.0, "b": 2.0, "a": 1.0}}
+    found = evaluate(qrels, run, ["dcg(gain=1:5/2:0)"]).means
+    assert found["dcg(gain=1:5/2:0)"] == pytest.approx(3 / 1 + 0 + 5 / 2)
+
+
+def test_versions_9_and_10_cut_recall_differently():
+    """Four relevant documents at recall 0.6: 9 asks for floor(2.4 + 0.9) = 3 of them, 10 for round(2.4) = 2."""
+    qrels = {"q": dict.fromkeys("abcd", 1)}
+    run = {"q": {"a": 6.0, "b": 5.0, "x": 4.0, "c": 3.0}}
+    assert evaluate(qrels, run, ["iprec_at_recall@0.6"], "trec10").means["iprec_at_recall@0.6"] == 1.0
+    assert evaluate(qrels, run, ["iprec_at_recall@0.6"], "trec9").means["iprec_at_recall@0.6"] == 0.75
+
+
+def test_scores_that_differ_beyond_32_bits_tie_in_version_9_only():
+    qrels, run = {"q": {"a": 1}}, {"q": {"a": 1.0 + 1e-9, "b": 1.0}}
+    assert evaluate(qrels, run, ["mrr"], "default").means["mrr"] == 1.0
+    assert evaluate(qrels, run, ["mrr"], "trec9").means["mrr"] == 0.5
+
+
+def test_a_missing_query_counts_zero_is_dropped_or_stops():
+    qrels, run = {"q1": {"a": 1}, "q2": {"a": 1}}, {"q1": {"a": 1.0}}
+    assert evaluate(qrels, run, ["mrr"], "default").means["mrr"] == 0.5
+    dropped = evaluate(qrels, run, ["mrr"], "trec9")
+    assert (dropped.means["mrr"], dropped.n["mrr"], dropped.unscored["mrr"]) == (1.0, 1, 1)
+    assert dropped.reasons["mrr"] == {"q2": "the run does not have the query"}
+    with pytest.raises(ValueError, match="no ranking for 1 of 2 judged queries"):
+        evaluate(qrels, run, ["mrr"], "trec10")
+
+
+def test_a_missing_query_is_zero_in_every_measure_but_its_number_of_relevant_documents():
+    found = evaluate({"q1": {"a": 1}, "q2": {"a": 1}}, {"q1": {"a": 1.0}}, ["all_trec", "yaap"]).per_query
+    assert {name for name in found if found[name]["q2"] != 0} == {"num_rel"}
