@@ -38,7 +38,7 @@ def test_both_roads_agree_under_every_rule(qrels, run, options):
     by_dictionary = evaluate(qrels, run, MEASURES, rules)
     by_frame = evaluate(qrels, Run(as_table(run)), MEASURES, rules)
     assert by_frame.means == pytest.approx(by_dictionary.means, abs=1e-12, nan_ok=True)
-    assert by_frame.reasons == by_dictionary.reasons
+    assert by_frame.unscored == by_dictionary.unscored
 
 
 @given(judgments(), runs(), st.randoms(use_true_random=False))
@@ -56,9 +56,9 @@ def test_where_frames_are_cut_does_not_matter(qrels, run, size):
     class Pieces:
         name = "run"
 
-        def frames(self):
+        def frames(self, prepare=lambda frame: frame):
             for begin in range(0, table.height, size):
-                yield table.slice(begin, size)
+                yield prepare(table.slice(begin, size))
 
     rules = PRESETS["default"]
     cut = from_frames.judged_ranks(Judgments(qrels), Pieces(), rules)
@@ -104,27 +104,22 @@ def test_pairs_of_ties_are_compared_in_pieces(monkeypatch):
 
 def test_a_collision_of_hashes_scores_nothing(monkeypatch):
     """Every document gets the same hash; only the real ids decide."""
-    seeds = []
-
-    def same_hash(self, docs, queries, sizes):
-        seeds.append(self.seed)
-        return np.zeros(len(docs), np.int64)
-
-    monkeypatch.setattr(from_frames.Index, "hash", same_hash)
+    monkeypatch.setattr(from_frames.Index, "salted", staticmethod(lambda h, q, n: np.zeros(len(h), np.int64)))
     table = as_table({"q": {"x": 3.0, "a": 2.0, "y": 1.0}})
-    judged = evaluate({"q": {"a": 1}}, Run(table), ["mrr"]).judged
-    assert judged.rank.tolist() == [2]
+    assert evaluate({"q": {"a": 1}}, Run(table), ["mrr"]).judged.rank.tolist() == [2]
 
 
 def test_judged_documents_that_collide_get_another_seed(monkeypatch):
-    real = from_frames.Index.hash
+    real, calls = from_frames.Index.salted, []
 
-    def unlucky(self, docs, queries, sizes):
-        return np.zeros(len(docs), np.int64) if self.seed == 0 else real(self, docs, queries, sizes)
+    def unlucky_at_first(hashes, queries, sizes):
+        calls.append(1)
+        return np.zeros(len(hashes), np.int64) if len(calls) == 1 else real(hashes, queries, sizes)
 
-    monkeypatch.setattr(from_frames.Index, "hash", unlucky)
+    monkeypatch.setattr(from_frames.Index, "salted", staticmethod(unlucky_at_first))
     run = Run(as_table({"q": {"x": 3.0, "a": 2.0, "b": 1.0}}))
     assert evaluate({"q": {"a": 1, "b": 1}}, run, ["map"]).judged.rank.tolist() == [2, 3]
+    assert len(calls) == 3  # the judgments twice, then the run
 
 
 def test_a_document_twice_in_a_ranking_is_refused_by_name():

@@ -20,8 +20,7 @@ def test_means_travel_with_their_number_and_their_reasons():
     rules = PRESETS["default"].but(missing="skip", none="skip")
     found = evaluate(QRELS, RUN, ["ndcg@10", "mrr"], rules)
     assert found.n == {"ndcg@10": 2, "mrr": 2}
-    assert found.unscored == {"ndcg@10": 1, "mrr": 1}
-    assert found.reasons["mrr"] == {"q3": "the run does not have the query"}
+    assert found.unscored == {m: {"q3": "the run does not have the query"} for m in ("ndcg@10", "mrr")}
     assert found.means["mrr"] == 0.75
     assert found.per_query["mrr"] == {"q1": 1.0, "q2": 0.5}
 
@@ -144,7 +143,7 @@ def test_a_measure_of_your_own_is_a_function_of_one_query():
         assert query.retrieved == len(RUN.get(query.query, {}))
         return float("nan") if query.query == "q1" else 1.0
 
-    assert evaluate(QRELS, RUN, sees).reasons["sees"] == {"q1": "the measure gave no number"}
+    assert evaluate(QRELS, RUN, sees).unscored["sees"] == {"q1": "the measure gave no number"}
 
 
 def test_fractional_grades_count_with_the_gain_that_is_declared_and_a_note_says_so():

@@ -85,8 +85,8 @@ def test_a_missing_query_counts_zero_is_dropped_or_stops():
     qrels, run = {"q1": {"a": 1}, "q2": {"a": 1}}, {"q1": {"a": 1.0}}
     assert evaluate(qrels, run, ["mrr"], "default").means["mrr"] == 0.5
     dropped = evaluate(qrels, run, ["mrr"], "trec9")
-    assert (dropped.means["mrr"], dropped.n["mrr"], dropped.unscored["mrr"]) == (1.0, 1, 1)
-    assert dropped.reasons["mrr"] == {"q2": "the run does not have the query"}
+    assert (dropped.means["mrr"], dropped.n["mrr"]) == (1.0, 1)
+    assert dropped.unscored["mrr"] == {"q2": "the run does not have the query"}
     with pytest.raises(ValueError, match="no ranking for 1 of 2 judged queries"):
         evaluate(qrels, run, ["mrr"], "trec10")
 

@@ -137,6 +137,15 @@ def query_runs(queries: pl.Series) -> tuple[list[str], Ints]:
     return queries.gather(starts[:-1]).to_list(), starts
 
 
+Prepare = Callable[["pl.DataFrame"], "pl.DataFrame"]
+"""Something done to each frame of a run where it is read."""
+
+
+def as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same frame."""
+    return frame
+
+
 class Retrieved(Protocol):
     """What a system returned, as the engine reads it: frames that can be gone through more than once."""
 
@@ -145,8 +154,11 @@ class Retrieved(Protocol):
         """What reports call it."""
         ...
 
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Frames with the columns `query`, `doc`, `score`, and `rank` where the source has one."""
+    def frames(self, prepare: Prepare = ...) -> Iterator[pl.DataFrame]:
+        """Frames with the columns `query`, `doc`, `score`, and `rank` where the source has one.
+
+        `prepare` is done to each frame where it is read, so that threads which read can take that work over too.
+        """
         ...
 
 
@@ -157,9 +169,9 @@ class Run:
     table: pl.DataFrame
     name: str = "run"
 
-    def frames(self) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
         """The table, in one piece."""
-        yield self.table
+        yield prepare(self.table)
 
     @property
     def nested(self) -> dict[str, dict[str, float]]:
@@ -212,8 +224,8 @@ class Scores:
     """For each measure (canonical name) a value per query; NaN where a query is unscored."""
     means: ByMeasure[float]
     """For each measure its mean over the scored queries (a sum for counts, a geometric mean for `gm_` measures)."""
-    reasons: ByMeasure[Mapping[str, str]]
-    """For each measure the unscored queries, each with its reason."""
+    unscored: ByMeasure[Mapping[str, str]]
+    """For each measure the queries that have no value, each with its reason."""
     notes: Sequence[str] = ()
     """What a reader should know before believing the numbers."""
     judged: Any = field(default=None, repr=False)
@@ -227,12 +239,7 @@ class Scores:
     @property
     def n(self) -> ByMeasure[int]:
         """How many queries each mean is over."""
-        return self._by_measure({name: len(self.queries) - len(self.reasons[name]) for name in self.values})
-
-    @property
-    def unscored(self) -> ByMeasure[int]:
-        """How many queries of each measure have no value; `reasons` says why."""
-        return self._by_measure({name: len(self.reasons[name]) for name in self.values})
+        return self._by_measure({name: len(self.queries) - len(self.unscored[name]) for name in self.values})
 
     @cached_property
     def per_query(self) -> ByMeasure[dict[str, float]]:

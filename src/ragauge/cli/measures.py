@@ -10,7 +10,10 @@ import typer
 
 from ragauge.cli import console
 from ragauge.measures.names import parse
-from ragauge.measures.table import TABLE, Spec
+from ragauge.measures.table import TABLE, Spec, geometric_mean, total
+
+COMMON = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "f1")
+"""What most people look for, listed first."""
 
 
 def measures(
@@ -35,11 +38,10 @@ def measures(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("measure", no_wrap=True)
     table.add_column("what it says", overflow="fold")
-    table.add_column("also known as", overflow="fold", style="dim")
-    for spec in TABLE.values():
-        table.add_row(_shape(spec), _idea(spec), ", ".join(_aliases(spec)))
+    for spec in sorted(TABLE.values(), key=lambda s: s.name not in COMMON):
+        table.add_row(_shape(spec), _idea(spec))
     console.show(table)
-    console.talk(["`ragauge measures NAME` gives formula, rule, paper and options"])
+    console.talk(["`ragauge measures NAME` gives formula, rule, paper, options and other names"])
 
 
 def _spec(name: str) -> Spec:
@@ -61,7 +63,8 @@ def _shape(spec: Spec) -> str:
 
 
 def _idea(spec: Spec) -> str:
-    return (inspect.getdoc(spec.function) or "").partition("\n")[0]
+    kind = " (geometric mean)" if spec.aggregate is geometric_mean else " (summed)" if spec.aggregate is total else ""
+    return (inspect.getdoc(spec.function) or "").partition("\n")[0].removesuffix(".") + kind + "."
 
 
 def _aliases(spec: Spec) -> list[str]:

@@ -28,33 +28,33 @@ def lines(scores: Scores, measures: Sequence[Measure | OwnMeasure], asked: Seque
     judged: JudgedRanks = scores.judged
     out: list[str] = []
     if per_query:
-        string = _string_length(asked)
+        string, length = _string(asked)
         for i in sorted(range(len(scores.queries)), key=lambda i: scores.queries[i]):
             query = scores.queries[i]
-            if all(query in scores.reasons[str(m)] for m in wanted) and wanted:
+            if all(query in scores.unscored[str(m)] for m in wanted) and wanted:
                 continue
-            string_due = string is not None
+            string_due = bool(string)
             for measure in wanted:
                 if string_due and _after_precision(measure):
-                    out.append(_line(f"relstring_{string}", query, f"'{_relevance(judged, i, string or 0)}'"))
+                    out.append(_line(string, query, f"'{_relevance(judged, i, length)}'"))
                     string_due = False
                 if measure.spec.aggregate is not geometric_mean:
                     out.append(
                         _line(_name(measure, asked), query, _value(measure, float(scores.values[str(measure)][i])))
                     )
             if string_due:
-                out.append(_line(f"relstring_{string}", query, f"'{_relevance(judged, i, string or 0)}'"))
+                out.append(_line(string, query, f"'{_relevance(judged, i, length)}'"))
     if group or "runid" in asked:
         out.append(_line("runid", "all", judged.tag or scores.run))
     if group or "num_q" in asked:
-        scored = len(scores.queries) - (int((~judged.answered).sum()) if scores.reasons and _skips(scores) else 0)
+        scored = len(scores.queries) - (int((~judged.answered).sum()) if scores.unscored and _skips(scores) else 0)
         out.append(_line("num_q", "all", str(scored)))
     out.extend(_line(_name(m, asked), "all", _value(m, scores.means[str(m)])) for m in wanted)
     return "".join(out)
 
 
 def _skips(scores: Scores) -> bool:
-    return any(scores.reasons[name] for name in scores.measures)
+    return any(scores.unscored[name] for name in scores.measures)
 
 
 def _line(name: str, query: str, value: str) -> str:
@@ -76,13 +76,13 @@ def _value(measure: Measure, value: float) -> str:
     return f"{value:.0f}" if measure.spec.name.startswith("num_") else f"{value:6.4f}"
 
 
-def _string_length(asked: Sequence[str]) -> int | None:
-    """How many relevance values are printed as a string, if any."""
+def _string(asked: Sequence[str]) -> tuple[str, int]:
+    """The name of the line that prints relevance values as a string, and how many; no name where nobody asked."""
     for name in asked:
         found = _RELSTRING.fullmatch(name)
         if found:
-            return int(found[1] or 10)
-    return 10 if any(name.lower() == "all_trec" for name in asked) else None
+            return (f"relstring_{found[1]}", int(found[1])) if found[1] else ("relstring", 10)
+    return ("relstring", 10) if any(name.lower() == "all_trec" for name in asked) else ("", 0)
 
 
 def _after_precision(measure: Measure) -> bool:

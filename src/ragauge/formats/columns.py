@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput
 from ragauge.formats.files import Source
+from ragauge.records import Prepare, as_it_is
 
 if TYPE_CHECKING:
     import polars as pl
@@ -150,7 +151,7 @@ class TableRun:
         """The file's stem."""
         return self.source.stem
 
-    def frames(self) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
         """The columns query, doc, score (and rank): Parquet a million rows at a time, others whole."""
         import polars as pl
 
@@ -159,10 +160,10 @@ class TableRun:
                 table = run_columns(pl.scan_parquet(self.source.path), self.source.label).lazy()
                 rows = int(table.select(pl.len()).collect().item())
                 for begin in range(0, rows, ROWS):
-                    yield checked(table.slice(begin, ROWS).collect(), self.source.label, "score", None)
+                    yield prepare(checked(table.slice(begin, ROWS).collect(), self.source.label, "score", None))
             except (pl.exceptions.PolarsError, OSError) as error:
                 raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=self.source.label) from None
             return
         first_line = 1 if self.source.ending in (".jsonl", ".ndjson") else 2
         frame = run_columns(read_table(self.source), self.source.label).lazy().collect()
-        yield checked(frame, self.source.label, "score", first_line)
+        yield prepare(checked(frame, self.source.label, "score", first_line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import io
 import os
@@ -18,7 +19,7 @@ from typing import IO, TypeVar
 
 from ragauge.errors import BadInput, MissingExtra
 
-BLOCK = 8 << 20
+BLOCK = 16 << 20
 """Bytes per block: large enough for the reader's speed, small enough for the cache and for bounded memory."""
 THREADS = min(4, os.cpu_count() or 2)
 """How many blocks are parsed at a time, beside the one that is being counted."""
@@ -107,8 +108,9 @@ class Source:
 
 
 def _neighbours(path: Path) -> str:
-    names = sorted(p.name for p in path.parent.iterdir())[:5]
-    return ", ".join(names) or "nothing in it"
+    names = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.3) or names[:3]
+    return ", ".join(near) or "nothing in it"
 
 
 def _zstd(raw: IO[bytes]) -> IO[bytes]:

@@ -19,13 +19,14 @@ import numpy as np
 from ragauge.errors import BadInput
 from ragauge.formats.columns import whole_grades, write_text
 from ragauge.formats.files import Source, in_order
+from ragauge.records import Prepare, as_it_is
 
 if TYPE_CHECKING:
     import polars as pl
 
 RUN_FIELDS = ("query", "iteration", "doc", "rank", "score", "tag")
 QRELS_FIELDS = ("query", "iteration", "doc", "grade")
-_PIECE = 1 << 16
+_PIECE = 1 << 18
 _BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
 
 
@@ -47,18 +48,21 @@ class TrecRun:
         """The tag of the last line that was read, as trec_eval prints it."""
         return self._last[-1] if self._last else ""
 
-    def frames(self) -> Iterator[pl.DataFrame]:
+    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
         """The columns query, doc and score (and rank, where asked for), some hundred thousand rows at a time."""
         wanted = [0, 2, 3, 4] if self.with_ranks else [0, 2, 4]
-        read = 0
-        for frame, tag in in_order(
-            lambda number, block: _run_block(self.source, number, block, wanted), self.source.blocks()
-        ):
+
+        def read(number: int, block: bytes) -> tuple[pl.DataFrame, str]:
+            frame, tag = _run_block(self.source, number, block, wanted)
+            return prepare(frame), tag
+
+        rows = 0
+        for frame, tag in in_order(read, self.source.blocks()):
             if tag:
                 self._last[:] = [tag]
-            read += frame.height
+            rows += frame.height
             yield frame
-        if not read:
+        if not rows:
             raise BadInput("no rows", file=self.source.label, hint="a TREC run has `query Q0 document rank score tag`")
 
 
@@ -99,9 +103,7 @@ def _parse(
         return pl.DataFrame(schema={names[i]: schema[names[i]] for i in wanted})
     frame = None
     with contextlib.suppress(pl.exceptions.PolarsError):
-        frame = pl.read_csv(
-            text, has_header=False, separator=" ", columns=wanted, quote_char=None, schema=schema
-        ).rechunk()
+        frame = pl.read_csv(text, has_header=False, separator=" ", columns=wanted, quote_char=None, schema=schema)
     if frame is None or any(frame[n].null_count() or frame[n].is_nan().any() for n in numbers):
         _check_lines(source, number, block, names, numbers)
         raise BadInput("polars could not read the text that ragauge could", file=source.label)

@@ -16,11 +16,13 @@ from ragauge.errors import BadInput
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.ranks import OWN, Matches, Standing, assemble, leading, standing
-from ragauge.records import Floats, Ints, Judgments, Retrieved, query_runs
+from ragauge.records import Floats, Ints, Judgments, Retrieved
 
 if TYPE_CHECKING:
     import polars as pl
 
+SHIFTS = (0, 32, 16)
+"""Which bits of a hash each table looks at."""
 PAIRS = 1 << 21
 """How many pairs of tied ids are compared at a time."""
 
@@ -40,16 +42,11 @@ class Block:
     hashes: Ints
     judged: Ints
     """The index of each query in the judgments; -1 where nobody judged it."""
-    ranks: Ints | None
-
-    @property
-    def segment(self) -> Ints:
-        """The query of each row."""
-        return np.repeat(np.arange(len(self.names)), np.diff(self.starts))
+    ranks: Floats | None
 
 
 class Index:
-    """The judged pairs by hash, and two tables of bits that keep almost all other rows from being looked up."""
+    """The judged pairs by hash, and three tables of bits that keep almost all other rows from being looked up."""
 
     def __init__(self, judgments: Judgments) -> None:
         self.docs = judgments.frame["doc"]
@@ -57,107 +54,113 @@ class Index:
         self.numbers = {name: i for i, name in enumerate(self.pool.queries)}
         every = np.arange(len(self.pool.queries))
         for self.seed in range(8):
-            hashes = self.hash(self.docs, every, np.diff(self.pool.starts))
+            hashes = self.salted(self.docs.hash(self.seed), every, np.diff(self.pool.starts))
             self.rows = np.argsort(hashes)
             self.hashes = hashes[self.rows]
             if not (self.hashes[1:] == self.hashes[:-1]).any():
                 break
         bits = max(16, (len(hashes) * 4).bit_length())
         self.mask = np.int64((1 << min(bits, 28)) - 1)
-        self.tables = np.zeros((2, int(self.mask) + 1), np.bool_)
-        self.tables[0, hashes & self.mask] = True
-        self.tables[1, hashes >> 32 & self.mask] = True
+        self.tables = np.zeros((3, int(self.mask) + 1), np.bool_)
+        for table, shift in zip(self.tables, SHIFTS, strict=True):
+            table[hashes >> shift & self.mask] = True
 
-    def hash(self, docs: pl.Series, queries: Ints, sizes: Ints) -> Ints:
+    def prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """A frame with each document's hash, and whether each row starts another query; done where it was read."""
+        import polars as pl
+
+        changes = (pl.col("query") != pl.col("query").shift()).fill_null(value=True)
+        return frame.rechunk().with_columns(pl.col("doc").hash(self.seed).alias("hash"), changes.alias("starts"))
+
+    @staticmethod
+    def salted(hashes: pl.Series, queries: Ints, sizes: Ints) -> Ints:
         """A hash of each document and its query, whose part is its number times a large odd one."""
         salts = (queries + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return (docs.hash(self.seed).to_numpy() ^ np.repeat(salts, sizes)).view(np.int64)
+        return (hashes.to_numpy() ^ np.repeat(salts, sizes)).view(np.int64)
 
     def look_up(self, block: Block) -> tuple[Ints, Ints]:
         """The rows of a block that are judged, and their rows in the pool."""
         if not len(self.hashes):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         maybe = np.flatnonzero(self.tables[0].take(block.hashes & self.mask))
-        maybe = maybe[self.tables[1].take(block.hashes[maybe] >> 32 & self.mask)]
+        for table, shift in zip(self.tables[1:], SHIFTS[1:], strict=True):
+            maybe = maybe[table.take(block.hashes[maybe] >> shift & self.mask)]
         at = np.minimum(np.searchsorted(self.hashes, block.hashes[maybe]), len(self.hashes) - 1)
         same = self.hashes[at] == block.hashes[maybe]
         rows, pool_rows = maybe[same], self.rows[at[same]]
         segment = np.searchsorted(block.starts, rows, side="right") - 1
         sure = self.pool.owner[pool_rows] == block.judged[segment]
-        sure &= (block.docs.gather(rows) == self.docs.gather(pool_rows)).to_numpy()
+        sure &= (block.docs[rows] == self.docs[pool_rows]).to_numpy()
         return rows[sure], pool_rows[sure]
 
 
 def judged_ranks(judgments: Judgments, run: Retrieved, rules: Convention, *, top: int = 0) -> JudgedRanks:
     """The ranks of the judged documents in `run`; `top` asks for that many first documents of each query as well."""
+    index = Index(judgments)
     try:
-        return _count(judgments, run, _whole_queries(run.frames()), rules, top)
+        return _count(judgments, run, index, _whole_queries(run.frames(index.prepared)), rules, top)
     except _ScatteredError:
-        return _count(judgments, run, _gathered(run), rules, top)
+        return _count(judgments, run, index, _whole_queries(_gathered(run, index)), rules, top)
 
 
-def _gathered(run: Retrieved) -> Iterator[pl.DataFrame]:
+def _gathered(run: Retrieved, index: Index) -> Iterator[pl.DataFrame]:
     """The whole run with the rows of each query together: the slow way, for files that mix their queries."""
     import polars as pl
 
     whole = pl.concat(list(run.frames()))
     order = whole.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
-    yield whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True).drop("at")
+    together = whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
+    yield index.prepared(together.drop("at"))
 
 
-def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows, cut between queries: the last query of a frame waits for the rest of it in the next.
+def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, Ints]]:
+    """The same rows, cut between queries, with where each query starts; the last one waits for the next frame.
 
     Only a query that lies across two frames is put together; all others stay where they are, uncopied.
     """
-    import polars as pl
-
     waiting: list[pl.DataFrame] = []
     for frame in frames:
         if frame.height == 0:
             continue
-        begin = 0
-        if waiting:
-            if waiting[0]["query"][0] == frame["query"][0]:
-                begin = _alike(frame["query"])
-                waiting.append(frame.slice(0, begin))
-            if begin == frame.height:
+        starts = np.flatnonzero(frame["starts"].to_numpy())
+        if waiting and waiting[0]["query"][0] == frame["query"][0]:
+            end = int(starts[1]) if len(starts) > 1 else frame.height
+            waiting.append(frame.slice(0, end))
+            starts = starts[1:]
+            if not len(starts):
                 continue
-            yield pl.concat(waiting)
-        end = frame.height - _alike(frame["query"], from_end=True)
-        if end > begin:
-            yield frame.slice(begin, end - begin)
-        waiting = [frame.slice(end)]
+        if waiting:
+            yield _one_query(waiting)
+        if len(starts) > 1:
+            yield frame.slice(int(starts[0]), int(starts[-1] - starts[0])), starts - starts[0]
+        waiting = [frame.slice(int(starts[-1]))]
     if waiting:
-        yield pl.concat(waiting)
+        yield _one_query(waiting)
 
 
-def _alike(queries: pl.Series, *, from_end: bool = False) -> int:
-    """How many rows at one end have the same query; looks no further than it must."""
-    size = 1024
-    while size < len(queries):
-        other = ((queries.tail(size) if from_end else queries.head(size)) != queries[-1 if from_end else 0]).arg_true()
-        if len(other):
-            return size - 1 - int(other[-1]) if from_end else int(other[0])
-        size *= 4
-    other = (queries != queries[-1 if from_end else 0]).arg_true()
-    if len(other):
-        return len(queries) - 1 - int(other[-1]) if from_end else int(other[0])
-    return len(queries)
+def _one_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
+    import polars as pl
+
+    whole = pl.concat(parts).rechunk()
+    return whole, np.array([0, whole.height])
 
 
 def _count(
-    judgments: Judgments, run: Retrieved, blocks: Iterator[pl.DataFrame], rules: Convention, top: int
+    judgments: Judgments,
+    run: Retrieved,
+    index: Index,
+    blocks: Iterator[tuple[pl.DataFrame, Ints]],
+    rules: Convention,
+    top: int,
 ) -> JudgedRanks:
-    index = Index(judgments)
     n = len(index.pool.queries)
     matches = Matches.none()
     lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)
     firsts: list[Sequence[str]] = [()] * n
     first_scores: list[Floats] = [np.zeros(0)] * n
     seen: set[str] = set()
-    for frame in blocks:
-        block = _block(frame, index, rules)
+    for frame, starts in blocks:
+        block = _block(frame, starts, index, rules)
         if not seen.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
             raise _ScatteredError
         seen.update(block.names)
@@ -193,15 +196,14 @@ def _count(
     )
 
 
-def _block(frame: pl.DataFrame, index: Index, rules: Convention) -> Block:
-    frame = frame.rechunk()
-    names, starts = query_runs(frame["query"])
+def _block(frame: pl.DataFrame, starts: Ints, index: Index, rules: Convention) -> Block:
+    names = frame["query"][starts[:-1]].to_list()
     judged = np.array([index.numbers.get(name, -1) for name in names], np.int64)
     scores = frame["score"].to_numpy()
     if rules.width == "float32":
         with np.errstate(over="ignore"):
             scores = scores.astype(np.float32).astype(np.float64)
-    hashes = index.hash(frame["doc"], judged, np.diff(starts))
+    hashes = index.salted(frame["hash"], judged, np.diff(starts))
     ranks = frame["rank"].to_numpy() if rules.ties == "ranked" and "rank" in frame.columns else None
     return Block(names, starts, frame["doc"], scores, hashes, judged, ranks)
 
@@ -258,7 +260,7 @@ def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Co
         if members:
             other = np.concatenate([members.get(int(i), begins[i] + np.arange(sizes[i])) for i in part])
         if rules.ties != "ranked":
-            before = (block.docs.gather(other) > block.docs.gather(rows[match])).to_numpy()
+            before = (block.docs[other] > block.docs[rows[match]]).to_numpy()
         elif block.ranks is not None:
             before = block.ranks[other] < block.ranks[rows[match]]
         else:

@@ -150,7 +150,7 @@ def assemble(
 
 
 def leading(
-    ids: list[str], scores: Floats, ranks: Ints | None, top: int, rules: Convention
+    ids: list[str], scores: Floats, ranks: Floats | None, top: int, rules: Convention
 ) -> tuple[Sequence[str], Floats]:
     """The first documents of one query and their scores, in the order that the tie rule gives.
 

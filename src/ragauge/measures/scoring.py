@@ -28,11 +28,11 @@ def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convent
     _check_missing(judged, convention)
     values: dict[str, Floats] = {}
     means: dict[str, float] = {}
-    reasons: dict[str, Mapping[str, str]] = {}
+    unscored: dict[str, Mapping[str, str]] = {}
     for measure in measures:
-        column, unscored, average = _one(judged, measure, convention)
+        column, without, average = _one(judged, measure, convention)
         name = str(measure) if isinstance(measure, Measure) else measure.__name__
-        values[name], means[name], reasons[name] = column, average, unscored
+        values[name], means[name], unscored[name] = column, average, without
 
     def canonical(name: str) -> str:
         try:
@@ -46,7 +46,7 @@ def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convent
         queries=judged.pool.queries,
         values=ByMeasure(values, canonical),
         means=ByMeasure(means, canonical),
-        reasons=ByMeasure(reasons, canonical),
+        unscored=ByMeasure(unscored, canonical),
         notes=_notes(judged, convention),
         judged=judged,
     )

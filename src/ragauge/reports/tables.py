@@ -88,10 +88,10 @@ def as_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
             entry: dict[str, Any] = {
                 "mean": None if math.isnan(one.means[m]) else one.means[m],
                 "n": one.n[m],
-                "unscored": one.unscored[m],
+                "unscored": len(one.unscored[m]),
             }
-            if one.reasons[m]:
-                entry["reasons"] = dict(one.reasons[m])
+            if one.unscored[m]:
+                entry["reasons"] = dict(one.unscored[m])
             if per_query:
                 entry["per_query"] = one.per_query[m]
             runs[name][m] = entry
@@ -111,5 +111,5 @@ def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
                     writer.writerow([name, query, m, "" if math.isnan(value) else repr(value)])
             else:
                 mean = one.means[m]
-                writer.writerow([name, m, "" if math.isnan(mean) else repr(mean), one.n[m], one.unscored[m]])
+                writer.writerow([name, m, "" if math.isnan(mean) else repr(mean), one.n[m], len(one.unscored[m])])
     return out.getvalue()
