@@ -103,7 +103,7 @@ def _judgments(subject: str, rows: pl.DataFrame, corpus: pl.Series | None) -> It
             subject, "fractional grades", False, fractions, f"fractional grades (trec_eval cuts them off): {fractions}"
         )
     if corpus is not None:
-        orphans = rows.filter(~pl.col("doc").is_in(corpus.implode()))["doc"]
+        orphans = _outside(rows["doc"], corpus)
         if len(orphans):
             yield Finding(
                 subject,
@@ -126,8 +126,7 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
         run.height,
         f"queries: {depth.height}, rows: {run.height}, a query: {_spread(depth['depth'])}",
     )
-    missing = judged["query"].unique(maintain_order=True)
-    missing = missing.filter(~missing.is_in(depth["query"].implode()))
+    missing = _outside(judged["query"].unique(maintain_order=True), depth["query"])
     if len(missing):
         yield Finding(
             subject,
@@ -137,7 +136,7 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
             f"judged queries that are not in the run: {len(missing)}",
             _some(missing),
         )
-    extra = depth["query"].filter(~depth["query"].is_in(judged["query"].unique().implode()))
+    extra = _outside(depth["query"], judged["query"])
     if len(extra):
         yield Finding(
             subject, "unjudged queries", True, len(extra), f"queries that nobody judged: {len(extra)}", _some(extra)
@@ -166,13 +165,13 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
         share = f"{100 * tied / run.height:.0f}%"
         yield Finding(subject, "ties", bool(at), tied, f"tied scores: {tied} of {run.height} ({share}){where}")
     top = run.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True).head(10)
-    top = top.filter(pl.col("query").is_in(judged["query"].unique().implode()))
+    top = top.join(judged.select("query").unique(), on="query", how="semi")
     if top.height:
         seen = top.join(judged.unique(["query", "doc"]), on=["query", "doc"], how="semi").height
         share = f"{100 * (1 - seen / top.height):.0f}%"
         yield Finding(subject, "unjudged", False, top.height - seen, f"unjudged among the first ten documents: {share}")
     if corpus is not None:
-        unknown = run.filter(~pl.col("doc").is_in(corpus.implode()))["doc"]
+        unknown = _outside(run["doc"], corpus)
         if len(unknown):
             yield Finding(
                 subject,
@@ -210,6 +209,12 @@ def corpus_ids(path: str) -> pl.Series:
             if line.strip()
         ]
     return pl.Series("doc", ids, dtype=pl.String)
+
+
+def _outside(values: pl.Series, known: pl.Series) -> pl.Series:
+    """The values that are not known, in order, repetitions included."""
+    frame = values.alias("value").to_frame()
+    return frame.join(known.alias("value").to_frame(), on="value", how="anti", maintain_order="left")["value"]
 
 
 def _spread(counts: pl.Series) -> str:
