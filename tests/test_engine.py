@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragauge import PRESETS, Judgments, Run, evaluate
-from ragauge.formats import as_table
+from ragauge.formats.memory import as_table
 from ragauge.measures import from_frames, from_mappings
 from strategies import judgments, runs
 

@@ -54,13 +54,18 @@ def evaluate(
 
 
 def judgments_for(
-    measures: Sequence[Measure | OwnMeasure], qrels: Any, *, form: str | None = None, targets: Any = None
+    measures: Sequence[Measure | OwnMeasure],
+    qrels: Any,
+    *,
+    form: str | None = None,
+    targets: Any = None,
+    split: str | None = None,
 ) -> Judgments:
     """The judgments with the evidence that the measures need: subtopics where they ask for them, a target map."""
     asks = any(isinstance(m, Measure) and m.spec.needs_subtopics for m in measures)
     if asks and form is None and isinstance(qrels, str | Path) and formats.guess(Source(str(qrels))) == "trec":
         form = "subtopics"
-    judgments = formats.read_judgments(qrels, format=form)
+    judgments = formats.read_judgments(qrels, format=form, split=split)
     if not len(judgments):
         raise BadInput("the judgments have no query", file=judgments.source)
     return judgments if targets is None else judgments.with_targets(formats.read_targets(targets))

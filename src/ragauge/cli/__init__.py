@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -12,6 +13,9 @@ def main() -> None:
     """Run a command; a user's mistake gets one sentence and a hint, never a traceback."""
     from ragauge.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the rest
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")

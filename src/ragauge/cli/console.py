@@ -14,7 +14,7 @@ def data() -> Console:
     """Standard output: as wide as the terminal, or as wide as the table where it is a pipe."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 1000, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False, emoji=False)
 
 
 def show(*tables: RenderableType) -> None:

@@ -49,16 +49,20 @@ def _kind(source: Source, format_: str | None) -> str:
         return "qrels"
     if form == "json":
         thing = documents.read_json(source)
-        values = [v for docs in thing.values() if isinstance(docs, dict) for v in docs.values()]
+        nested = thing.values() if isinstance(thing, dict) else []
+        values = [v for docs in nested if isinstance(docs, dict) for v in docs.values()]
         return "run" if any(isinstance(v, float) for v in values) else "qrels"
     if form == "parquet":
         import polars as pl
 
-        names = pl.read_parquet_schema(source.path)
+        try:
+            names = list(pl.read_parquet_schema(source.path))
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=source.label) from None
     else:
-        names = columns.read_table(source).schema
-    graded = columns.find(list(names), columns.GRADE[:-1])
-    ranked = columns.find(list(names), (*columns.RANK, *columns.DISTANCE, *columns.SCORE[1:]))
+        names = columns.read_table(source, form).columns
+    graded = columns.find(names, (*columns.GRADE[:-1], "corpus-id", "corpus_id"))
+    ranked = columns.find(names, (*columns.RANK, *columns.DISTANCE, *columns.SCORE[1:]))
     if graded:
         return "qrels"
     if ranked or "score" in {n.lower() for n in names}:

@@ -51,6 +51,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
         str, typer.Option("--format", help="table, json, csv, or trec_eval (its three columns).")
     ] = "table",
     targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
+    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
     qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
     run_format: Annotated[str | None, typer.Option(help="What the runs are, e.g. trec or csv.")] = None,
 ) -> None:
@@ -68,23 +69,24 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     wanted = read_measures(
         trec_eval.own_lines(measure or ["official"]) if trec else measure or DEFAULT_MEASURES, rules, trec=trec
     )
-    judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets)
+    judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets, split=split)
     scores: dict[str, Scores] = {}
     for name, run in zip(_names(runs), runs, strict=True):
         judged = count(judgments, run, wanted, rules, name=name, form=run_format)
         scores[name] = score(judged, wanted, rules)
     if trec:
         for one in scores.values():
-            sys.stdout.write(trec_eval.lines(one, wanted, measure or ["official"], per_query=per_query))
+            sys.stdout.write(trec_eval.lines(one, wanted, measure or ["official"], rules, per_query=per_query))
         return
     if shape == "json":
         typer.echo(tables.as_json(scores, per_query=per_query))
     elif shape == "csv":
         typer.echo(tables.as_csv(scores, per_query=per_query), nl=False)
     else:
+        width = console.data().width
         if per_query:
-            console.show(tables.query_table(scores), "")
-        console.show(tables.score_table(scores))
+            console.show(tables.query_table(scores, width), "")
+        console.show(tables.score_table(scores, width))
         _about(scores, rules)
 
 
@@ -127,4 +129,8 @@ def _names(runs: Sequence[str]) -> list[str]:
     if len(set(stems)) == len(stems):
         return stems
     longer = [f"{Path(run).parent.name}/{stem}" for run, stem in zip(runs, stems, strict=True)]
-    return longer if len(set(longer)) == len(longer) else list(runs)
+    if len(set(longer)) == len(longer):
+        return longer
+    if len(set(runs)) < len(runs):
+        raise BadInput("the same run is given twice", hint="give each file once")
+    return list(runs)

@@ -59,7 +59,7 @@ def _spec(name: str) -> Spec:
 
 
 def _shape(spec: Spec) -> str:
-    return spec.name + {"rank": "@k", "rank?": "[@k]", "level": "@x", "": ""}[spec.cutoff].replace("[", "\\[")
+    return spec.name + {"rank": "@k", "rank?": "[@k]", "level": "@x", "": ""}[spec.cutoff]
 
 
 def _idea(spec: Spec) -> str:

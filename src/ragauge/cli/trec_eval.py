@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ragauge.measures.conventions import Convention
 from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.names import NICKNAMES, Measure
 from ragauge.measures.scoring import OwnMeasure
@@ -21,11 +22,21 @@ def own_lines(asked: Sequence[str]) -> list[str]:
     return [name for name in asked if name not in ("runid", "num_q") and not _RELSTRING.fullmatch(name)]
 
 
-def lines(scores: Scores, measures: Sequence[Measure | OwnMeasure], asked: Sequence[str], *, per_query: bool) -> str:
+def lines(
+    scores: Scores,
+    measures: Sequence[Measure | OwnMeasure],
+    asked: Sequence[str],
+    rules: Convention,
+    *,
+    per_query: bool,
+) -> str:
     """Measure, query or `all`, and value: the queries first, in the order of their ids, then the means."""
     wanted = [m for m in measures if isinstance(m, Measure)]
     group = any(name.lower() in NICKNAMES for name in asked)
     judged: JudgedRanks = scores.judged
+    names = {m: _name(m, asked) for m in wanted}
+    # Two measures that trec_eval has one name for (recall, and recall(of=capped)) go by their canonical names.
+    names = {m: n if list(names.values()).count(n) == 1 and _is_trec(m, rules) else str(m) for m, n in names.items()}
     out: list[str] = []
     if per_query:
         string, length = _string(asked)
@@ -39,22 +50,25 @@ def lines(scores: Scores, measures: Sequence[Measure | OwnMeasure], asked: Seque
                     out.append(_line(string, query, f"'{_relevance(judged, i, length)}'"))
                     string_due = False
                 if measure.spec.aggregate is not geometric_mean:
-                    out.append(
-                        _line(_name(measure, asked), query, _value(measure, float(scores.values[str(measure)][i])))
-                    )
+                    out.append(_line(names[measure], query, _value(measure, float(scores.values[str(measure)][i]))))
             if string_due:
                 out.append(_line(string, query, f"'{_relevance(judged, i, length)}'"))
     if group or "runid" in asked:
         out.append(_line("runid", "all", judged.tag or scores.run))
     if group or "num_q" in asked:
-        scored = len(scores.queries) - (int((~judged.answered).sum()) if scores.unscored and _skips(scores) else 0)
-        out.append(_line("num_q", "all", str(scored)))
-    out.extend(_line(_name(m, asked), "all", _value(m, scores.means[str(m)])) for m in wanted)
+        left_out = int((~judged.answered).sum()) if rules.missing == "skip" else 0
+        out.append(_line("num_q", "all", str(len(scores.queries) - left_out)))
+    out.extend(_line(names[m], "all", _value(m, scores.means[str(m)])) for m in wanted)
     return "".join(out)
 
 
-def _skips(scores: Scores) -> bool:
-    return any(scores.unscored[name] for name in scores.measures)
+def _is_trec(measure: Measure, rules: Convention) -> bool:
+    """Whether trec_eval could have counted it: one level for all, and nothing else departs but by its own words."""
+    own = {"rel": rules.rel, "points": rules.points, "weights": None, "levels": None, "beta": None, "p": None}
+    for option, value in measure.options:
+        if value != measure.spec.options[option] and own.get(option, "") not in (None, value) and ":" not in str(value):
+            return False
+    return True
 
 
 def _line(name: str, query: str, value: str) -> str:

@@ -151,7 +151,7 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
             f"documents twice or more in one ranking: {twice.height}",
             _pairs(twice),
         )
-    tied = run.filter(pl.struct("query", "score").is_duplicated()).height
+    tied = run.height - run.select("query", "score").unique().height
     if tied:
         ordered = run.select("query", "score").sort(["query", "score"], descending=[False, True])
         scores = ordered.group_by("query").agg("score")["score"]
@@ -163,7 +163,9 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
                 at.append(f"{split} @{k}")
         where = f"; queries with a tie across the cutoff: {', '.join(at)}" if at else ""
         share = f"{100 * tied / run.height:.0f}%"
-        yield Finding(subject, "ties", bool(at), tied, f"tied scores: {tied} of {run.height} ({share}){where}")
+        yield Finding(
+            subject, "ties", bool(at), tied, f"scores that repeat another: {tied} of {run.height} ({share}){where}"
+        )
     top = run.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True).head(10)
     top = top.join(judged.select("query").unique(), on="query", how="semi")
     if top.height:
@@ -205,7 +207,7 @@ def corpus_ids(path: str) -> pl.Series:
         ids = [
             line.split(maxsplit=1)[0]
             for block in source.blocks()
-            for line in block.decode().splitlines()
+            for line in block.decode("utf-8", "replace").splitlines()
             if line.strip()
         ]
     return pl.Series("doc", ids, dtype=pl.String)

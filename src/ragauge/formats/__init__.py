@@ -47,9 +47,9 @@ def guess(source: Source) -> str:
     head = source.head()
     first = head[0] if head else ""
     if source.ending in (".jsonl", ".ndjson") or first.lstrip().startswith("{"):
-        if source.ending == "" and len(head) == 1:
-            return "json"
-        return "rig" if documents.is_rig(first) else "jsonl"
+        if documents.is_rig(first):
+            return "rig"
+        return "jsonl" if source.ending or documents.is_row(first) else "json"
     for mark, name in ((",", "csv"), ("\t", "tsv")):
         if columns.is_header(first.split(mark)):
             return name
@@ -61,14 +61,13 @@ def guess(source: Source) -> str:
 def read_judgments(thing: Any, *, format: str | None = None, split: str | None = None) -> Judgments:
     """Judgments from a path (`-` is standard input), or from whatever holds them in memory."""
     if not isinstance(thing, str | Path):
-        return memory.judgments_of(thing)
+        return memory.with_sound_grades(memory.judgments_of(thing))
     source = _judgment_source(thing, split)
     kind = known(format) or guess(source)
-    if kind == "rig":
-        return documents.read_rig(source)
-    if kind == "json":
-        return documents.json_judgments(source)
-    return memory.judgments_from_table(_judgment_rows(source, kind), source.label)
+    if kind in ("rig", "json"):
+        read = documents.read_rig if kind == "rig" else documents.json_judgments
+        return memory.with_sound_grades(read(source))
+    return memory.with_sound_grades(memory.judgments_from_table(_judgment_rows(source, kind), source.label))
 
 
 def judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFrame:
@@ -95,7 +94,7 @@ def _judgment_rows(source: Source, kind: str) -> pl.DataFrame:
     if kind == "beir":
         table = beir.read_tsv(source)
         return columns.checked(table, source.label, "grade", 2 if columns.is_header(head.split("\t")) else 1)
-    table = columns.judgment_columns(columns.read_table(source), source.label)
+    table = columns.judgment_columns(columns.read_table(source, kind), source.label)
     return columns.checked(table, source.label, "grade", {"csv": 2, "tsv": 2, "jsonl": 1}.get(kind))
 
 
@@ -112,10 +111,9 @@ def scan_run(
     if kind == "trec":
         return trec.TrecRun(source, with_ranks=with_ranks)
     if kind == "json":
-        read = memory.run_of(documents.read_json(source), source.stem)
-        return Run(as_table(read), source.stem)
+        return documents.json_run(source)
     if kind in ("csv", "tsv", "jsonl", "parquet"):
-        return columns.TableRun(source)
+        return columns.TableRun(source, kind)
     raise BadInput(f"a run cannot be in the format {kind}", file=source.label)
 
 
@@ -127,18 +125,8 @@ def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run
     if isinstance(found, Run):
         return found
     if isinstance(found, Mapping):
-        return Run(as_table(found), name)
+        return Run(memory.as_table(found), name)
     return Run(pl.concat(list(found.frames())).rechunk(), found.name)
-
-
-def as_table(run: Run | Nested) -> pl.DataFrame:
-    """The columns query, doc, score of a run in memory."""
-    import polars as pl
-
-    if isinstance(run, Run):
-        return run.table
-    rows = [(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()]
-    return pl.DataFrame(rows, schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}, orient="row")
 
 
 def read_targets(thing: Any) -> dict[str, list[str]]:

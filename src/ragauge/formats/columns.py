@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 QUERY = ("query_id", "qid", "query-id", "queryid", "q_id", "topic_id", "topic", "query", "q")
 DOC = ("doc_id", "docid", "docno", "corpus-id", "corpus_id", "document_id", "doc", "pid", "passage_id", "did")
-GRADE = ("grade", "relevance", "rel", "label", "judgment", "judgement", "score")
+GRADE = (
+    *("grade", "relevance", "rel", "label", "judgment", "judgement", "rating", "relevant", "is_relevant"),
+    *("relevance_score", "relevance_grade", "gain", "value", "score"),
+)
 SCORE = ("score", "similarity", "sim", "relevance_score")
 DISTANCE = ("distance", "dist")
 RANK = ("rank", "position")
@@ -52,11 +55,8 @@ def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame 
         value = pl.col(score).cast(pl.Float64, strict=False)
     else:  # a distance or a rank is better the smaller it is
         value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
-    chosen = [
-        pl.col(query).cast(pl.String).alias("query"),
-        pl.col(doc).cast(pl.String).alias("doc"),
-        value.alias("score"),
-    ]
+    schema = frame.collect_schema()
+    chosen = [_id(schema, query).alias("query"), _id(schema, doc).alias("doc"), value.alias("score")]
     if rank is not None:
         chosen.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
     return frame.select(chosen)
@@ -73,20 +73,49 @@ def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
             file=label,
             hint="columns such as query_id, doc_id, relevance",
         )
-    value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
-    chosen = [
-        pl.col(query).cast(pl.String).alias("query"),
-        pl.col(doc).cast(pl.String).alias("doc"),
-        value.alias("grade"),
+    rest = [
+        c for c in frame.columns if c not in (query, doc) and find([c], (*QUERY, *SUBTOPIC, "iteration", "q0")) is None
     ]
+    if grade is None and rest:
+        raise BadInput(
+            f"none of the columns {', '.join(rest)} is known as a grade",
+            file=label,
+            hint="name it relevance; with only query and document columns every row is relevant",
+        )
+    value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
+    schema = frame.collect_schema()
+    chosen = [_id(schema, query).alias("query"), _id(schema, doc).alias("doc"), value.alias("grade")]
     subtopic = find(frame.columns, SUBTOPIC)
     if subtopic is not None:
         chosen.append(pl.col(subtopic).cast(pl.String).alias("subtopic"))
     return frame.select(chosen)
 
 
+def _id(schema: pl.Schema, name: str) -> pl.Expr:
+    """A column as ids: whole floats (pandas makes them of integers) without their point, texts without blanks."""
+    import polars as pl
+
+    column = pl.col(name)
+    if schema[name].is_float():
+        whole = (column == column.round()).all()
+        return (
+            pl.when(whole).then(column.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(column.cast(pl.String))
+        )
+    return column.str.strip_chars() if schema[name] == pl.String else column.cast(pl.String)
+
+
 def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None) -> pl.DataFrame:
-    """The same frame, once it is sure that nothing in it is missing; otherwise the line that is wrong is named."""
+    """The same frame, once it is sure that nothing in it is missing; otherwise the line that is wrong is named.
+
+    Rows with nothing in them (blank lines) are left out, and so is a rank column with gaps.
+    """
+    import polars as pl
+
+    empty = pl.all_horizontal(pl.col("query", "doc", number).is_null())
+    if frame.select(empty.any()).item():
+        frame = frame.filter(~empty)
+    if "rank" in frame.columns and (frame["rank"].null_count() or frame["rank"].is_nan().any()):
+        frame = frame.drop("rank")
     for column in ("query", "doc", number):
         bad = frame[column].is_null()
         if column == number:
@@ -99,25 +128,31 @@ def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None
     return frame
 
 
-def read_table(source: Source) -> pl.DataFrame:
+def read_table(source: Source, form: str) -> pl.DataFrame:
     """A whole CSV, TSV, JSONL or Parquet file, columns as they are named there, texts and numbers unread."""
     import polars as pl
 
     try:
-        if source.ending == ".parquet":
-            return pl.read_parquet(source.path)
-        if source.ending in (".jsonl", ".ndjson"):
+        if form == "parquet":
+            with source.open() as file:
+                return pl.read_parquet(file.read())
+        if form == "jsonl":
             return _read_jsonl(source)
-        comma = "," if source.ending == ".csv" else "\t" if "\t" in (source.head() or [""])[0] else ","
-        return pl.read_csv(source.read(), separator=comma, infer_schema=False, null_values=[""])
-    except pl.exceptions.PolarsError as error:
+        separator = "\t" if form == "tsv" else ","
+        return pl.read_csv(source.read(), separator=separator, infer_schema=False, null_values=[""])
+    except (pl.exceptions.PolarsError, OSError) as error:
         raise BadInput(f"the table cannot be read ({str(error).splitlines()[0]})", file=source.label) from None
 
 
 def _read_jsonl(source: Source) -> pl.DataFrame:
     import polars as pl
 
-    first: dict[str, Any] = json.loads((source.head() or ["{}"])[0])
+    try:
+        first = json.loads((source.head() or ["{}"])[0])
+    except ValueError as error:
+        raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=1) from None
+    if not isinstance(first, dict):
+        raise BadInput("expected an object", file=source.label, line=1)
     plain = [k for k, v in first.items() if not isinstance(v, dict | list)]
     schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in plain}
     return pl.read_ndjson(source.read(), schema=schema)
@@ -127,13 +162,19 @@ def whole_grades(frame: pl.DataFrame) -> pl.DataFrame:
     """Grades without a decimal point, where none has a fraction."""
     import polars as pl
 
-    whole = (frame["grade"] == frame["grade"].round()).all()
+    whole = ((frame["grade"] == frame["grade"].round()) & (frame["grade"].abs() < 2**53)).all()
     return frame.with_columns(pl.col("grade").cast(pl.Int64)) if whole else frame
 
 
 def write_text(frame: pl.DataFrame, out: IO[bytes], *, separator: str, header: bool) -> None:
     """Write a frame as text, a million rows at a time; ids are written as they are, unquoted but for commas."""
     style: Any = "necessary" if separator == "," else "never"
+    if separator != ",":
+        for name in ("query", "doc", "query_id", "doc_id", "query-id", "corpus-id"):
+            if name in frame.columns and frame[name].str.contains(r"\s" if separator == " " else r"[\t\n]").any():
+                raise BadInput(
+                    f"an id has blanks in it, which this format cannot hold ({name})", hint="write .csv or .json"
+                )
     for begin in range(0, max(frame.height, 1), ROWS):
         piece = frame.slice(begin, ROWS)
         text = piece.write_csv(include_header=header and begin == 0, separator=separator, quote_style=style)
@@ -145,6 +186,7 @@ class TableRun:
     """A run in a table with named columns."""
 
     source: Source
+    form: str
 
     @property
     def name(self) -> str:
@@ -155,7 +197,7 @@ class TableRun:
         """The columns query, doc, score (and rank): Parquet a million rows at a time, others whole."""
         import polars as pl
 
-        if self.source.ending == ".parquet":
+        if self.form == "parquet":
             try:
                 table = run_columns(pl.scan_parquet(self.source.path), self.source.label).lazy()
                 rows = int(table.select(pl.len()).collect().item())
@@ -164,6 +206,8 @@ class TableRun:
             except (pl.exceptions.PolarsError, OSError) as error:
                 raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=self.source.label) from None
             return
-        first_line = 1 if self.source.ending in (".jsonl", ".ndjson") else 2
-        frame = run_columns(read_table(self.source), self.source.label).lazy().collect()
-        yield prepare(checked(frame, self.source.label, "score", first_line))
+        frame = run_columns(read_table(self.source, self.form), self.source.label).lazy().collect()
+        frame = checked(frame, self.source.label, "score", 1 if self.form == "jsonl" else 2)
+        if not frame.height:
+            raise BadInput("no rows", file=self.source.label)
+        yield prepare(frame)

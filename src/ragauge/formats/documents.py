@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from ragauge.errors import BadInput
+from ragauge.formats.columns import DOC, checked, find, is_header
 from ragauge.formats.files import Source
-from ragauge.formats.memory import judgments_of
-from ragauge.records import Judgments, Nested
+from ragauge.formats.memory import as_table, judgments_of, run_of
+from ragauge.records import Judgments, Nested, Run
 
 
 def read_json(source: Source) -> Any:
@@ -38,6 +40,15 @@ def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, item
 
 
+def is_row(first: str) -> bool:
+    """Whether a line is a whole object that names a query and a document: a row of JSONL."""
+    try:
+        item = json.loads(first)
+    except ValueError:
+        return False
+    return isinstance(item, dict) and is_header(list(item))
+
+
 def is_rig(first: str) -> bool:
     """Whether a line is rig's: it names the relevant documents of a query."""
     return '"relevant_docs"' in first
@@ -52,7 +63,7 @@ def read_rig(source: Source) -> Judgments:
         query, docs = str(item["query_id"]), item["relevant_docs"]
         if query in grades:
             raise BadInput(f"query `{query}` stands twice", file=source.label, line=line)
-        if isinstance(docs, list):
+        if isinstance(docs, list) and all(isinstance(doc, str | int) for doc in docs):
             docs = dict.fromkeys(docs, 1)
         if not isinstance(docs, dict) or not all(isinstance(g, int | float) for g in docs.values()):
             raise BadInput("relevant_docs is neither a list nor grades by document", file=source.label, line=line)
@@ -73,15 +84,42 @@ def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
 def json_judgments(source: Source) -> Judgments:
     """Judgments from JSON: `{query: {document: grade}}`, `{query: [document, …]}`, or pgVectorDB's dataset."""
     thing = read_json(source)
-    if isinstance(thing, dict) and isinstance(thing.get("ground_truth"), list) and "queries" in thing:
-        thing = dict(zip((str(q) for q in thing["queries"]), thing["ground_truth"], strict=True))
-    judgments = judgments_of(thing)
-    return Judgments(judgments.nested, source=source.label)
+    try:
+        if isinstance(thing, dict) and isinstance(thing.get("ground_truth"), list) and "queries" in thing:
+            thing = dict(zip((str(q) for q in thing["queries"]), thing["ground_truth"], strict=True))
+        return Judgments(judgments_of(thing).nested, source=source.label)
+    except (TypeError, ValueError, AttributeError) as error:
+        hint = "{query: {document: grade}}, {query: [document, …]}, or {queries, ground_truth}"
+        raise BadInput(f"these are no judgments ({_first_line(error)})", file=source.label, hint=hint) from None
+
+
+def json_run(source: Source) -> Run:
+    """A run from JSON: `{query: {document: score}}`, or `{query: [document, …]}`."""
+    thing = read_json(source)
+    try:
+        table = as_table(run_of(thing, source.stem))
+    except (TypeError, ValueError, AttributeError) as error:
+        hint = "{query: {document: score}} or {query: [document, …]}"
+        raise BadInput(f"this is no run ({_first_line(error)})", file=source.label, hint=hint) from None
+    if not table.height:
+        raise BadInput("no rows", file=source.label)
+    return Run(checked(table, source.label, "score", None), source.stem)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def read_targets(source: Source) -> dict[str, list[str]]:
     """A target map: JSON `{document: target or [target, …]}`, or lines of `document target`."""
     targets: dict[str, list[str]] = {}
+    if source.ending in (".jsonl", ".ndjson"):
+        for at, item in json_lines(source):
+            doc, what = find(list(item), DOC), find(list(item), ("targets", "target"))
+            if doc is None or what is None:
+                raise BadInput("expected doc_id and targets", file=source.label, line=at)
+            targets.setdefault(str(item[doc]), []).extend(as_targets({"": item[what]})[""])
+        return targets
     if source.ending == ".json":
         thing = read_json(source)
         if not isinstance(thing, dict):
@@ -89,9 +127,9 @@ def read_targets(source: Source) -> dict[str, list[str]]:
         return as_targets(thing)
     number = 0
     for block in source.blocks():
-        for line in block.decode("utf-8", "replace").splitlines():
+        for line in block.decode("utf-8", "replace").split("\n"):
             number += 1
-            parts = line.replace(",", " ").split()
+            parts = next(csv.reader([line]), []) if source.ending == ".csv" else line.split()
             if (
                 not parts
                 or parts[0].startswith("#")
@@ -111,7 +149,7 @@ def as_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
     {'d1': ['A'], '2': ['A', 'B']}
     """
     return {
-        str(doc): [str(t) for t in what] if isinstance(what, Sequence) and not isinstance(what, str) else [str(what)]
+        str(doc): [str(what)] if isinstance(what, str) or not isinstance(what, Iterable) else [str(t) for t in what]
         for doc, what in thing.items()
     }
 

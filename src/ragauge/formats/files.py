@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import gzip
 import io
+import itertools
 import os
 import sys
 import zlib
@@ -13,9 +15,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from ragauge.errors import BadInput, MissingExtra
 
@@ -54,35 +55,34 @@ class Source:
         name = self.path.lower().removesuffix(".gz").removesuffix(".zst")
         return Path(name).suffix
 
-    @cached_property
-    def _stdin(self) -> bytes:
-        return sys.stdin.buffer.read()
-
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The decompressed bytes, from the start."""
+        """The decompressed bytes, from the start and without a byte order mark."""
+        try:
+            with self._raw() as raw:
+                magic = raw.peek(4)[:4]
+                if magic[:2] == b"\x1f\x8b":
+                    with gzip.open(raw) as unzipped:
+                        yield _without_mark(io.BufferedReader(unzipped))
+                elif magic == b"\x28\xb5\x2f\xfd":
+                    yield _without_mark(io.BufferedReader(_Zstd(raw)))
+                else:
+                    yield _without_mark(raw)
+        except (EOFError, OSError, zlib.error) as error:
+            raise BadInput(f"cannot be read to its end ({error})", file=self.label) from None
+
+    def _raw(self) -> io.BufferedReader:
+        """The bytes as they are; a pipe is kept in memory, since it can be read only once."""
         if self.path == "-":
-            yield io.BytesIO(self._stdin)
-            return
+            return io.BufferedReader(io.BytesIO(_once(sys.stdin.buffer)))
         path = Path(self.path)
         try:
-            raw = path.open("rb")
+            if path.exists() and not path.is_file() and not path.is_dir():
+                return io.BufferedReader(io.BytesIO(_pipe(self.path)))
+            return path.open("rb")
         except OSError as error:
             hint = f"the folder {path.parent} has {_neighbours(path)}" if path.parent.is_dir() else None
             raise BadInput(f"cannot be read ({error.strerror})", file=self.label, hint=hint) from None
-        try:
-            with raw:
-                magic = raw.read(4)
-                raw.seek(0)
-                if magic[:2] == b"\x1f\x8b":
-                    with gzip.open(raw) as unzipped:
-                        yield io.BufferedReader(unzipped)
-                elif magic == b"\x28\xb5\x2f\xfd":
-                    yield _zstd(raw)
-                else:
-                    yield raw
-        except (EOFError, OSError, zlib.error) as error:
-            raise BadInput(f"cannot be read to its end ({error})", file=self.label) from None
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """The bytes in blocks of whole lines, the last line ended."""
@@ -102,9 +102,31 @@ class Source:
 
     def head(self) -> list[str]:
         """The first lines that are neither blank nor comments, for finding out what the file is."""
+        lines: list[str] = []
         with self.open() as file:
-            lines = file.read(1 << 16).decode("utf-8", "replace").splitlines()
-        return [line for line in lines[:200] if line.strip() and not line.lstrip().startswith("#")]
+            for raw in itertools.islice(file, 200):
+                line = raw.decode("utf-8", "replace").rstrip("\r\n")
+                if line.strip() and not line.lstrip().startswith("#"):
+                    lines.append(line)
+                if len(lines) == 3:
+                    break
+        return lines
+
+
+@functools.lru_cache(maxsize=1)
+def _once(stream: IO[bytes]) -> bytes:
+    return stream.read()
+
+
+@functools.lru_cache(maxsize=4)
+def _pipe(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def _without_mark(file: io.BufferedReader) -> io.BufferedReader:
+    if file.peek(3)[:3] == b"\xef\xbb\xbf":
+        file.read(3)
+    return file
 
 
 def _neighbours(path: Path) -> str:
@@ -113,12 +135,40 @@ def _neighbours(path: Path) -> str:
     return ", ".join(near) or "nothing in it"
 
 
-def _zstd(raw: IO[bytes]) -> IO[bytes]:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtra("reading .zst", "zstd") from None
-    return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+class _Zstd(io.RawIOBase):
+    """A reader of .zst files that, unlike the library's own, does not take a torn file for a whole one."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtra("reading .zst", "zstd") from None
+        self._zstandard = zstandard
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._begun = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            data = self._frame.unused_data if self._frame.eof else self._raw.read(1 << 18)
+            if self._frame.eof:
+                data = data or self._raw.read(1 << 18)
+                self._frame, self._begun = self._zstandard.ZstdDecompressor().decompressobj(), False
+            if not data:
+                if self._begun:
+                    raise EOFError("the compressed file ends in the middle")
+                return 0
+            try:
+                self._ready, self._begun = self._frame.decompress(data), True
+            except self._zstandard.ZstdError as error:
+                raise OSError(str(error)) from None
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
 
 def in_order(work: Callable[[int, bytes], T], blocks: Iterator[bytes]) -> Iterator[T]:

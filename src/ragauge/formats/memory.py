@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -39,17 +41,11 @@ def is_one_run(thing: Mapping[Any, Any]) -> bool:
     if value is None:
         return True
     if isinstance(value, Mapping):
-        return isinstance(next(iter(value.values())), Real)
+        return not isinstance(next(iter(value.values())), Mapping | list)
     if isinstance(value, str | bytes) or not isinstance(value, list | tuple | np.ndarray):
         return False
     first = value[0]
-    return isinstance(first, str | int | np.integer) or (
-        isinstance(first, list | tuple) and len(first) == 2 and _is_pair(first)
-    )
-
-
-def _is_pair(pair: Sequence[Any]) -> bool:
-    return isinstance(pair[0], str | int | np.integer) and isinstance(pair[1], Real)
+    return isinstance(first, str | int | np.integer | Mapping) or (isinstance(first, list | tuple) and len(first) == 2)
 
 
 def judgments_of(thing: Any) -> Judgments:
@@ -71,17 +67,40 @@ def judgments_of(thing: Any) -> Judgments:
     )
 
 
+def with_sound_grades(judgments: Judgments) -> Judgments:
+    """The same judgments, once it is sure that every grade is a number; otherwise the one that is none is named."""
+    with contextlib.suppress(TypeError, ValueError):
+        if np.isfinite(judgments.pool.grades).all():
+            return judgments
+    for query, docs in judgments.nested.items():
+        for doc, grade in docs.items():
+            number: Any = grade
+            if not isinstance(number, Real) or not math.isfinite(number):
+                message = f"the grade of document `{doc}` for query `{query}` is {grade!r}, not a number"
+                raise BadInput(message, file=judgments.source)
+    return judgments
+
+
 def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
-    first: Any = next(iter(thing.values()), {})
-    if isinstance(first, Mapping):
-        for query, docs in thing.items():
-            if not isinstance(query, str):
-                return {str(q): {str(d): g for d, g in ds.items()} for q, ds in thing.items()}
-            if docs:
-                break
-        return thing
-    # A list or a set of relevant documents; one that is listed twice is still one document.
-    return {str(q): dict.fromkeys((str(d) for d in docs), 1) for q, docs in thing.items()}
+    if all(isinstance(docs, Mapping) for docs in thing.values()):
+        return with_text_ids(thing)
+    rows = []
+    for query, docs in thing.items():
+        # Relevant documents, or pairs of document and grade; one document alone is a list of one.
+        for doc in [docs] if isinstance(docs, str) else docs.items() if isinstance(docs, Mapping) else docs:
+            if isinstance(doc, list | tuple) and len(doc) != 2:
+                raise BadInput(
+                    f"the judgments of query `{query}` have {doc!r}", hint="a document, or (document, grade)"
+                )
+            rows.append((query, *doc) if isinstance(doc, list | tuple) else (query, doc))
+    grades = _from_tuples(rows).nested
+    return {str(query): grades.get(str(query), {}) for query in thing}
+
+
+def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> Nested:
+    """The same nested mapping if its ids are texts (one document of each query is looked at), else one with texts."""
+    texts = all(isinstance(q, str) and isinstance(next(iter(docs), ""), str) for q, docs in thing.items())
+    return thing if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in thing.items()}
 
 
 def _from_tuples(rows: Iterable[Any]) -> Judgments:
@@ -93,7 +112,9 @@ def _from_tuples(rows: Iterable[Any]) -> Judgments:
             query, doc, grade = (*row, 1)[:3] if len(row) < 4 else (row[0], row[2], row[3])
         else:
             raise BadInput(f"judgment {at} is {row!r}", hint="(query, document) or (query, document, grade)")
-        grades.setdefault(str(query), {})[str(doc)] = grade
+        mine = grades.setdefault(str(query), {})
+        if mine.setdefault(str(doc), grade) != grade:
+            raise BadInput(f"document `{doc}` of query `{query}` has the grades {mine[str(doc)]:g}, {grade:g}")
     return Judgments(grades, source="a list")
 
 
@@ -133,7 +154,12 @@ def subtopic_judgments(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = 
     for query, subtopic, doc, grade in rows:
         mine = best.setdefault(str(query), {})
         mine[str(doc)] = max(float(grade), mine.get(str(doc), float(grade)))
-        subtopics.setdefault(str(query), {})[f"{subtopic}\t{doc}"] = float(grade)
+        before = subtopics.setdefault(str(query), {}).setdefault(f"{subtopic}\t{doc}", float(grade))
+        if before != float(grade):
+            message = (
+                f"document `{doc}` of subtopic `{subtopic}` of query `{query}` has the grades {before:g}, {grade:g}"
+            )
+            raise BadInput(message, file=source)
     return Judgments(best, subtopics=subtopics, source=source)
 
 
@@ -147,9 +173,8 @@ def run_of(thing: Any, name: str = "run") -> Run | Nested:
     if hasattr(thing, "to_dict"):  # ranx's Run
         thing = thing.to_dict()
     if isinstance(thing, Mapping):
-        first: Any = next((docs for docs in thing.values() if len(docs)), {})
-        if isinstance(first, Mapping) and isinstance(next(iter(thing), ""), str):
-            return thing
+        if all(isinstance(docs, Mapping) for docs in thing.values()):
+            return with_text_ids(thing)
         return _ranked_lists(thing, name)
     if isinstance(thing, tuple) and len(thing) in (2, 3) and all(np.ndim(part) == 2 for part in thing[:2]):
         return arrays(*thing, name=name)
@@ -178,21 +203,31 @@ def _run_from_tuples(rows: Iterable[Any]) -> Nested:
 
 
 def _ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
-    """Lists of ids, best first, or of (id, score) pairs."""
+    """Lists of ids, best first, of (id, score) pairs, or of objects with an id and a score."""
+    rows: list[tuple[str, str, float]] = []
+    for query, ranked in thing.items():
+        for place, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
+            if isinstance(item, Mapping):
+                doc, score = item.get("id", item.get("doc_id")), item.get("score", -float(place))
+            else:
+                doc, score = item if isinstance(item, list | tuple) else (item, -float(place))
+            if doc is None or isinstance(doc, list | Mapping):
+                raise BadInput(f"the ranking of query `{query}` has {item!r}", hint="an id, or (id, score)")
+            rows.append((str(query), str(doc), float(score)))
+    return Run(checked(_table(rows), "the run", "score", None), name)
+
+
+def as_table(run: Run | Nested) -> pl.DataFrame:
+    """The columns query, doc, score of a run in memory."""
+    if isinstance(run, Run):
+        return run.table
+    return _table([(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()])
+
+
+def _table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
     import polars as pl
 
-    queries: list[str] = []
-    docs: list[str] = []
-    scores: list[float] = []
-    for query, ranked in thing.items():
-        items = ranked.items() if isinstance(ranked, Mapping) else ranked
-        for place, item in enumerate(items):
-            doc, score = item if isinstance(item, list | tuple) else (item, -float(place))
-            queries.append(str(query))
-            docs.append(str(doc))
-            scores.append(float(score))
-    schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
-    return Run(pl.DataFrame({"query": queries, "doc": docs, "score": scores}, schema=schema), name)
+    return pl.DataFrame(rows, schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}, orient="row")
 
 
 def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name: str = "run") -> Run:
@@ -234,6 +269,8 @@ def neighbours(ids: Any, distances: Any = None, queries: Sequence[str] | None = 
     {'0': {'7': 1, '3': 1}}
     """
     names = [str(q) for q in (queries if queries is not None else range(len(ids)))]
-    true = {name: dict.fromkeys((str(i) for i in row), 1) for name, row in zip(names, ids, strict=True)}
+    if len(ids) != len(names):
+        raise BadInput(f"{len(ids)} rows of neighbours for {len(names)} queries")
+    true = {n: dict.fromkeys((str(i) for i in row if str(i) != "-1"), 1) for n, row in zip(names, ids, strict=True)}
     far = None if distances is None else {n: [float(d) for d in row] for n, row in zip(names, distances, strict=True)}
     return Judgments(true, distances=far, source="exact neighbours")

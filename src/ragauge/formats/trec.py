@@ -132,6 +132,9 @@ def _plain(block: bytes, fields: int) -> bool:
 
 def _normalised(source: Source, number: int, block: bytes, names: list[str]) -> bytes:
     """The same rows with one space between fields, without comments and blank lines."""
+    if re.search(rb"\r(?!\n)[^\n]", block):
+        hint = "a carriage return alone ends no line; `tr '\\r' '\\n'` makes lines of them"
+        raise BadInput("lines end with CR alone", file=source.label, hint=hint)
     text = block.translate(_BLANKS)
     if not _plain(text, len(names)):
         text = re.sub(rb"(?m)^ +| +$", b"", re.sub(rb" {2,}", b" ", text))
@@ -158,7 +161,7 @@ def _check_lines(source: Source, number: int, block: bytes, names: list[str], nu
         for name in numbers:
             value = texts[names.index(name)]
             try:
-                wrong = math.isnan(float(value))
+                wrong = "_" in value or math.isnan(float(value))
             except ValueError:
                 wrong = True
             if wrong:

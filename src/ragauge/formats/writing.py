@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.formats import FORMATS, beir, documents, trec
-from ragauge.formats.columns import write_text
+from ragauge.formats.columns import whole_grades, write_text
 from ragauge.formats.files import Source
 from ragauge.records import Judgments, Run
 
@@ -78,7 +78,7 @@ def write_judgments(judgments: Judgments, path: str, format: str | None = None) 
         if kind == "trec":
             trec.write_qrels(judgments.frame, out)
         elif kind == "subtopics":
-            _write_subtopics(judgments, out)
+            write_text(_subtopic_frame(judgments), out, separator=" ", header=False)
         elif kind == "beir":
             beir.write_tsv(judgments.frame, out)
         elif kind == "rig":
@@ -86,17 +86,17 @@ def write_judgments(judgments: Judgments, path: str, format: str | None = None) 
         elif kind == "json":
             documents.write_json(judgments.nested, out)
         else:
-            named = judgments.frame.rename({"query": "query_id", "doc": "doc_id", "grade": "relevance"})
-            _write_table(named, out, kind)
+            frame = judgments.frame if judgments.subtopics is None else _subtopic_frame(judgments)
+            _write_table(frame.rename({"query": "query_id", "doc": "doc_id", "grade": "relevance"}), out, kind)
 
 
-def _write_subtopics(judgments: Judgments, out: IO[bytes]) -> None:
+def _subtopic_frame(judgments: Judgments) -> pl.DataFrame:
+    import polars as pl
+
     if judgments.subtopics is None:
         raise BadInput("these judgments have no subtopics", file=judgments.source)
-    for query, rows in judgments.subtopics.items():
-        for key, grade in rows.items():
-            subtopic, _, doc = key.partition("\t")
-            out.write(f"{query} {subtopic} {doc} {grade:g}\n".encode())
+    rows = [(q, *key.split("\t", 1), grade) for q, docs in judgments.subtopics.items() for key, grade in docs.items()]
+    return whole_grades(pl.DataFrame(rows, schema=["query", "subtopic", "doc", "grade"], orient="row"))
 
 
 def write_run(run: Run, path: str, format: str | None = None) -> None:

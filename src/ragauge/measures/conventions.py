@@ -5,6 +5,8 @@ CONVENTIONS.md explains each option and each preset; a test holds that page and 
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
@@ -14,6 +16,7 @@ from ragauge.errors import BadInput, UnknownName
 
 CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "rbp_gain": ("scaled", "binary", "linear", "exp"),
         "recall_of": ("relevant", "capped", "k", "eps"),
         "precision_of": ("k", "retrieved"),
         "map_of": ("relevant", "capped", "found"),
@@ -39,6 +42,8 @@ class Convention:
     name: str = "default"
     gain: str = "linear"
     """What a grade is worth: linear, exp (2^g - 1), binary, or a table such as `1:3/2:9`."""
+    rbp_gain: str = "scaled"
+    """The same for rank-biased precision: divided by the query's highest grade, or as `gain`."""
     rel: float = 1
     """The least grade that counts as relevant."""
     recall_of: str = "relevant"
@@ -79,6 +84,12 @@ class Convention:
             value = getattr(self, option)
             if value not in allowed:
                 raise BadInput(f"`{option}` cannot be `{value}`", hint=f"it is one of {', '.join(allowed)}")
+        if self.gain not in ("linear", "exp", "binary") and not re.fullmatch(
+            r"[-\d.]+:[-\d.]+(/[-\d.]+:[-\d.]+)*", self.gain
+        ):
+            raise BadInput(f"`gain` cannot be `{self.gain}`", hint="linear, exp, binary, or a table such as 1:3/2:9")
+        if math.isnan(self.rel):
+            raise BadInput("`rel` cannot be NaN", hint="it is the least grade that counts as relevant")
         for option in ("depth", "mrr_depth"):
             value = getattr(self, option)
             if value is not None and value < 1:
@@ -121,7 +132,7 @@ PRESETS: Mapping[str, Convention] = MappingProxyType(
             Convention("trec10", missing="error"),
             Convention("trec9", width="float32", missing="skip", points="up"),
             Convention("beir", width="float32", missing="skip", points="up", own="dropped"),
-            Convention("ranx", missing="error", ties="ranked"),
+            Convention("ranx", rbp_gain="linear", missing="error", ties="ranked"),
             Convention("torchmetrics", missing="skip", ties="expected", map_of="found"),
             Convention("sklearn", missing="skip", ties="expected"),
             Convention("ann", recall_of="k", **_LIST),

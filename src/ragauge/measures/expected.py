@@ -78,3 +78,24 @@ def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
         each = inside / size * (above + others + 1) / ranks
         values[query] += each.sum() if k is None else each[ranks <= k].sum()
     return values
+
+
+def precision_of_found(judged: JudgedRanks, k: int, rel: float) -> Floats:
+    """The expected mean of the precisions at the relevant ranks up to k, over those that are there."""
+    values = np.zeros(judged.n)
+    complete = np.zeros(judged.n)
+    for query, first, size, inside, above in _groups(judged, rel):
+        taken = min(size, k - first + 1)
+        if taken <= 0:
+            continue
+        # Groups above the cut are complete; of the one that it parts, x relevant documents are in with this chance.
+        value = 0.0
+        for x in range(max(0, taken - (size - inside)), min(inside, taken) + 1):
+            chance = comb(inside, x) * comb(size - inside, taken - x) / comb(size, taken)
+            others = np.arange(taken) * (x - 1) / max(taken - 1, 1)
+            own = float((x / taken * (above + others + 1) / np.arange(first, first + taken)).sum()) if x else 0.0
+            value += chance * (complete[query] + own) / (above + x) if above + x else 0.0
+            if taken == size:
+                complete[query] += own
+        values[query] = value
+    return values

@@ -183,7 +183,15 @@ def _count(
                 query, mine = int(block.judged[i]), slice(int(block.starts[i]), int(block.starts[i + 1]))
                 ranks = None if block.ranks is None else block.ranks[mine]
                 ids = block.docs.slice(mine.start, mine.stop - mine.start).to_list()
-                firsts[query], first_scores[query] = leading(ids, block.scores[mine], ranks, top, rules)
+                firsts[query], first_scores[query] = leading(
+                    ids,
+                    block.scores[mine],
+                    ranks,
+                    top,
+                    rules,
+                    query=block.names[i],
+                    judged=judgments.nested[block.names[i]],
+                )
     return assemble(
         judgments,
         rules,
@@ -239,38 +247,61 @@ def _with_own(frame: pl.DataFrame, block: Block, rows: Ints, pool_rows: Ints) ->
 
 
 def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Convention) -> Ints:
-    """How many documents of equal score stand before each tied match, by the tie rule; many pairs at a time."""
-    sizes = (stands.through - stands.above)[stands.tied]
+    """How many documents of equal score stand before each tied match, by the tie rule."""
+    order = np.arange(len(block.scores))
+    for i in np.unique(segment[~stands.in_order[segment]]).tolist():
+        begin, end = block.starts[i], block.starts[i + 1]
+        order[begin:end] = begin + np.argsort(-block.scores[begin:end], kind="stable")
+    # Best first, equal scores stand together: those of a match at begin : begin + size.
     begins = block.starts[segment] + stands.above[stands.tied]
-    jumbled = np.flatnonzero(~stands.in_order[segment])
-    # Where scores came best first, equal ones stand together; elsewhere they are looked for.
-    members = {int(i): _equal(block, int(segment[i]), float(block.scores[rows[i]])) for i in jumbled}
+    sizes = (stands.through - stands.above)[stands.tied]
+    groups, which = np.unique(begins, return_inverse=True)
+    group_sizes = np.zeros(len(groups), np.int64)
+    group_sizes[which] = sizes
+    if sizes.sum() > 8 * group_sizes.sum():
+        return _places_by_sorting(block, rows, order[_spans(groups, group_sizes)], group_sizes, rules)
+    return _places_by_pairs(block, rows, order, begins, sizes, rules)
+
+
+def _spans(begins: Ints, sizes: Ints) -> Ints:
+    """The places begin, begin + 1, … of each span, one span after the other."""
+    ends = np.cumsum(sizes)
+    spans: Ints = np.arange(int(sizes.sum())) + np.repeat(begins - (ends - sizes), sizes)
+    return spans
+
+
+def _places_by_pairs(block: Block, rows: Ints, order: Ints, begins: Ints, sizes: Ints, rules: Convention) -> Ints:
+    """Compare each match with each document of its group, many pairs at a time."""
     place = np.zeros(len(rows), np.int64)
     ends = np.cumsum(sizes)
     done = 0
     while done < len(rows):
-        upto = max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + PAIRS)))
-        part = np.arange(done, upto)
-        match = np.repeat(part, sizes[part])
-        other = (
-            np.repeat(begins[part] - (ends[part] - sizes[part]), sizes[part])
-            + np.arange(len(match))
-            + (ends[done - 1] if done else 0)
-        )
-        if members:
-            other = np.concatenate([members.get(int(i), begins[i] + np.arange(sizes[i])) for i in part])
+        part = slice(done, max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + PAIRS))))
+        match = np.repeat(np.arange(done, done + len(rows[part])), sizes[part])
+        other, mine = order[_spans(begins[part], sizes[part])], rows[match]
+        # What is equal even so (a document twice, a rank column of zeros) stands in the order given.
         if rules.ties != "ranked":
-            before = (block.docs[other] > block.docs[rows[match]]).to_numpy()
+            one, two = block.docs[other], block.docs[mine]
+            before = (one > two).to_numpy() | ((one == two).to_numpy() & (other < mine))
         elif block.ranks is not None:
-            before = block.ranks[other] < block.ranks[rows[match]]
+            a, b = block.ranks[other], block.ranks[mine]
+            before = (a < b) | ((a == b) & (other < mine))
         else:
-            before = other < rows[match]
+            before = other < mine
         place += np.bincount(match, before, len(rows)).astype(np.int64)
-        done = upto
+        done = part.stop
     return place
 
 
-def _equal(block: Block, segment: int, score: float) -> Ints:
-    begin, end = block.starts[segment], block.starts[segment + 1]
-    found: Ints = np.flatnonzero(block.scores[begin:end] == score) + begin
-    return found
+def _places_by_sorting(block: Block, rows: Ints, members: Ints, sizes: Ints, rules: Convention) -> Ints:
+    """Sort each group once, where so many matches are tied that comparing them one by one would cost more."""
+    import polars as pl
+
+    by_id = rules.ties != "ranked"
+    key = block.docs[members] if by_id else members if block.ranks is None else block.ranks[members]
+    groups = pl.DataFrame({"group": np.repeat(np.arange(len(sizes)), sizes), "key": key, "row": members})
+    in_order = groups.sort(["group", "key"], descending=[False, by_id], maintain_order=True)["row"].to_numpy()
+    place = np.zeros(len(block.scores), np.int64)
+    place[in_order] = _spans(np.zeros(len(sizes), np.int64), sizes)
+    places: Ints = place[rows]
+    return places

@@ -53,7 +53,9 @@ def judged_ranks(
         if top:
             for i, query in enumerate(batch.queries):
                 mine = scores[starts[i] : starts[i + 1]]
-                firsts[query], first_scores[query] = leading(list(batch.docs[i]), mine, None, top, rules)
+                firsts[query], first_scores[query] = leading(
+                    list(batch.docs[i]), mine, None, top, rules, query=batch.names[i], judged=batch.grades[i]
+                )
     return assemble(
         judgments,
         rules,
@@ -109,8 +111,11 @@ def _scores(batch: Batch, total: int, rules: Convention) -> tuple[Floats, list[f
             looked_up.extend(map(docs.get, grades, absent))
             yield docs.values()
 
+    walking = walk()
     try:
-        scores = np.fromiter(chain.from_iterable(walk()), np.float64, total)
+        scores = np.fromiter(chain.from_iterable(walking), np.float64, total)
+        for _ in walking:  # NumPy stops at the last score; queries without any may follow
+            pass
     except (TypeError, ValueError):
         scores = np.full(1, np.nan)
     if np.isnan(scores).any():
@@ -155,7 +160,6 @@ def _places(
     """How many documents of equal score stand before each tied match; one look at a query, however many are tied."""
     tied = stands.tied
     by_id = rules.ties != "ranked"
-    quick = (stands.in_order[segment[tied]] & (stands.through - stands.above <= SMALL)[tied] & by_id).tolist()
     columns = (
         segment[tied].tolist(),
         offset[tied].tolist(),
@@ -164,22 +168,23 @@ def _places(
     )
     places: list[int] = []
     at, keys, judged, groups = -1, [""], [""], dict[int, list[str]]()
-    for few, query, which, low, high in zip(quick, *columns, strict=True):
+    for query, which, low, high in zip(*columns, strict=True):
         if query != at:
             at, keys, judged, groups = query, list(batch.docs[query]), list(batch.grades[query]), {}
+            if not stands.in_order[query]:
+                best_first = np.argsort(-scores[starts[query] : starts[query + 1]], kind="stable")
+                keys = [keys[i] for i in best_first.tolist()]
         doc = judged[which] if which >= 0 else batch.names[query]
-        if few:
+        if not by_id:
+            places.append(keys.index(doc, low) - low)
+        elif high - low <= SMALL:
             place = 0
             for other in keys[low:high]:
                 if other > doc:
                     place += 1
             places.append(place)
-            continue
-        if low not in groups:
-            mine = scores[starts[query] : starts[query + 1]]
-            groups[low] = [keys[i] for i in np.flatnonzero(mine == mine[keys.index(doc)]).tolist()]
-            if by_id:
-                groups[low].sort()
-        group = groups[low]
-        places.append(len(group) - bisect_right(group, doc) if by_id else group.index(doc))
+        else:
+            if low not in groups:
+                groups[low] = sorted(keys[low:high])
+            places.append(high - low - bisect_right(groups[low], doc))
     return places

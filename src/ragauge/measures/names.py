@@ -49,7 +49,6 @@ _CUT = {"ndcg_cut": "ndcg", "map_cut": "map"}
 _PHRASES = {
     "ndcg_burges": ("ndcg", {"gain": "exp"}),
     "dcg_burges": ("dcg", {"gain": "exp"}),
-    "hits": ("num_rel_ret", {}),
     "context_precision": ("map", {"of": "found"}),
 }
 """Names that stand for a measure with options: ranx's, and RAGAS's."""
@@ -73,18 +72,18 @@ class Measure:
         """The name as trec_eval prints it; the canonical one where trec_eval has no such measure."""
         spec = self.spec
         if spec.name in ("ndcg", "map") and self.cutoff is not None:
-            return f"{spec.name}_cut_{self.cutoff:g}"
+            return f"{spec.name}_cut_{self.cutoff}"
         if not spec.trec:
             return str(self)
         if spec.cutoff == "level":
             return f"{spec.trec}_{self.cutoff:.2f}"
-        return spec.trec if self.cutoff is None else f"{spec.trec}_{self.cutoff:g}"
+        return spec.trec if self.cutoff is None else f"{spec.trec}_{self.cutoff}"
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return "/".join(_shown(v) for v in value)
-    return f"{value:g}" if isinstance(value, float | int) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 _ALIASES: Mapping[str, str] = {
@@ -154,6 +153,10 @@ def make(spec: Spec, cutoff: float | None, chosen: Mapping[str, Any], convention
     if cutoff is None and spec.name == "mrr":
         cutoff = convention.mrr_depth
     _check_cutoff(spec, cutoff)
+    if "p" in options and not 0 < options["p"] < 1:
+        raise BadInput(f"the p of {spec.name} cannot be {options['p']:g}", hint="it lies between 0 and 1")
+    if len(options.get("weights", "four")) != 4:
+        raise BadInput(f"{spec.name} has four weights", hint="utility(weights=1/-1/0/0)")
     return Measure(spec, cutoff if cutoff is None or spec.cutoff == "level" else int(cutoff), tuple(options.items()))
 
 
@@ -173,13 +176,13 @@ def _check_cutoff(spec: Spec, cutoff: float | None) -> None:
 
 
 def _from_convention(measure: str, option: str, convention: Convention, default: Any) -> Any:
-    """The convention's value: `recall_of` for the `of` of recall, `rel` for the `rel` of all."""
-    for name in (f"{measure.removeprefix('gm_')}_{option}", option):
-        if name in ("gain", "rel", "points", "targets", "dedupe") or name.endswith("_of"):
-            value = getattr(convention, name, default)
-            # rank-biased precision scales its gain in a way of its own unless the convention departs from the default
-            return default if value == getattr(PRESETS["default"], name, default) else value
-    return default
+    """The convention's value: `recall_of` for the `of` of recall, `rel` for the `rel` of all.
+
+    A recall that has no F1 (`of=k`, `of=eps`) leaves F1's as it is.
+    """
+    own = f"{measure.removeprefix('gm_')}_{option}"
+    value = getattr(convention, own if hasattr(convention, own) else option, default)
+    return default if option == "recall_of" and value not in ("relevant", "capped") else value
 
 
 def _read_options(spec: Spec, text: str, given: str) -> dict[str, Any]:
@@ -231,6 +234,11 @@ def _spread(text: str, convention: Convention, *, trec: bool) -> list[Measure]:
         return [parse(text, convention)]
     spec = TABLE[base]
     values = [p for p in parameters.split(",") if p]
+    for number in (v.partition("=")[2] or v for v in values):
+        try:
+            float(number)
+        except ValueError:
+            raise BadInput(f"`{number}` in `{text}` is not a number") from None
     if base == "utility" and values:
         return [make(spec, None, {"weights": tuple(float(v) for v in values)}, convention)]
     if base == "11pt_avg" and values:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ragauge.errors import MissingEvidence
 from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.ranking import true_and_found
 from ragauge.records import Floats
 
 
@@ -13,7 +13,8 @@ def relative_distance_error(judged: JudgedRanks, k: int) -> Floats:
     """How much farther the k neighbours found are than the k true ones.
 
     Formula: mean over ranks r <= k of found distance / true distance - 1.
-    Rule: a true distance of 0 is left out; places that were not filled count as the worst found (or true) distance.
+    Rule: less is better; a query that the run does not have is unscored, since 0 would be perfect. A true distance of 0
+    is left out; places that were not filled count as the worst found (or true) distance.
     Paper: Patella and Ciaccia (2008), The Many Facets of Approximate Similarity Search.
 
     >>> from ragauge import evaluate, neighbours
@@ -21,17 +22,11 @@ def relative_distance_error(judged: JudgedRanks, k: int) -> Floats:
     >>> evaluate(truth, {"q": {"a": -1.0, "c": -3.0}}, ["relative_distance_error@2"]).means
     {'relative_distance_error@2': 0.25}
     """
-    if judged.judgments.distances is None or judged.top is None:
-        raise MissingEvidence(
-            "relative_distance_error needs the distances of the true neighbours",
-            hint="make the judgments with ragauge.neighbours(ids, distances)",
-        )
-    values = np.zeros(judged.n)
-    for i, query in enumerate(judged.pool.queries):
-        true = np.asarray(judged.judgments.distances[query][:k], np.float64)
-        found = -judged.top.scores[i][:k]
-        worst = max([*found.tolist(), true[-1]])
-        found = np.concatenate([found, np.full(max(0, len(true) - len(found)), worst)])[: len(true)]
+    values = np.full(judged.n, np.nan)
+    for i, (true, near) in enumerate(true_and_found(judged, k, "relative_distance_error")):
         apart = true > 0
-        values[i] = (found[apart] / true[apart] - 1).mean() if apart.any() else 0.0
+        if judged.answered[i] and len(true):
+            worst = max([*near.tolist(), true[-1]])
+            found = np.concatenate([near, np.full(max(0, len(true) - len(near)), worst)])[: len(true)]
+            values[i] = (found[apart] / true[apart] - 1).mean() if apart.any() else 0.0
     return values

@@ -7,6 +7,8 @@ documents gets 0 here, and what becomes of it is the convention's `none`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ragauge.errors import BadInput, MissingEvidence
@@ -49,7 +51,7 @@ def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: 
 
 
 def recall(
-    judged: JudgedRanks, k: int | None = None, *, of: str = "relevant", rel: float = 1, eps: float = 0.0
+    judged: JudgedRanks, k: int | None = None, *, of: str = "relevant", rel: float = 1, eps: float = 0.001
 ) -> Floats:
     """The share of the relevant documents that stand in the first k.
 
@@ -69,24 +71,33 @@ def recall(
             raise BadInput(f"recall(of={of}) needs a cutoff", hint=f"ask for recall(of={of})@10")
         if of == "eps":
             return _within(judged, k, eps)
-        true = judged.pool_place[judged.row] < k
+        true = (judged.pool_place[judged.row] < k) & (judged.grade >= rel)
+        if judged.averaged:
+            return judged.count(judged.query[true], expected.mean_discount(judged, np.ones(k + 1))[true]) / k
         return judged.count(judged.query[true & (judged.rank <= k)]) / k
     total = judged.relevant(rel).total
     return ratio(hits(judged, k, rel), total if of == "relevant" or k is None else np.minimum(total, k))
 
 
 def _within(judged: JudgedRanks, k: int, eps: float) -> Floats:
+    values = np.zeros(judged.n)
+    for i, (true, found) in enumerate(true_and_found(judged, k, "recall(of=eps)")):
+        if len(true):
+            values[i] = np.count_nonzero(found <= true[-1] * (1 + eps)) / k
+    return values
+
+
+def true_and_found(judged: JudgedRanks, k: int, measure: str) -> Iterator[tuple[Floats, Floats]]:
+    """For each query the distances of its k true neighbours, and of the first k found, each document once."""
     if judged.judgments.distances is None or judged.top is None:
         raise MissingEvidence(
-            "recall(of=eps) needs the distances of the true neighbours",
+            f"{measure} needs the distances of the true neighbours",
             hint="make the judgments with ragauge.neighbours(ids, distances)",
         )
-    values = np.zeros(judged.n)
-    for i, query in enumerate(judged.pool.queries):
-        true = judged.judgments.distances[query]
-        limit = true[min(k, len(true)) - 1] * (1 + eps)
-        values[i] = np.count_nonzero(-judged.top.scores[i][:k] <= limit) / k
-    return values
+    for query, ids, scores in zip(judged.pool.queries, judged.top.ids, judged.top.scores, strict=True):
+        once = {doc: -score for doc, score in reversed(list(zip(ids[:k], scores[:k].tolist(), strict=True)))}
+        true = np.asarray(judged.judgments.distances[query][:k], np.float64)
+        yield true, np.sort(np.fromiter(once.values(), np.float64, len(once)))
 
 
 def hit_rate(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
@@ -141,6 +152,8 @@ def average_precision(judged: JudgedRanks, k: int | None = None, *, of: str = "r
     """
     relevant = judged.relevant(rel)
     within = np.ones(len(relevant.rank), np.bool_) if k is None else relevant.rank <= k
+    if judged.averaged and of == "found" and k is not None:
+        return expected.precision_of_found(judged, k, rel)
     if judged.averaged:
         total = expected.precision_sum(judged, k, rel)
     else:
@@ -151,10 +164,19 @@ def average_precision(judged: JudgedRanks, k: int | None = None, *, of: str = "r
     return ratio(total, whole)
 
 
-def f1(judged: JudgedRanks, k: int | None = None, *, of: str = "queries", rel: float = 1) -> Floats:
+def f1(
+    judged: JudgedRanks,
+    k: int | None = None,
+    *,
+    of: str = "queries",
+    precision_of: str = "k",
+    recall_of: str = "relevant",
+    rel: float = 1,
+) -> Floats:
     """The harmonic mean of precision and recall at k.
 
-    Formula: 2PR / (P + R), of each query; `of=means` takes it of mean precision and mean recall.
+    Formula: 2PR / (P + R), of each query; `of=means` takes it of mean precision and mean recall; `precision_of` and
+    `recall_of` are theirs.
     Rule: 0 where both are 0.
     Paper: van Rijsbergen (1979), Information Retrieval, chapter 7.
 
@@ -163,7 +185,7 @@ def f1(judged: JudgedRanks, k: int | None = None, *, of: str = "queries", rel: f
     {'f1@2': 0.5}
     """
     del of  # how the queries are put together is the table's business
-    p, r = precision(judged, k, rel=rel), recall(judged, k, rel=rel)
+    p, r = precision(judged, k, of=precision_of, rel=rel), recall(judged, k, of=recall_of, rel=rel)
     return ratio(2 * p * r, p + r)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,7 +150,14 @@ def assemble(
 
 
 def leading(
-    ids: list[str], scores: Floats, ranks: Floats | None, top: int, rules: Convention
+    ids: list[str],
+    scores: Floats,
+    ranks: Floats | None,
+    top: int,
+    rules: Convention,
+    *,
+    query: str,
+    judged: Mapping[str, float],
 ) -> tuple[Sequence[str], Floats]:
     """The first documents of one query and their scores, in the order that the tie rule gives.
 
@@ -162,6 +169,11 @@ def leading(
     elif ranks is not None:
         order.sort(key=lambda i: ranks[i])
     order.sort(key=lambda i: -scores[i])
+    if rules.own == "dropped":
+        order = [i for i in order if ids[i] != query]
+    order = order[: rules.depth]
+    if rules.unjudged == "condensed":
+        order = [i for i in order if judged.get(ids[i], -1) >= 0]
     end = min(top, len(order))
     while 0 < end < len(order) and scores[order[end]] == scores[order[end - 1]]:
         end += 1

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from ragauge.errors import BadInput
-from ragauge.measures import ranking
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged import JudgedQuery, JudgedRanks
-from ragauge.measures.names import Measure, parse
-from ragauge.measures.table import mean
+from ragauge.measures.names import Measure, make, parse
+from ragauge.measures.table import TABLE, mean
 from ragauge.records import ByMeasure, Floats, Scores
 
 OwnMeasure = Callable[[JudgedQuery], float]
@@ -30,16 +30,12 @@ def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convent
     means: dict[str, float] = {}
     unscored: dict[str, Mapping[str, str]] = {}
     for measure in measures:
+        name = str(measure) if isinstance(measure, Measure) else getattr(measure, "__name__", "own_measure")
+        if name in values:
+            raise BadInput(f"two measures are named `{name}`", hint="a function of your own goes by its __name__")
         column, without, average = _one(judged, measure, convention)
-        name = str(measure) if isinstance(measure, Measure) else measure.__name__
         values[name], means[name], unscored[name] = column, average, without
-
-    def canonical(name: str) -> str:
-        try:
-            return str(parse(name, convention))
-        except (BadInput, LookupError):
-            return name
-
+    canonical = partial(_canonical, convention)
     return Scores(
         run=judged.name,
         convention=convention.name,
@@ -50,6 +46,14 @@ def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convent
         notes=_notes(judged, convention),
         judged=judged,
     )
+
+
+def _canonical(convention: Convention, name: str) -> str:
+    """The canonical name of a measure; whatever is none stays as it is."""
+    try:
+        return str(parse(name, convention))
+    except (BadInput, LookupError):
+        return name
 
 
 def _one(
@@ -75,7 +79,7 @@ def _one(
     if not scored.any():
         average = math.nan
     elif isinstance(measure, Measure) and dict(measure.options).get("of") == "means":
-        average = _f1_of_means(judged, measure, scored)
+        average = _f1_of_means(judged, measure, convention)
     else:
         average = aggregate(column[scored])
     queries = judged.pool.queries
@@ -98,18 +102,21 @@ def _counted(
         )
     options = dict(measure.options)
     column = spec(judged, measure.cutoff, options)
-    if spec.needs_relevant:
-        nobody = judged.relevant(options.get("rel", convention.rel)).total == 0
-        if convention.none == "one" and spec.name == "precision":
-            nobody = np.zeros(judged.n, np.bool_)
-    return column, nobody, spec.of_judgments, spec.aggregate
+    if spec.needs_relevant and not (convention.none == "one" and spec.name in ("precision", "set_precision")):
+        # Measures of gain know no least relevant grade: any grade above 0 is worth something to them.
+        least = options["rel"] if "rel" in options else float(np.nextafter(0, 1))
+        nobody = judged.relevant(least).total == 0
+    return column, nobody, spec.keeps_missing, spec.aggregate
 
 
-def _f1_of_means(judged: JudgedRanks, measure: Measure, scored: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
-    rel, k = dict(measure.options)["rel"], None if measure.cutoff is None else int(measure.cutoff)
-    p = float(ranking.precision(judged, k, rel=rel)[scored].mean())
-    r = float(ranking.recall(judged, k, rel=rel)[scored].mean())
-    return 2 * p * r / (p + r) if p + r else 0.0
+def _f1_of_means(judged: JudgedRanks, measure: Measure, convention: Convention) -> float:
+    options = dict(measure.options)
+    parts = [("precision", options["precision_of"]), ("recall", options["recall_of"])]
+    means = [
+        _one(judged, make(TABLE[name], measure.cutoff, {"of": of, "rel": options["rel"]}, convention), convention)[2]
+        for name, of in parts
+    ]
+    return 2 * means[0] * means[1] / sum(means) if sum(means) else 0.0
 
 
 def _check_missing(judged: JudgedRanks, convention: Convention) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ragauge.measures.judged import JudgedRanks
-from ragauge.measures.ranking import ratio
+from ragauge.measures.ranking import hits, ratio
 from ragauge.records import Floats
 
 
@@ -37,10 +37,10 @@ def num_rel(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     return judged.relevant(rel).total.astype(np.float64)
 
 
-def num_rel_ret(judged: JudgedRanks, *, rel: float = 1) -> Floats:
+def num_rel_ret(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
     """How many relevant documents were returned.
 
-    Formula: |relevant and returned|.
+    Formula: |relevant and returned|, with k |relevant in the first k|.
     Rule: a count; over queries it is summed.
     Paper: trec_eval, m_num_rel_ret.c.
 
@@ -48,7 +48,7 @@ def num_rel_ret(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 1.0}}, ["num_rel_ret"]).means
     {'num_rel_ret': 1.0}
     """
-    return judged.relevant(rel).found.astype(np.float64)
+    return hits(judged, k, rel)
 
 
 def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:

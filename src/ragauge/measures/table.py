@@ -60,8 +60,8 @@ class Spec:
     """Whether it looks at the first documents themselves, not only at judged ranks."""
     needs_subtopics: bool = False
     """Whether it needs subtopic judgments."""
-    of_judgments: bool = False
-    """Whether it counts judgments alone, so that a query the run does not have has its value all the same."""
+    keeps_missing: bool = False
+    """Whether a query that the run does not have keeps its value: judgments are counted alone, or 0 would be best."""
     averages_ties: bool = False
     """Whether it is defined as a mean over the orders of equal scores."""
     trec: str = ""
@@ -94,11 +94,17 @@ TABLE: Mapping[str, Spec] = {
             ("numrel",),
             aggregate=total,
             needs_relevant=False,
-            of_judgments=True,
+            keeps_missing=True,
             trec="num_rel",
         ),
         Spec(
-            "num_rel_ret", sets.num_rel_ret, ("numrelret",), aggregate=total, needs_relevant=False, trec="num_rel_ret"
+            "num_rel_ret",
+            sets.num_rel_ret,
+            ("numrelret", "hits"),
+            "rank?",
+            aggregate=total,
+            needs_relevant=False,
+            trec="num_rel_ret",
         ),
         Spec(
             "map",
@@ -229,10 +235,19 @@ TABLE: Mapping[str, Spec] = {
             trec="unj",
             trec_cutoffs=(5, 10, 20),
         ),
-        Spec("yaap", ranking.yaap),
-        Spec("f1", ranking.f1, ("f", "f_1", "f1_score"), "rank?", {"of": ("queries", "means")}, averages_ties=True),
-        Spec("dcg", graded.dcg, (), "rank?", {"gain": GAIN}, averages_ties=True),
-        Spec("ideal_dcg", graded.ideal_dcg, ("idcg",), "rank?", {"gain": GAIN}, of_judgments=True),
+        Spec("yaap", ranking.yaap, needs_relevant=False),
+        Spec(
+            "f1",
+            ranking.f1,
+            ("f", "f_1", "f1_score"),
+            "rank?",
+            {"of": ("queries", "means"), "precision_of": ("k", "retrieved"), "recall_of": ("relevant", "capped")},
+            averages_ties=True,
+        ),
+        Spec("dcg", graded.dcg, (), "rank?", {"gain": GAIN}, needs_relevant=False, averages_ties=True),
+        Spec(
+            "ideal_dcg", graded.ideal_dcg, ("idcg",), "rank?", {"gain": GAIN}, needs_relevant=False, keeps_missing=True
+        ),
         Spec("err", graded.expected_reciprocal_rank, (), "rank?"),
         Spec("judged", pooled.judged_share, (), "rank", needs_relevant=False),
         Spec(
@@ -249,6 +264,7 @@ TABLE: Mapping[str, Spec] = {
             ("diversity",),
             "rank",
             {"targets": ("map", "identity")},
+            needs_relevant=False,
             needs_top=True,
         ),
         Spec("unique_ratio", diverse.unique_ratio, (), "rank", needs_relevant=False, needs_top=True),
@@ -269,6 +285,7 @@ TABLE: Mapping[str, Spec] = {
             "rank",
             needs_relevant=False,
             needs_top=True,
+            keeps_missing=True,
         ),
     )
 }

@@ -6,13 +6,13 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from ragauge.records import Scores
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def shown(value: float, measure: str = "") -> str:
@@ -26,56 +26,59 @@ def shown(value: float, measure: str = "") -> str:
     return f"{value:.0f}" if measure.startswith("num_") else f"{value:.4f}"
 
 
-def score_table(scores: Mapping[str, Scores]) -> Table:
-    """Runs against measures (or measures against runs, where there are many), the best of each measure in bold."""
-    from rich.table import Table
-
+def score_table(scores: Mapping[str, Scores], width: int) -> Table:
+    """Runs against measures where that fits the width, else measures against runs; the best of each in bold."""
     runs = list(scores)
     measures = list(dict.fromkeys(m for s in scores.values() for m in s.measures))
-    best = {m: max((s.means.get(m, math.nan) for s in scores.values()), default=math.nan) for m in measures}
+    best = {m: max((s.means[m] for s in scores.values()), default=math.nan) for m in measures}
     cells = {(r, m): _cell(scores[r], m, best[m], many=len(runs) > 1) for r in runs for m in measures}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    if len(runs) > 1 and len(measures) <= 6:
-        table.add_column("run", overflow="fold")
-        for m in measures:
-            table.add_column(m, justify="right")
-        for r in runs:
-            table.add_row(r, *(cells[r, m] for m in measures))
+    counts = [[scores[r].n[m] for m in measures] for r in runs]
+    if len(runs) > 1 and max(map(len, runs)) + sum(max(len(m), 6) + 2 for m in measures) + 10 <= width:
+        table = _table(["run", *measures, "n"])
+        for r, n in zip(runs, counts, strict=True):
+            table.add_row(Text(r), *(cells[r, m] for m in measures), _counts(n))
         return table
-    table.add_column("measure", no_wrap=True)
-    for r in runs:
-        table.add_column(r, justify="right", overflow="fold")
-    table.add_column("n", justify="right", style="dim")
-    for m in measures:
-        table.add_row(m, *(cells[r, m] for r in runs), _counts([s.n[m] for s in scores.values()]))
+    table = _table(["measure", *runs, "n"])
+    for i, m in enumerate(measures):
+        table.add_row(Text(m), *(cells[r, m] for r in runs), _counts([n[i] for n in counts]))
     return table
 
 
-def _counts(counts: list[int]) -> str:
-    return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)}-{max(counts)}"
-
-
-def _cell(scores: Scores, measure: str, best: float, *, many: bool) -> str:
-    value = scores.means.get(measure, math.nan)
-    text = shown(value, measure)
-    return f"[bold]{text}[/bold]" if many and value == best and not measure.startswith("num_") else text
-
-
-def query_table(scores: Mapping[str, Scores]) -> Table:
-    """A row for each run and query."""
-    from rich.table import Table
-
+def _table(headers: Sequence[str]) -> Table:
+    """A table without lines; the first column holds names, the others numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, header in enumerate(headers):
+        table.add_column(Text(header), justify="right" if i else "left", no_wrap=i == 0, overflow="fold")
+    return table
+
+
+def _counts(counts: list[int]) -> Text:
+    return Text(str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)}-{max(counts)}", style="dim")
+
+
+def _cell(scores: Scores, measure: str, best: float, *, many: bool) -> Text:
+    value = scores.means[measure]
+    leads = many and value == best and not measure.startswith("num_")
+    return Text(shown(value, measure), style="bold" if leads else "")
+
+
+def query_table(scores: Mapping[str, Scores], width: int) -> Table:
+    """A row for each run and query where that fits the width, else a row for each value."""
     first = next(iter(scores.values()))
-    if len(scores) > 1:
-        table.add_column("run")
-    table.add_column("query")
-    for measure in first.measures:
-        table.add_column(measure, justify="right")
+    several = len(scores) > 1
+    longest = max([len(q) for q in first.queries]) + (max(map(len, scores)) + 2 if several else 0)
+    if longest + sum(max(len(m), 6) + 2 for m in first.measures) > width:
+        table = _table(["query", *(["run"] if several else []), "measure", "value"])
+        for name, one in scores.items():
+            for m in one.measures:
+                for query, value in zip(one.queries, one.values[m].tolist(), strict=True):
+                    table.add_row(Text(query), *([Text(name)] if several else []), Text(m), shown(value, m))
+        return table
+    table = _table(["query", *(["run"] if several else []), *first.measures])
     for name, one in scores.items():
-        lead = [name] if len(scores) > 1 else []
         for i, query in enumerate(one.queries):
-            table.add_row(*lead, query, *(shown(float(one.values[m][i]), m) for m in one.measures))
+            lead = [Text(query), *([Text(name)] if several else [])]
+            table.add_row(*lead, *(shown(float(one.values[m][i]), m) for m in one.measures))
     return table
 
 
