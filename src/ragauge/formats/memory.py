@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ def with_sound_grades(judgments: Judgments) -> Judgments:
 
 
 def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
-    if all(isinstance(docs, Mapping) for docs in thing.values()):
+    if _is_nested(thing):
         return with_text_ids(thing)
     rows = []
     for query, docs in thing.items():
@@ -97,9 +98,15 @@ def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
     return {str(query): grades.get(str(query), {}) for query in thing}
 
 
+def _is_nested(thing: Mapping[Any, Any]) -> bool:
+    # A set of types, since asking a hundred thousand dictionaries whether they are mappings takes its time.
+    return all(issubclass(kind, Mapping) for kind in set(map(type, thing.values())))
+
+
 def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> Nested:
     """The same nested mapping if its ids are texts (one document of each query is looked at), else one with texts."""
-    texts = all(isinstance(q, str) and isinstance(next(iter(docs), ""), str) for q, docs in thing.items())
+    first_docs = map(next, map(iter, thing.values()), repeat(""))
+    texts = {*map(type, thing), *map(type, first_docs)} <= {str}
     return thing if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in thing.items()}
 
 
@@ -173,7 +180,7 @@ def run_of(thing: Any, name: str = "run") -> Run | Nested:
     if hasattr(thing, "to_dict"):  # ranx's Run
         thing = thing.to_dict()
     if isinstance(thing, Mapping):
-        if all(isinstance(docs, Mapping) for docs in thing.values()):
+        if _is_nested(thing):
             return with_text_ids(thing)
         return _ranked_lists(thing, name)
     if isinstance(thing, tuple) and len(thing) in (2, 3) and all(np.ndim(part) == 2 for part in thing[:2]):

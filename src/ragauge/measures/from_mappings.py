@@ -135,7 +135,7 @@ def _rounded(scores: Floats, rules: Convention) -> Floats:
 
 def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Convention) -> tuple[Ints, Ints, Floats]:
     """The judged documents that were returned: the place of their query in the batch, their pool row, their score."""
-    scores = np.array(looked_up, np.float64)
+    scores = np.fromiter(looked_up, np.float64, len(looked_up))
     sizes = np.array([len(grades) for grades in batch.grades])
     segment = np.repeat(np.arange(len(sizes)), sizes)
     row = np.arange(len(scores)) + (pool_starts[batch.queries] - (np.cumsum(sizes) - sizes))[segment]

@@ -108,24 +108,15 @@ def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
     if rbp:
         return make(TABLE["rbp"], None, {"p": float(rbp[1])}, convention)
     shape = _SHAPE.fullmatch(lower)
-    if shape and _key(shape["name"]) not in (*_ALIASES, *_PHRASES):
-        suffix = _TREC.fullmatch(lower)
-        shape_name, cutoff = (suffix["name"], suffix["cutoff"]) if suffix else (shape["name"], shape["cutoff"])
-    elif shape:
-        shape_name, cutoff = shape["name"], shape["cutoff"]
-    else:
-        suffix = _TREC.fullmatch(lower)
-        shape_name, cutoff = (suffix["name"], suffix["cutoff"]) if suffix else ("", None)
-    key = _key(shape_name)
+    # `P_10` has the shape of a plain name; where that name is unknown, its end may be a cutoff.
+    plain = shape is not None and _key(shape["name"]) in (*_ALIASES, *_PHRASES)
+    found = shape if plain else _TREC.fullmatch(lower) or shape
+    key, cutoff = (_key(found["name"]), found["cutoff"]) if found else (lower, None)
     base, options = _PHRASES.get(key, (key, {}))
     name = _ALIASES.get(base)
     if name is None:
-        wanted = key + (f"@{cutoff}" if cutoff else "")
         known = [alias + (f"@{cutoff}" if cutoff and TABLE[real].cutoff else "") for alias, real in _ALIASES.items()]
-        error = UnknownName("measure", given, (), hint="`ragauge measures` lists them all")
-        near = UnknownName("measure", wanted, known).hint
-        error.hint = f"{near} {error.hint}" if near else error.hint
-        raise error
+        raise UnknownName("measure", given, known, hint="`ragauge measures` lists them all")
     spec = TABLE[name]
     chosen = {**options, **(_read_options(spec, shape["options"], given) if shape and shape["options"] else {})}
     if shape and shape["level"]:

@@ -102,10 +102,12 @@ def _counted(
         )
     options = dict(measure.options)
     column = spec(judged, measure.cutoff, options)
-    if spec.needs_relevant and not (convention.none == "one" and spec.name in ("precision", "set_precision")):
+    kept = convention.none == "zero" or (convention.none == "one" and spec.name in ("precision", "set_precision"))
+    if spec.needs_relevant and not kept:
         # Measures of gain know no least relevant grade: any grade above 0 is worth something to them.
-        least = options["rel"] if "rel" in options else float(np.nextafter(0, 1))
-        nobody = judged.relevant(least).total == 0
+        pool = judged.pool
+        good = pool.grades >= options["rel"] if "rel" in options else pool.grades > 0
+        nobody = np.bincount(pool.owner[good], minlength=judged.n) == 0
     return column, nobody, spec.keeps_missing, spec.aggregate
 
 
