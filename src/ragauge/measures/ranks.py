@@ -106,27 +106,24 @@ def assemble(
     top: tuple[Sequence[Sequence[str]], Sequence[Floats]] | None,
 ) -> JudgedRanks:
     """Order the matches and apply the rules that take documents out of the ranking."""
-    query, rank, row = _joined(matches.query), _joined(matches.rank), _joined(matches.row)
-    first, last = _joined(matches.first), _joined(matches.last)
-    order = np.argsort(query * (rank.max(initial=0) + 1) + rank)
-    query, rank, row, first, last = query[order], rank[order], row[order], first[order], last[order]
+    columns = (matches.query, matches.rank, matches.row, matches.first, matches.last)
+    table = np.stack([_joined(parts) for parts in columns])
+    table = table[:, np.argsort(table[0] * (table[1].max(initial=0) + 1) + table[1])]
     retrieved = lengths.astype(np.int64)
     if rules.own == "dropped":
+        query, rank, row = table[:3]
         own = row == OWN
         own_rank = np.full(len(retrieved), np.iinfo(np.int64).max)
         own_rank[query[own]] = rank[own]
         retrieved = retrieved - np.bincount(query[own], minlength=len(retrieved))
-        rank = rank - (rank > own_rank[query])
-        keep = ~own
-        query, rank, row, first, last = query[keep], rank[keep], row[keep], first[keep], last[keep]
+        table[1] -= rank > own_rank[query]
+        table = table[:, ~own]
     if rules.depth is not None:
-        keep = rank <= rules.depth
-        query, rank, row, first, last = query[keep], rank[keep], row[keep], first[keep], last[keep]
+        table = table[:, table[1] <= rules.depth]
         retrieved = np.minimum(retrieved, rules.depth)
-    if rules.duplicates == "first" and len(row):
-        keep = np.zeros(len(row), np.bool_)
-        keep[np.unique(row, return_index=True)[1]] = True
-        query, rank, row, first, last = query[keep], rank[keep], row[keep], first[keep], last[keep]
+    if rules.duplicates == "first":
+        table = table[:, np.sort(np.unique(table[2], return_index=True)[1])]
+    query, rank, row, first, last = table
     if rules.unjudged == "condensed":
         keep = judgments.pool.grades[row] >= 0
         query, row = query[keep], row[keep]
