@@ -1,0 +1,23 @@
+"""Several rankings into one: normalisations, fusion methods, and tuning that no query can see its own answers in."""
+
+from __future__ import annotations
+
+from ragauge.fusion.learned import Trained
+from ragauge.fusion.normalising import NORMALISATIONS
+from ragauge.fusion.queries import fuse_query, fuse_runs, missing_queries, train
+from ragauge.fusion.table import METHODS, default_norm
+from ragauge.fusion.tuning import Fold, Tuned, cross_validated
+
+__all__ = [
+    "METHODS",
+    "NORMALISATIONS",
+    "Fold",
+    "Trained",
+    "Tuned",
+    "cross_validated",
+    "default_norm",
+    "fuse_query",
+    "fuse_runs",
+    "missing_queries",
+    "train",
+]

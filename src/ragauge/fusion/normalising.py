@@ -1,0 +1,148 @@
+"""Scores of different retrievers brought to one scale, a query at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.fusion.order import Ranking, borda_points, in_order
+
+Rankings = Sequence[Ranking]
+
+
+def as_they_are(rankings: Rankings) -> Rankings:
+    """The same scores."""
+    return rankings
+
+
+def min_max(rankings: Rankings) -> Rankings:
+    """The best score becomes 1 and the worst 0; where all are alike, 0.
+
+    >>> min_max([{"a": 5.0, "b": 2.0, "c": 1.0}])
+    [{'a': 1.0, 'b': 0.25, 'c': 0.0}]
+    """
+    return [_scaled(r, low := min(r.values()), max(r.values()) - low) if r else r for r in rankings]
+
+
+def min_max_inverted(rankings: Rankings) -> Rankings:
+    """The lowest score becomes 1 and the highest 0: for distances, where less is better.
+
+    >>> min_max_inverted([{"far": 5.0, "near": 1.0}])
+    [{'near': 1.0, 'far': 0.0}]
+    """
+    inverted = []
+    for ranking in rankings:
+        high = max(ranking.values(), default=0.0)
+        # Turned round before it is scaled: ranks are those of the distances, also where scaling rounds two to one.
+        gaps = in_order({doc: high - score for doc, score in ranking.items()})
+        inverted.append(_scaled(gaps, 0.0, max(gaps.values(), default=0.0)))
+    return inverted
+
+
+def by_max(rankings: Rankings) -> Rankings:
+    """Each score as a share of the best one.
+
+    >>> by_max([{"a": 4.0, "b": 1.0}])
+    [{'a': 1.0, 'b': 0.25}]
+    """
+    for ranking in rankings:
+        best = max(ranking.values(), default=0.0)
+        if best < 0 or (best == 0 and any(ranking.values())):
+            raise BadInput(
+                f"the best score of a ranking is {best:g}, and `max` divides by it",
+                hint="min-max works with any scores",
+            )
+    return [_scaled(r, 0.0, max(r.values())) if r else r for r in rankings]
+
+
+def by_sum(rankings: Rankings) -> Rankings:
+    """The worst score becomes 0, and all of them sum to 1.
+
+    >>> by_sum([{"a": 4.0, "b": 2.0, "c": 1.0}])
+    [{'a': 0.75, 'b': 0.25, 'c': 0.0}]
+    """
+    scaled = []
+    for ranking in rankings:
+        low = min(ranking.values(), default=0.0)
+        scaled.append(_scaled(ranking, low, math.fsum(score - low for score in ranking.values())))
+    return scaled
+
+
+def zmuv(rankings: Rankings) -> Rankings:
+    """Zero mean, unit variance.
+
+    >>> zmuv([{"a": 3.0, "b": 1.0}])
+    [{'a': 1.0, 'b': -1.0}]
+    """
+    scaled = []
+    for ranking in rankings:
+        n = max(len(ranking), 1)
+        mean = math.fsum(ranking.values()) / n
+        deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in ranking.values()) / n)
+        alike = len(set(ranking.values())) < 2  # the mean of equal floats may be off in its last digit
+        scaled.append(_scaled(ranking, mean, 0.0 if alike else deviation))
+    return scaled
+
+
+def by_place(rankings: Rankings) -> Rankings:
+    """The first of n documents gets 1, and each further one 1/n less.
+
+    >>> by_place([{"a": 90.0, "b": 2.0}])
+    [{'a': 1.0, 'b': 0.5}]
+    """
+    return [{doc: 1 - place / len(ranking) for place, doc in enumerate(ranking)} for ranking in rankings]
+
+
+def borda(rankings: Rankings) -> Rankings:
+    """Borda points as a share of the most there are; documents that a ranking lacks share what it left over.
+
+    >>> borda([{"a": 9.0, "b": 8.0}, {"b": 5.0}])
+    [{'a': 1.0, 'b': 0.5}, {'b': 1.0, 'a': 0.5}]
+    """
+    points = borda_points(rankings)
+    return [{doc: score / len(mine) for doc, score in mine.items()} for mine in points]
+
+
+def _scaled(ranking: Ranking, start: float, unit: float) -> Ranking:
+    """Scores counted from a start in a unit; a unit of 0 means that all are alike, and they become 0."""
+    if unit == 0:
+        return dict.fromkeys(ranking, 0.0)
+    return {doc: (score - start) / unit for doc, score in ranking.items()}
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """One row of the table."""
+
+    name: str
+    function: Callable[[Rankings], Rankings]
+    says: str
+    """What it does, in a line."""
+    uses_ranks: bool = False
+    """Whether rankings must be best first."""
+
+
+NORMALISATIONS = {
+    row.name: row
+    for row in (
+        Normalisation("none", as_they_are, "scores stay as they are"),
+        Normalisation("min-max", min_max, "best 1, worst 0"),
+        Normalisation("min-max-inverted", min_max_inverted, "lowest 1, highest 0: for distances"),
+        Normalisation("max", by_max, "a share of the best score"),
+        Normalisation("sum", by_sum, "worst 0, and all sum to 1"),
+        Normalisation("zmuv", zmuv, "zero mean, unit variance"),
+        Normalisation("rank", by_place, "first 1, then evenly down to 1/n", uses_ranks=True),
+        Normalisation("borda", borda, "Borda points; absent documents share the rest", uses_ranks=True),
+    )
+}
+"""Every normalisation there is."""
+
+
+def find_norm(name: str) -> Normalisation:
+    """A normalisation by its name, with - or _."""
+    found = NORMALISATIONS.get(name) or NORMALISATIONS.get(name.strip().lower().replace("_", "-"))
+    if found is None:
+        raise UnknownName("normalisation", name, NORMALISATIONS, hint=f"there are {', '.join(NORMALISATIONS)}")
+    return found

@@ -1,0 +1,232 @@
+"""Choosing parameters without fooling oneself: no query is fused with parameters that have seen its judgments.
+
+Parameters that were chosen on the same queries they are then measured on look better than they are. Here the queries
+are split into folds; for each fold the parameters are chosen, or the method is trained, on all other folds. Both
+numbers are given, so that the difference can be seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingEvidence
+from ragauge.fusion.learned import Trained
+from ragauge.fusion.normalising import Rankings, find_norm
+from ragauge.fusion.order import Ranking, in_order
+from ragauge.fusion.queries import by_query, cut, learn, prepared
+from ragauge.fusion.table import Method, default_norm, find_method, simplex
+from ragauge.records import Nested
+
+Score = Callable[[Nested], Mapping[str, float]]
+"""A value for each query of a fused run, more is better; queries may be left out."""
+Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+"""The values to try of each parameter, all combinations of them; or a list of combinations."""
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One part of the queries, and the parameters that the other parts chose for it."""
+
+    queries: tuple[str, ...]
+    params: Params
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A run fused under cross-validation, and what it is worth."""
+
+    method: str
+    norm: str
+    run: dict[str, dict[str, float]] = field(repr=False)
+    """Every query fused with parameters that never saw it; one without judgments with `params`."""
+    folds: tuple[Fold, ...]
+    scores: Mapping[str, float] = field(repr=False)
+    """Out of fold: the value of each judged query in `run`. This is what to expect of new queries."""
+    in_sample: Mapping[str, float] = field(repr=False)
+    """The values where all queries choose the parameters for themselves: flattering, and shown for comparison."""
+    params: Params
+    """What all judged queries choose together: the parameters to use from now on."""
+    trained: Trained | None = field(repr=False, default=None)
+    """What the method learned from all judged queries, where it learns."""
+    tried: tuple[tuple[Params, float], ...] = field(repr=False, default=())
+    """Every combination with its in-sample mean."""
+
+    @property
+    def mean(self) -> float:
+        """The out-of-fold mean."""
+        return _mean(self.scores.values())
+
+    @property
+    def in_sample_mean(self) -> float:
+        """The in-sample mean."""
+        return _mean(self.in_sample.values())
+
+    @property
+    def optimism(self) -> float:
+        """How much better the in-sample mean looks."""
+        return self.in_sample_mean - self.mean
+
+
+def cross_validated(  # noqa: PLR0913 - each is one choice of the experiment
+    runs: Sequence[Nested],
+    qrels: Nested,
+    method: str = "wsum",
+    norm: str | None = None,
+    *,
+    score: Score,
+    folds: int = 5,
+    seed: int = 0,
+    grid: Grid | None = None,
+    depth: int | None = None,
+    rel: float = 1,
+) -> Tuned:
+    """Fuse runs with parameters chosen, or learned, on other queries than those they are used for.
+
+    Of combinations that score alike the earliest of the grid is taken; default grids begin with the plainest one.
+    """
+    how = find_method(method)
+    scale = find_norm(norm or default_norm(method)).name
+    if not runs:
+        raise BadInput("there is nothing to fuse", hint="give at least one run")
+    parts = split(qrels, folds, seed)
+    rankings = by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
+    work = _Work(
+        how=how,
+        grid=candidates(how, len(runs), grid),
+        seen={query: prepared(lists, how, scale, query) for query, lists in rankings.items()},
+        qrels=qrels,
+        score=score,
+        runs=len(runs),
+        depth=depth,
+        rel=rel,
+    )
+    fused: dict[str, Ranking] = {}
+    chosen = []
+    for part in parts:
+        held = set(part)
+        params, rows, _ = work.choose([query for query in qrels if query not in held])
+        chosen.append(Fold(part, params))
+        fused |= work.fuse(params, rows, part)
+    params, rows, tried = work.choose(list(qrels))
+    flattering = work.fuse(params, rows, qrels)
+    fused |= work.fuse(params, rows, [query for query in rankings if query not in qrels])
+    return Tuned(
+        method=how.name,
+        norm=scale,
+        run={query: fused[query] for query in rankings},
+        folds=tuple(chosen),
+        scores=work.values({query: fused[query] for query in qrels}),
+        in_sample=work.values(flattering),
+        params=params,
+        trained=None if how.training is None else Trained(how.name, scale, rows, work.train_only(params), len(qrels)),
+        tried=tried,
+    )
+
+
+def split(queries: Collection[str], folds: int, seed: int) -> list[tuple[str, ...]]:
+    """The queries in so many parts of nearly equal size, by a seeded shuffle of the sorted ids."""
+    if folds < 2:
+        raise BadInput(f"{folds} folds cannot hold anything out", hint="2 folds or more")
+    if len(queries) < folds:
+        raise BadInput(f"{len(queries)} judged queries cannot be split into {folds} folds", hint="use fewer folds")
+    names = sorted(queries)
+    shuffled = [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
+    return [tuple(sorted(shuffled[at::folds])) for at in range(folds)]
+
+
+def candidates(how: Method, runs: int, grid: Grid | None) -> list[dict[str, Any]]:
+    """The combinations to try, each of them sound."""
+    if grid is None:
+        values = {name: _values(one, runs) for name, one in how.settings.items() if one.grid or one.shares}
+        if not values and how.training is None:
+            raise BadInput(f"{how.name} has nothing to tune or to learn", hint="fuse with it as it is")
+        grid = values
+    if isinstance(grid, Mapping):
+        combinations = itertools.product(*grid.values())
+        found = [dict(zip(grid, values, strict=True)) for values in combinations]
+    else:
+        found = [dict(one) for one in grid]
+    if not found:
+        raise BadInput("the grid is empty", hint="give at least one value of each parameter")
+    for one in found:
+        training = {name: value for name, value in one.items() if name in how.settings and how.settings[name].trains}
+        how.settled(training, runs, trains=True)
+        how.settled({name: value for name, value in one.items() if name not in training}, runs)
+    return found
+
+
+def _values(setting: Any, runs: int) -> Sequence[Any]:
+    return simplex(runs) if setting.shares else (setting.default, *setting.grid)
+
+
+@dataclass(eq=False)
+class _Work:
+    """What all folds share: the prepared rankings, and what each combination scored where that is the same for all."""
+
+    how: Method
+    grid: list[dict[str, Any]]
+    seen: Mapping[str, Rankings]
+    qrels: Nested
+    score: Score
+    runs: int
+    depth: int | None
+    rel: float
+    known: dict[int, Mapping[str, float]] = field(default_factory=dict)
+
+    def train_only(self, params: Params) -> dict[str, Any]:
+        """The parameters of training, given or default."""
+        mine = {name: value for name, value in params.items() if self.how.settings[name].trains}
+        return self.how.settled(mine, self.runs, trains=True)
+
+    def choose(self, queries: Sequence[str]) -> tuple[Params, tuple[Sequence[float], ...], Any]:
+        """The best combination on these queries alone, what was learned with it, and what every one scored."""
+        mine = set(queries)
+        tried = []
+        best: tuple[float, Params, tuple[Sequence[float], ...]] | None = None
+        for at, params in enumerate(self.grid):
+            rows = self._rows(params, queries)
+            value = _mean([v for q, v in self._values(at, params, rows, queries).items() if q in mine])
+            tried.append((params, value))
+            if math.isnan(value):
+                raise MissingEvidence("the measure scores none of the queries that parameters are chosen on")
+            if best is None or value > best[0]:
+                best = value, params, rows
+        if best is None:
+            raise BadInput("the grid is empty")
+        return best[1], best[2], tuple(tried)
+
+    def _rows(self, params: Params, queries: Sequence[str]) -> tuple[Sequence[float], ...]:
+        judged = {query: self.qrels[query] for query in queries}
+        return learn(self.how, judged, self.seen, self.runs, self.train_only(params), self.rel)
+
+    def _values(
+        self, at: int, params: Params, rows: tuple[Sequence[float], ...], queries: Sequence[str]
+    ) -> Mapping[str, float]:
+        """The value per query of one combination; where nothing is learned it is counted once for all folds."""
+        if self.how.training is not None:
+            return self.values(self.fuse(params, rows, queries))
+        if at not in self.known:
+            self.known[at] = self.values(self.fuse(params, rows, self.qrels))
+        return self.known[at]
+
+    def values(self, fused: Nested) -> dict[str, float]:
+        """What the measure gives each query, without those that it leaves open."""
+        return {query: value for query, value in self.score(fused).items() if not math.isnan(value)}
+
+    def fuse(self, params: Params, rows: tuple[Sequence[float], ...], queries: Collection[str]) -> dict[str, Ranking]:
+        """The fused rankings of some queries."""
+        fusing = {name: value for name, value in params.items() if not self.how.settings[name].trains}
+        settings = self.how.settled(fusing, self.runs) | ({"rows": rows} if rows else {})
+        function = self.how.function
+        return {query: cut(in_order(function(self.seen[query], **settings)), self.depth) for query in queries}
+
+
+def _mean(values: Collection[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
