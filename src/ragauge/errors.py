@@ -4,7 +4,8 @@
     ├── BadInput         also a ValueError    what was given cannot be read: file, line, what was expected
     ├── UnknownName      also a LookupError   no measure, convention or format has that name
     ├── MissingEvidence  also a ValueError    a number was asked for that this data cannot give
-    └── MissingExtra     also an ImportError  an optional library is not installed
+    ├── MissingExtra     also an ImportError  an optional library is not installed
+    └── BackendFailed    also a RuntimeError  a server or library behind a seam failed; its own words
 
 A message is one sentence. A hint says what to do next. `exit_code` is what the command line returns.
 """
@@ -60,3 +61,9 @@ class MissingExtra(RagaugeError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional library", hint=f"pip install 'ragauge[{extra}]'")
+
+
+class BackendFailed(RagaugeError, RuntimeError):
+    """A server or library behind a seam failed; the message has its own words, never a password."""
+
+    exit_code = 3

@@ -1,4 +1,4 @@
-"""The nouns: what is right (`Judgments`), what was returned (`Run`), and what came out (`Scores`).
+"""The nouns: what is asked (`Dataset`) and right (`Judgments`), what was returned (`Run`), what came out (`Scores`).
 
 Records hold data and derive from it; they read no file, know no system and are never changed.
 """
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,33 @@ Ints = NDArray[np.int64]
 V = TypeVar("V")
 Nested = Mapping[str, Mapping[str, float]]
 """A number for each query and document: `{"q1": {"d1": 2, "d2": 0}}`, as pytrec_eval and ranx have it."""
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""An empty mapping that nobody can fill."""
+
+
+class Document(NamedTuple):
+    """One text that can be found."""
+
+    id: str
+    text: str
+    title: str = ""
+    metadata: Mapping[str, Any] = NOTHING
+
+    @property
+    def whole(self) -> str:
+        """Title and text; a title that the text already begins with is not said twice."""
+        return self.text if not self.title or self.text.startswith(self.title) else f"{self.title} {self.text}"
+
+
+class Hit(NamedTuple):
+    """One document that a system returned; a higher score is better."""
+
+    id: str
+    score: float
+    text: str = ""
+    metadata: Mapping[str, Any] = NOTHING
 
 
 @dataclass(frozen=True)
@@ -163,11 +191,43 @@ class Retrieved(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Dataset:
+    """What is asked, over which documents, and what is right."""
+
+    name: str
+    documents: Sequence[Document]
+    queries: Mapping[str, str]
+    """`{query id: text}`."""
+    judgments: Judgments
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """`{query id: reference answer}`, where there is one."""
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`{query id: {"topic": "files", …}}`: the strata that results can be split by."""
+    about: str = ""
+    """Where it comes from, and its licence."""
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """`{document id: text}`."""
+        return {document.id: document.text for document in self.documents}
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {len(self.documents)} documents, {len(self.queries)} queries)"
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
-    """What a system returned for each query, as one frame with the columns `query`, `doc`, `score` (and `rank`)."""
+    """What a system returned for each query, as one frame with the columns `query`, `doc`, `score` (and `rank`).
+
+    A run that was made here knows more: how long each query took, and under which circumstances.
+    """
 
     table: pl.DataFrame
     name: str = "run"
+    timings: pl.DataFrame | None = None
+    """A row for each query and repeat: when it began, nanoseconds of each stage and in total, status and error."""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """Versions, machine, settings and content hashes."""
 
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
         """The table, in one piece."""

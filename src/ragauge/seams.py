@@ -1,0 +1,80 @@
+"""Every plug-in contract, on one page.
+
+Anything with these methods fits; nothing has to be inherited. A plain function is a retriever or a reranker too, and
+the retrievers of LangChain, LlamaIndex and Haystack are brought to these shapes where they enter
+(`ragauge.systems.adapters`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.records import Hit
+
+Vectors = NDArray[np.float32]
+"""One row for each text."""
+Neighbours = tuple[NDArray[np.object_], NDArray[np.float32]]
+"""Ids and distances, a row for each query, nearest first; where fewer were found, None and infinity at the end."""
+Search = Callable[[str, int], Any]
+"""`(query, k)` to ids, `(id, score)` pairs, mappings or objects with an id; or an awaitable of these."""
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """Finds documents for a query."""
+
+    def search(self, query: str, k: int) -> Sequence[Hit] | Awaitable[Sequence[Hit]]:
+        """The best `k` documents, best first."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def name(self) -> str:
+        """The model, so exactly that two embedders of one name give the same vectors."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """A row for each text."""
+        ...
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Holds vectors and finds the nearest."""
+
+    def add(self, ids: Sequence[str], vectors: Vectors) -> None:
+        """Take vectors in, each under its id."""
+        ...
+
+    def search(self, vectors: Vectors, k: int) -> Neighbours:
+        """The `k` nearest of each row."""
+        ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Puts hits in a better order."""
+
+    def rerank(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+        """The same hits or fewer, best first, with the scores that say so."""
+        ...
+
+
+def is_async(retriever: Any) -> bool:
+    """Whether what a retriever's search gives must be awaited."""
+    return bool(getattr(retriever, "asynchronous", False)) or inspect.iscoroutinefunction(retriever.search)
+
+
+def close(thing: Any) -> Any:
+    """Close whatever can be closed; what comes back is to be awaited where closing takes its time."""
+    method = getattr(thing, "close", None)
+    return method() if callable(method) else None

@@ -1,0 +1,243 @@
+"""From a description to a live system: looks names up, builds parts once, times what building takes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ragauge import plugins, seams
+from ragauge.errors import BadInput
+from ragauge.records import Document
+from ragauge.seams import Embedder, Retriever, is_async
+from ragauge.systems.adapters import as_retriever
+from ragauge.systems.embedders.cached import Cached
+from ragauge.systems.specs import Spec, parse
+
+
+class Workshop:
+    """Builds systems over one corpus; a BM25 index that three systems use is built once.
+
+    Systems that must be awaited belong to the event loop that built them and are built for each use.
+    """
+
+    def __init__(
+        self, documents: Sequence[Document], systems: Mapping[str, Any] | None = None, *, cache: Path | None = None
+    ) -> None:
+        self._documents = documents
+        self._systems = dict(systems or {})
+        self._cache = cache
+        self._built: dict[str, Any] = {}
+        self._seconds: dict[str, float] = {}
+        self._parts: dict[str, set[str]] = {}
+
+    @asynccontextmanager
+    async def opened(self, system: Any) -> AsyncIterator[Retriever]:
+        """A retriever from a name of this experiment, a description, or anything that searches."""
+        found = self._found(system)
+        async with AsyncExitStack() as closing:
+            if isinstance(found, Spec):
+                yield await self._retriever(self._whole(found, ()), closing)
+            else:
+                yield as_retriever(found)
+
+    def describe(self, system: Any) -> str:
+        """The whole description of a system, with the systems that it is made of; for your own objects, their name.
+
+        It goes into files: passwords in addresses do not.
+        """
+        found = self._found(system)
+        text = str(_told(self._whole(found, ()))) if isinstance(found, Spec) else _name(found)
+        return re.sub(r"(://[^/\s:@]*):[^/\s@]+@", r"\1:…@", text)
+
+    def seconds(self, system: Any) -> float:
+        """What building a system took, its parts included, whoever had them built."""
+        found = self._found(system)
+        if not isinstance(found, Spec):
+            return 0.0
+        parts = {str(self._whole(found, ()))}
+        while more := {inner for part in parts for inner in self._parts.get(part, ())} - parts:
+            parts |= more
+        return sum(self._seconds.get(part, 0.0) for part in parts)
+
+    def close(self) -> None:
+        """Close what was built."""
+        for built in self._built.values():
+            seams.close(built)
+        self._built.clear()
+
+    def _found(self, system: Any) -> Any:
+        """What a system stands for, a description or an object; names of this experiment are followed."""
+        seen: list[str] = []
+        while isinstance(system, str) and self._systems.get(system, system) != system:
+            if system in seen:
+                raise BadInput(f"the system `{system}` is made of itself")
+            seen.append(system)
+            system = self._systems[system]
+        return parse(system) if isinstance(system, str) else system
+
+    def _whole(self, spec: Spec, above: tuple[str, ...]) -> Spec:
+        """The same with names of this experiment written out; a system inside itself is refused."""
+        if str(spec) in above:
+            raise BadInput(f"the system `{spec}` is made of itself")
+        options = dict(spec.options)
+        if spec.name in _MADE_OF and not options.keys() & {"of", "retriever"}:
+            inner = [Spec(name) for name in _MADE_OF[spec.name]]
+            return Spec(spec.name, {"of": inner if len(inner) > 1 else inner[0], **options})
+        for key in ("of", "retriever"):
+            if key in options:
+                found = [self._found(one) for one in _as_list(options[key])]
+                whole = [self._whole(one, (*above, str(spec))) if isinstance(one, Spec) else one for one in found]
+                options[key] = whole if isinstance(options[key], list) else whole[0]
+        return Spec(spec.name, options)
+
+    async def _retriever(self, whole: Spec, closing: AsyncExitStack) -> Retriever:
+        key = str(whole)
+        if key in self._built:
+            found: Retriever = self._built[key]
+            return found
+        options = dict(whole.options)
+        made_of = next((name for name in ("of", "retriever") if name in options), None)
+        inner = _as_list(options.pop(made_of)) if made_of else []
+        retrievers = [
+            await self._retriever(one, closing) if isinstance(one, Spec) else as_retriever(one) for one in inner
+        ]
+        if made_of and whole.name not in _MADE_OF:
+            options[made_of] = retrievers  # a system from elsewhere may take some; ours say that they do not
+        self._parts[key] = {str(one) for one in inner if isinstance(one, Spec)}
+        began = time.perf_counter()
+        factory = plugins.find("retrievers", whole.name)
+        made = self._made(factory, whole, retrievers, options)
+        retriever: Retriever = await made if inspect.isawaitable(made) else made
+        self._seconds[key] = time.perf_counter() - began
+        if is_async(retriever):
+            closing.push_async_callback(_close, retriever)
+        else:
+            self._built[key] = retriever
+        return retriever
+
+    def _made(self, factory: Any, spec: Spec, retrievers: list[Retriever], options: dict[str, Any]) -> Any:
+        first: list[Any] = [self._documents]
+        if spec.name in ("pipeline", "filtered") and len(retrievers) != 1:
+            raise BadInput(f"`{spec}`: a {spec.name} is made of one system, not of {len(retrievers)}")
+        if spec.name == "hybrid":
+            first = [retrievers]
+            if "weights" in options:
+                options["weights"] = _as_list(options["weights"])
+        elif spec.name == "pipeline":
+            wanted = options.pop("rerankers", options.pop("reranker", []))
+            first = [retrievers[0], [self._reranker(one) for one in _as_list(wanted)]]
+        elif spec.name == "filtered":
+            if not isinstance(options.get("where"), Mapping):
+                # On the command line the conditions stand among the options: filtered(of=bm25, module=json).
+                most = {"most": options.pop("most")} if "most" in options else {}
+                options = {"where": options, **most}
+            first = [retrievers[0]]
+        elif spec.name == "dense":
+            embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
+            first = [self._documents, embedder, self._part("stores", options.pop("store", "exact"))]
+        elif spec.name == "pgvector":
+            embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
+            first = [self._documents, embedder]
+        elif spec.name == "http":
+            first = []
+        return _called(factory, spec, first, options)
+
+    def _reranker(self, description: Any) -> Any:
+        spec = parse(description) if isinstance(description, str) else description
+        if not isinstance(spec, Spec) or spec.name not in ("mmr", "embedding"):
+            return self._part("rerankers", spec)
+        key = f"rerankers:{spec}"
+        if key not in self._built:
+            options = dict(spec.options)
+            embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
+            factory = plugins.find("rerankers", spec.name)
+            self._built[key] = _called(factory, spec, [embedder, self._documents], options)
+        return self._built[key]
+
+    def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
+        """The embedder for queries, and the one for documents, which may remember."""
+        embedder = self._part("embedders", description)
+        cached = Cached(embedder, self._cache / "embeddings") if self._cache else embedder
+        return embedder, cached
+
+    def _part(self, family: str, description: Any) -> Any:
+        spec = parse(description) if isinstance(description, str) else description
+        if not isinstance(spec, Spec):
+            method = {"embedders": "embed", "stores": "add", "rerankers": "rerank"}[family]
+            if not hasattr(spec, method) and not (family == "rerankers" and callable(spec)):
+                raise BadInput(f"{spec!r} is no {family.removesuffix('s')}: it has no `{method}`")
+            return spec  # an object of the caller's own
+        key = f"{family}:{spec}"
+        if key in self._built:
+            return self._built[key]
+        part = _called(plugins.find(family, spec.name), spec, [], dict(spec.options))
+        if family != "stores":  # each system fills its own
+            self._built[key] = part
+        return part
+
+
+_MADE_OF = {"hybrid": ("dense", "bm25"), "pipeline": ("bm25",), "filtered": ("bm25",)}
+"""What a system is made of where the description does not say."""
+_PARTS = {
+    "dense": ("embedder", "store"),
+    "pgvector": ("embedder",),
+    "hybrid": ("of",),
+    "pipeline": ("of", "reranker"),
+    "filtered": ("of",),
+    "mmr": ("embedder",),
+    "embedding": ("embedder",),
+}
+"""Options that are built before the rest is handed on."""
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "a word"),
+)
+
+
+def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: dict[str, Any]) -> Any:
+    """What a factory makes of options, if it knows them all and they are of the kind that its defaults are."""
+    signature = inspect.signature(factory)
+    parameters = signature.parameters
+    try:
+        signature.bind(*first, **options)
+    except TypeError as error:
+        taken = [name for name, one in parameters.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+        known = [*_PARTS.get(spec.name, ()), *(name for name in taken[len(first) :] if name != "document_embedder")]
+        raise BadInput(f"`{spec}`: {error}", hint=f"options: {', '.join(known) or 'none'}") from None
+    for name, value in options.items():
+        default = parameters[name].default if name in parameters else None
+        for kind, word in _KINDS:
+            if isinstance(default, kind):
+                if not isinstance(value, kind) or isinstance(value, bool) is not isinstance(default, bool):
+                    raise BadInput(f"`{spec}`: {name} is {_told(value)!s}, not {word}")
+                break
+    return factory(*first, **options)
+
+
+async def _close(thing: Any) -> None:
+    closing = seams.close(thing)
+    if inspect.isawaitable(closing):
+        await closing
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _name(thing: Any) -> str:
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+
+
+def _told(value: Any) -> Any:
+    """A description in which objects stand by their names: an address in memory is another one next time."""
+    if isinstance(value, Spec):
+        return Spec(value.name, {name: _told(one) for name, one in value.options.items()})
+    if isinstance(value, list | tuple):
+        return [_told(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float | Mapping) else _name(value)

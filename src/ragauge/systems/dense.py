@@ -1,0 +1,62 @@
+"""Vector search: an embedder and a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge import seams
+from ragauge.errors import BadInput
+from ragauge.records import Document, Hit
+from ragauge.seams import Embedder, Store
+from ragauge.stages import stage
+
+
+class Dense:
+    """Embeds the documents into a store, and each query when it comes.
+
+    `document_embedder` may be a cached or differently prompted one; queries always go to `embedder` itself, so that the
+    time of embedding is real. A text whose vector is all zeros (an empty one, say) has no direction: as a document it
+    is not found, as a query it finds nothing.
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        embedder: Embedder,
+        store: Store,
+        *,
+        document_embedder: Embedder | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._store = store
+        self._documents = {document.id: document for document in documents}
+        if not documents:
+            return
+        vectors = (document_embedder or embedder).embed([document.whole for document in documents])
+        if len(vectors) != len(documents):
+            raise BadInput(f"the embedder `{embedder.name}` gave {len(vectors)} vectors for {len(documents)} texts")
+        some: NDArray[np.bool_] = np.any(vectors, axis=1)
+        ids = [documents[row].id for row in np.flatnonzero(some).tolist()]
+        if ids:
+            store.add(ids, vectors if some.all() else vectors[some])
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """The nearest `k`; the score is 1 - distance, so that it is the cosine where the store's metric is cosine."""
+        with stage("embed"):
+            vector = self._embedder.embed([query])
+        if not np.any(vector):
+            return []
+        with stage("retrieve"):
+            ids, distances = self._store.search(vector, k)
+        return [
+            Hit(name, 1.0 - distance, self._documents[name].text, self._documents[name].metadata)
+            for name, distance in zip(ids[0].tolist(), distances[0].tolist(), strict=True)
+            if name is not None
+        ]
+
+    def close(self) -> None:
+        """Give back what the store holds."""
+        seams.close(self._store)

@@ -1,0 +1,1 @@
+"""Texts to vectors; each library loads when its embedder is made."""

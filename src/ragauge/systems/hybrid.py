@@ -1,0 +1,72 @@
+"""Several retrievers made one: their rankings are fused query by query."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from ragauge.errors import BadInput
+from ragauge.fusion import default_norm, fuse_query
+from ragauge.records import Hit
+from ragauge.seams import Retriever, is_async
+from ragauge.stages import stage
+
+
+class Hybrid:
+    """Asks each retriever for `depth` documents and fuses them: by weights over normalised scores, or by ranks.
+
+    `Hybrid([dense, bm25], weights=(0.7, 0.3))` is a weighted sum of min-max scores; without weights it is reciprocal
+    rank fusion. Every method and normalisation of `ragauge.fusion` can be named.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[Retriever],
+        *,
+        weights: Sequence[float] | None = None,
+        method: str | None = None,
+        norm: str | None = None,
+        depth: int = 100,
+        **parameters: Any,
+    ) -> None:
+        if len(retrievers) < 2:
+            raise BadInput("a hybrid needs at least two retrievers", hint="of=bm25+dense")
+        if weights is not None and len(weights) != len(retrievers):
+            raise BadInput(f"a hybrid of {len(retrievers)} retrievers has {len(weights)} weights")
+        self._retrievers = list(retrievers)
+        self._method = method or ("rrf" if weights is None else "wsum")
+        self._norm = norm or default_norm(self._method)
+        self._depth = depth
+        self._parameters = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
+        fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # fails early
+        self.asynchronous = any(map(is_async, retrievers))
+
+    def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
+        """The best `k` of the fused ranking."""
+        depth = max(k, self._depth)
+        if self.asynchronous:
+            return self._later(query, depth, k)
+        found: list[Any] = [one.search(query, depth) for one in self._retrievers]
+        return self._fused(found, k)
+
+    async def _later(self, query: str, depth: int, k: int) -> list[Hit]:
+        # Those that need no waiting come first: if one fails, nothing was begun that somebody would have to await.
+        found: list[Any] = [None if is_async(one) else one.search(query, depth) for one in self._retrievers]
+        waiting = [self._arrived(one, query, depth) for one in self._retrievers if is_async(one)]
+        arrived = iter(await asyncio.gather(*waiting))
+        return self._fused([next(arrived) if hits is None else hits for hits in found], k)
+
+    @staticmethod
+    async def _arrived(retriever: Retriever, query: str, depth: int) -> Any:
+        found = retriever.search(query, depth)
+        return await found if inspect.isawaitable(found) else found
+
+    def _fused(self, rankings: list[Sequence[Hit]], k: int) -> list[Hit]:
+        with stage("rerank"):
+            known = {hit.id: hit for hits in reversed(rankings) for hit in reversed(hits)}
+            # Of a document that one ranking has twice the first place counts.
+            scores = [{hit.id: hit.score for hit in reversed(hits)} for hits in rankings]
+            fused = fuse_query(scores, self._method, self._norm, **self._parameters)
+            return [known[name]._replace(score=score) for name, score in list(fused.items())[:k]]

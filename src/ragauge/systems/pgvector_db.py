@@ -1,0 +1,279 @@
+"""Documents in PostgreSQL: semantic, keyword and hybrid search, as a service would have them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.records import Document, Hit
+from ragauge.seams import Embedder
+from ragauge.stages import stage
+from ragauge.systems.pgvector_sql import Statements
+from ragauge.systems.pgvector_table import Table
+from ragauge.systems.stores import postgres
+from ragauge.systems.stores.intake import Intake, one_of, whole
+from ragauge.systems.stores.vector_index import EXACTLY, VectorIndex, scans_vectors
+
+EMBEDDED_AT_ONCE = 1024
+Where = Mapping[str, Any] | None
+"""What a document's metadata must contain: `{"module": "json"}`."""
+
+
+class PgVectorDB:
+    """A table of documents with their vectors and words; `await PgVectorDB.create(documents, embedder)` makes one.
+
+    Nearness is the cosine. It belongs to the event loop that made it. Closing drops the table unless `keep=True`.
+    """
+
+    def __init__(self, table: Table, embedder: Embedder, document_embedder: Embedder) -> None:
+        self._table = table
+        self._statements = table.statements
+        self._index = table.statements.index
+        self._embedder = embedder
+        self._document_embedder = document_embedder
+        # Texts without any known word have no direction: they are kept without a vector, and found by words alone.
+        self._intake = Intake("ip")
+        self._adding = asyncio.Lock()
+
+    @classmethod
+    async def create(  # noqa: PLR0913 - everything that a table and pgvector's indexes can be told
+        cls,
+        documents: Sequence[Document],
+        embedder: Embedder,
+        *,
+        dsn: str | None = None,
+        table: str | None = None,
+        index: str = "hnsw",
+        m: int = 16,
+        ef_construction: int = 64,
+        ef_search: int = 40,
+        lists: int | None = None,
+        probes: int | None = None,
+        half: bool = False,
+        force: bool = False,
+        language: str = "english",
+        rank: str = "ts_rank",
+        keep: bool = False,
+        connections: int = 8,
+        document_embedder: Embedder | None = None,
+    ) -> PgVectorDB:
+        """Embed the documents, load them into a new table, and index it.
+
+        `document_embedder` may be a cached or differently prompted one; queries always go to `embedder`.
+        """
+        if not documents:
+            raise BadInput("there are no documents to put into the database")
+        chosen = VectorIndex(index, "cosine", half, m, ef_construction, ef_search, lists, probes, force)
+        statements = Statements(postgres.table_name(table), chosen.over(len(documents)), language, rank)
+        db = cls(Table(statements, keep=keep), embedder, document_embedder or embedder)
+        try:
+            await db._table.open(dsn, connections)
+            await db.add(documents)
+        except BaseException:
+            await db.close()
+            raise
+        return db
+
+    async def __aenter__(self) -> PgVectorDB:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this system."""
+        return {
+            "system": "pgvector",
+            **self._table.describe(),
+            "embedder": self._embedder.name,
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        return self._statements.table
+
+    async def add(self, documents: Sequence[Document]) -> None:
+        """Put more documents in: all of them or, if one cannot be taken, none."""
+        if not documents:
+            return
+        ids = [document.id for document in documents]
+        found = await self._vectors([document.whole for document in documents])
+        async with self._adding:
+            vectors = self._intake.documents(ids, found)
+            self._index.check(vectors.shape[1])
+            await self._table.load(documents, vectors)
+            self._intake.remember(ids, vectors)
+
+    async def semantic_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
+        """The documents whose vectors are nearest to that of the query; the score is the cosine."""
+        whole("k", k)
+        vector = await self._vector(query)
+        if vector is None:
+            return []
+        given = {"vector": vector, "k": k, **_filter(where)}
+        statement = self._statements.semantic(filtered=bool(where))
+        rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
+        if where and len(rows) < k and self._index.kind != "none":
+            # A scan that goes on has an end too; what a strict filter lets through is then found by looking at all.
+            rows = await self._table.rows(statement, given, EXACTLY)
+        return _hits(rows)
+
+    async def keyword_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
+        """The documents with any word of the query, ranked by PostgreSQL; none for a query of stop words."""
+        given = {"query": _clean(query), "k": whole("k", k), **_filter(where)}
+        return _hits(await self._table.rows(self._statements.keyword(filtered=bool(where)), given))
+
+    async def hybrid_search(
+        self,
+        query: str,
+        k: int = 5,
+        weights: Sequence[float] = (0.7, 0.3),
+        where: Where = None,
+        *,
+        depth: int | None = None,
+        fusion: str = "minmax",
+    ) -> list[Hit]:
+        """Semantic and keyword search in one statement: `depth` candidates of each, weighted and added.
+
+        The first weight is that of the semantic side. `minmax` adds scores brought to 0 to 1, `rrf` 1 / (60 + rank).
+        Without a `depth` it is ten times `k`, and 100 at least.
+        """
+        semantic, keyword = _weights(weights)
+        deep = max(100, 10 * whole("k", k)) if depth is None else whole("depth", depth, k)
+        statement = self._statements.hybrid(fusion, filtered=bool(where))
+        vector = await self._vector(query)
+        given = {
+            "query": _clean(query),
+            "vector": vector,
+            "near": 0 if vector is None else deep,
+            "depth": deep,
+            "semantic": semantic,
+            "keyword": keyword,
+            "k": k,
+            **_filter(where),
+        }
+        return _hits(await self._table.rows(statement, given, self._index.local(deep, filtered=bool(where))))
+
+    def retriever(self, search: str = "semantic", **options: Any) -> PgVectorRetriever:
+        """One of the three searches with its options, as a retriever."""
+        return PgVectorRetriever(self, search, options)
+
+    async def explain(self, query: str, k: int = 5, where: Where = None) -> Any:
+        """The plan of a semantic search, as PostgreSQL's JSON."""
+        vector = await self._vector(query)
+        if vector is None:
+            raise BadInput("the query has no vector, and so there is no plan")
+        given = {"vector": vector, "k": whole("k", k), **_filter(where)}
+        statement = self._statements.semantic(filtered=bool(where), explained=True)
+        rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
+        return rows[0][0][0]
+
+    async def index_used(self, query: str, k: int = 5, where: Where = None) -> bool:
+        """Whether a semantic search walks the vector index, which is the planner's decision."""
+        return scans_vectors(await self.explain(query, k, where))
+
+    async def close(self) -> None:
+        """Drop the table, unless it is to be kept, and give the connections back."""
+        await self._table.close()
+
+    async def _vectors(self, texts: list[str]) -> Any:
+        """In a thread and in parts, so that the loop goes on and loading can be cancelled."""
+        parts = []
+        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+            part = texts[start : start + EMBEDDED_AT_ONCE]
+            parts.append(await asyncio.to_thread(self._document_embedder.embed, part))
+        return np.concatenate(parts)
+
+    async def _vector(self, query: str) -> Any:
+        """The vector of a query; None where it is all zeros, for nothing is near to that."""
+        self._table.check()
+        with stage("embed"):
+            # The thread gets a copy of the context, so that stages marked by the embedder lie inside this one.
+            found = await asyncio.to_thread(self._embedder.embed, [query])
+        (vector,) = self._intake.queries(found, 1)
+        return vector if vector.any() else None
+
+
+class PgVectorRetriever:
+    """One search of a database as a retriever; closing it closes the database where it was opened for it."""
+
+    def __init__(self, db: PgVectorDB, search: str, options: Mapping[str, Any], *, owner: bool = False) -> None:
+        self.db = db
+        self._owner = owner
+        self._method = getattr(db, f"{one_of('search', search, ('semantic', 'keyword', 'hybrid'))}_search")
+        self._options = dict(options)
+        try:
+            inspect.signature(self._method).bind("", 1, **self._options)
+        except TypeError as error:
+            raise BadInput(f"{search} search: {error}") from None
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """The best `k` documents, best first."""
+        found: list[Hit] = await self._method(query, k, **self._options)
+        return found
+
+    async def close(self) -> None:
+        """Close the database, if it was opened for this retriever."""
+        if self._owner:
+            await self.db.close()
+
+
+async def open_retriever(
+    documents: Sequence[Document],
+    embedder: Embedder,
+    *,
+    search: str = "semantic",
+    where: Where = None,
+    weights: Sequence[float] | None = None,
+    depth: int | None = None,
+    fusion: str | None = None,
+    **database: Any,
+) -> PgVectorRetriever:
+    """A retriever with a database of its own; what is not an option of the search is one of `PgVectorDB.create`."""
+    given = {"where": where, "weights": weights, "depth": depth, "fusion": fusion}
+    options = {name: value for name, value in given.items() if value is not None}
+    try:
+        inspect.signature(PgVectorDB.create).bind(documents, embedder, **database)
+    except TypeError as error:
+        raise BadInput(f"pgvector: {error}") from None
+    db = await PgVectorDB.create(documents, embedder, **database)
+    try:
+        return PgVectorRetriever(db, search, options, owner=True)
+    except BaseException:
+        await db.close()
+        raise
+
+
+def _filter(where: Where) -> dict[str, Any]:
+    return {"where": postgres.json_of(where, "the filter")} if where else {}
+
+
+def _clean(query: str) -> str:
+    """A query that PostgreSQL can read: without NUL, and without halves of characters."""
+    return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def _weights(weights: Sequence[float]) -> tuple[float, float]:
+    numbers = [float(weight) for weight in weights]
+    if len(numbers) != 2 or not all(math.isfinite(n) and n >= 0 for n in numbers) or not any(numbers):
+        raise BadInput(f"the weights {tuple(weights)} are not two numbers from 0 on, at least one above it")
+    return numbers[0], numbers[1]
+
+
+def _hits(rows: Sequence[Any]) -> list[Hit]:
+    return [Hit(name, float(score), text, metadata) for name, score, text, metadata in rows]

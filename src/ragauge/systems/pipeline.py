@@ -1,0 +1,85 @@
+"""Multi-stage retrieval: a retriever finds many, rerankers put the best first; and filters on metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ragauge.errors import BadInput
+from ragauge.records import Hit
+from ragauge.seams import Reranker, Retriever, is_async
+from ragauge.stages import stage
+from ragauge.systems.adapters import hits_of
+
+Rerank = Reranker | Callable[[str, Sequence[Hit]], Sequence[Hit]]
+
+
+class Pipeline:
+    """`retriever` finds `depth` documents; each reranker gets what the one before left; the first `k` are returned.
+
+    The order that a reranker returns is the ranking: where it left old scores behind, hits are scored by their places.
+    """
+
+    def __init__(self, retriever: Retriever, rerankers: Sequence[Rerank], *, depth: int = 50) -> None:
+        if not rerankers:
+            raise BadInput("a pipeline needs a reranker", hint="reranker=mmr")
+        self._retriever = retriever
+        self._rerankers = [one.rerank if isinstance(one, Reranker) else one for one in rerankers]
+        self._depth = depth
+        self.asynchronous = is_async(retriever)
+
+    def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
+        """The best `k` after reranking."""
+        found: Any = self._retriever.search(query, max(k, self._depth))
+        return self._later(query, found, k) if self.asynchronous else self._reranked(query, found, k)
+
+    async def _later(self, query: str, found: Awaitable[Sequence[Hit]], k: int) -> list[Hit]:
+        return self._reranked(query, await found, k)
+
+    def _reranked(self, query: str, hits: Sequence[Hit], k: int) -> list[Hit]:
+        with stage("rerank"):
+            for rerank in self._rerankers:
+                hits = hits_of(rerank(query, hits))
+        return list(hits[:k])
+
+
+class Filtered:
+    """Only documents whose metadata has the wanted values; asks for more until `k` of them are found.
+
+    This filters after searching and is right for any retriever; stores that filter while they search are faster.
+    """
+
+    def __init__(self, retriever: Retriever, where: Mapping[str, Any], *, most: int = 100_000) -> None:
+        self._retriever = retriever
+        self._where = dict(where)
+        self._most = most
+        self.asynchronous = is_async(retriever)
+
+    def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
+        """The best `k` that pass."""
+        if self.asynchronous:
+            return self._later(query, k)
+        for depth in self._depths(k):
+            found: Any = self._retriever.search(query, depth)
+            kept = self._kept(found)
+            if len(kept) >= k or len(found) < depth:
+                break
+        return kept[:k]
+
+    async def _later(self, query: str, k: int) -> list[Hit]:
+        for depth in self._depths(k):
+            found: Any = await self._retriever.search(query, depth)  # type: ignore[misc]
+            kept = self._kept(found)
+            if len(kept) >= k or len(found) < depth:
+                break
+        return kept[:k]
+
+    def _depths(self, k: int) -> Iterator[int]:
+        depth = 2 * k
+        while depth < self._most:
+            yield depth
+            depth *= 4
+        yield self._most
+
+    def _kept(self, hits: Sequence[Hit]) -> list[Hit]:
+        return [hit for hit in hits if all(hit.metadata.get(name) == value for name, value in self._where.items())]

@@ -1,0 +1,150 @@
+"""Systems described in words: `dense(embedder=minilm, store=faiss(kind=hnsw))`, on the command line and in TOML.
+
+A description is a name and options; an option is a number, true or false, a word, another description, or several of
+these joined by `+`. It names things that are known, and never code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragauge.errors import BadInput
+
+TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A name with options; prints as it is read."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{name}={_text(value)}" for name, value in self.options.items())
+        return f"{self.name}({inside})" if inside else self.name
+
+
+def parse(text: str) -> Spec:
+    """Read a description.
+
+    >>> parse("hybrid(of=dense+bm25, weights=0.7+0.3)").options["weights"]
+    [0.7, 0.3]
+    >>> str(parse("dense( store = faiss(kind=hnsw,m=32) )"))
+    'dense(store=faiss(kind=hnsw, m=32))'
+    """
+    reader = _Reader(text)
+    spec = reader.spec()
+    if reader.at < len(reader.tokens):
+        raise reader.wrong(f"`{reader.tokens[reader.at]}` is too much")
+    return spec
+
+
+def from_table(name: str, table: Mapping[str, Any]) -> Spec:
+    """A description from a table of a TOML file: `kind`, and the options beside it."""
+    options = dict(table)
+    kind = options.pop("kind", name)
+    if not isinstance(kind, str):
+        raise BadInput(f"the kind of system `{name}` is {kind!r}, not a name")
+    read = parse(kind)
+    return Spec(read.name, {**read.options, **{key: _value(value) for key, value in options.items()}})
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Mapping) and "kind" in value:
+        return from_table("", value)
+    return [_value(one) for one in value] if isinstance(value, list) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(map(_text, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        plain = (
+            re.fullmatch(r"[^\s()=,+\"']+", value) and not NUMBER.fullmatch(value) and value not in ("true", "false")
+        )
+        if plain:
+            return value
+        # There is no way to write both quotes in one word; double ones then become single.
+        return f"'{value}'" if '"' in value and "'" not in value else '"' + value.replace('"', "'") + '"'
+    # Every digit, since a description is also what tells two systems apart; without the plus, which joins values.
+    return float.__repr__(value).replace("e+", "e") if isinstance(value, float) else str(value)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[str] = []
+        self.at = 0
+        place = 0
+        while text[place:].strip():
+            found = TOKEN.match(text, place)
+            if found is None:
+                raise self.wrong("a quote is not closed")
+            self.tokens.append(found["word"] or found["mark"])
+            place = found.end()
+
+    def wrong(self, what: str) -> BadInput:
+        return BadInput(f"the system `{self.text}` cannot be read: {what}", hint="dense(embedder=minilm, store=faiss)")
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self, wanted: str = "") -> str:
+        token = self.peek()
+        if not token or (wanted and token != wanted):
+            found = f"`{token}`" if token else "the end"
+            raise self.wrong(f"expected `{wanted}`, found {found}" if wanted else "something is missing")
+        self.at += 1
+        return token
+
+    def word(self) -> str:
+        token = self.take()
+        if token in ("(", ")", "=", ",", "+"):
+            raise self.wrong(f"expected a name, found `{token}`")
+        return token
+
+    def spec(self) -> Spec:
+        name = self.word()
+        options: dict[str, Any] = {}
+        if self.peek() == "(":
+            self.take("(")
+            while self.peek() != ")":
+                key = self.word()
+                if key in options:
+                    raise self.wrong(f"`{key}` is given twice")
+                self.take("=")
+                options[key] = self.value()
+                if self.peek() != ")":
+                    self.take(",")
+            self.take(")")
+        return Spec(name, options)
+
+    def value(self) -> Any:
+        first = self.single()
+        if self.peek() != "+":
+            return first
+        values = [first]
+        while self.peek() == "+":
+            self.take("+")
+            values.append(self.single())
+        return values
+
+    def single(self) -> Any:
+        word = self.peek()
+        if self.tokens[self.at + 1 : self.at + 2] == ["("]:
+            return self.spec()
+        word = self.word()
+        if word[0] in "\"'":
+            return word[1:-1]
+        if word in ("true", "false"):
+            return word == "true"
+        if NUMBER.fullmatch(word):
+            return float(word) if re.search(r"[.eE]", word) else int(word)
+        return word

@@ -1,0 +1,189 @@
+"""The PostgreSQL behind stores: which server, what it says when it fails, and how tables are named.
+
+Names and values reach a statement as `psycopg.sql.Identifier`, `psycopg.sql.Literal` or parameters, never as text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.systems.stores import embedded
+
+if TYPE_CHECKING:
+    from psycopg import Connection, sql
+    from psycopg.types.json import Jsonb
+
+SECRETS = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
+SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
+OLDEST = (0, 8)
+"""The first pgvector whose index scans go on until a filter has let enough rows through."""
+SESSION = (
+    # A plan for each statement as it is: one for all would not know how many rows are wanted.
+    ("plan_cache_mode", "force_custom_plan"),
+    # Compiling a plan takes longer than one vector search.
+    ("jit", "off"),
+)
+
+
+def server(dsn: str | None = None) -> str:
+    """The DSN of a server: the given one, else RAGAUGE_DSN, else that of the embedded server, which is then started."""
+    _library()
+    given = dsn or os.environ.get("RAGAUGE_DSN")
+    if not given:
+        return embedded.start()
+    _parts(given)  # one that cannot be read is refused here
+    return given
+
+
+def stop() -> None:
+    """Stop the embedded server, if this process is the last that uses it."""
+    embedded.stop()
+
+
+def shown(dsn: str) -> str:
+    """A DSN as it may be printed: where the server is, and for whom."""
+    parts = _parts(dsn)
+    return " ".join(f"{name}={parts[name]}" for name in SHOWN if parts.get(name))
+
+
+@contextmanager
+def speaking(dsn: str) -> Iterator[None]:
+    """What PostgreSQL refuses inside becomes an error of ours with its own words, and without passwords."""
+    import psycopg
+
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise BadInput(f"PostgreSQL cannot keep a text with the character {error.object[error.start]!a}") from error
+    except psycopg.Error as error:
+        whole = str(error)
+        words = _without_secrets(error.diag.message_primary or whole, dsn)
+        hint = error.diag.message_hint
+        if hint is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
+            hint = "see that the server runs and the DSN is right; without one an embedded server is used"
+        theirs = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
+        kind = BadInput if theirs else BackendFailed
+        # Where a secret stands in what PostgreSQL said, its error is left out of the traceback too.
+        cause = error if _without_secrets(whole, dsn) == " ".join(whole.split()) else None
+        raise kind(f"PostgreSQL: {words}", hint=hint and _without_secrets(hint, dsn)) from cause
+
+
+def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[Any]:
+    """A connection that knows vectors; the extension is made where it is not there yet."""
+    import psycopg
+    from pgvector.psycopg import register_vector
+
+    with speaking(dsn):
+        connection = psycopg.connect(conninfo(dsn), autocommit=True)
+        try:
+            _extension(connection)
+            register_vector(connection)
+            connection.execute(*configured([*SESSION, *settings]))
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def conninfo(dsn: str) -> str:
+    """The DSN with a limit on how long connecting may take, and a name for the server's list of who is connected."""
+    from psycopg.conninfo import make_conninfo
+
+    usual = {"connect_timeout": "10", "application_name": "ragauge"}
+    return make_conninfo(dsn, **{name: value for name, value in usual.items() if name not in _parts(dsn)})
+
+
+def configured(settings: Sequence[tuple[str, str]], *, local: bool = False) -> tuple[sql.Composed, list[str]]:
+    """A statement that makes settings, for the session or for the transaction, and its parameters."""
+    from psycopg import sql
+
+    one = sql.SQL("set_config(%s, %s, {})").format(sql.Literal(local))
+    return sql.SQL("SELECT ") + sql.SQL(", ").join([one] * len(settings)), [word for pair in settings for word in pair]
+
+
+def table_name(given: str | None) -> str:
+    """The name of a table: the given one, if PostgreSQL can keep it as it is, or one that nobody else has."""
+    if given is None:
+        return f"ragauge_{secrets.token_hex(8)}"
+    try:
+        length = len(given.encode())
+    except UnicodeEncodeError:
+        length = 0
+    # PostgreSQL cuts longer names, and two would become one; psycopg reads a % in a statement as a parameter.
+    if not 1 <= length <= 63 or "\x00" in given or "%" in given:
+        raise BadInput(f"{given!r} cannot be the name of a table", hint="1 to 63 bytes, without % and NUL")
+    return given
+
+
+def json_of(value: Any, what: str) -> Jsonb:
+    """A mapping as PostgreSQL's jsonb, if it can be one."""
+    from psycopg.types.json import Jsonb
+
+    try:
+        text = json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what} cannot be written as JSON: {error}") from error
+    return Jsonb(value, dumps=lambda _: text)
+
+
+def versions(connection: Connection[Any]) -> dict[str, str]:
+    """The versions of server and extension, for manifests."""
+    statement = "SELECT current_setting('server_version'), extversion FROM pg_extension WHERE extname = 'vector'"
+    row = connection.execute(statement).fetchone()
+    return {"postgresql": row[0], "pgvector": row[1]} if row else {}
+
+
+def _library() -> None:
+    try:
+        import pgvector  # noqa: F401
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("PostgreSQL", "pgvector") from error
+
+
+def _parts(dsn: str) -> Mapping[str, Any]:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        parts = None
+    # libpq quotes what it could not read, and takes the rest of a password with an @ in it for the host.
+    if parts is None or "@" in str(parts.get("host", "")):
+        raise BadInput(
+            "the DSN of the PostgreSQL server cannot be read",
+            hint="postgresql://user:password@host:5432/database; in a password write %40 for @ and %2F for /",
+        ) from None
+    return parts
+
+
+def _without_secrets(text: str, dsn: str) -> str:
+    parts = _parts(dsn)
+    for name in SECRETS:
+        if secret := str(parts.get(name) or ""):
+            text = text.replace(secret, "***").replace(quote(secret, safe=""), "***")
+    return " ".join(text.split())
+
+
+def _extension(connection: Connection[Any]) -> None:
+    found = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    if connection.execute(found).fetchone() is None:
+        with connection.transaction():
+            # Two processes that make it at the same time: the second would fail, although all is well.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [7_262_617_569])
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    row = connection.execute(found).fetchone()
+    version = str(row[0]) if row else "0"
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise BackendFailed(
+            f"the server has pgvector {version}, and 0.8 or newer is needed",
+            hint="ALTER EXTENSION vector UPDATE, after installing a newer one",
+        )

@@ -1,0 +1,142 @@
+"""What pgvector can do with a column of vectors: its types, operators, indexes and their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ragauge.errors import BadInput
+from ragauge.systems.stores.intake import METRICS, one_of, whole
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+OPERATORS = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
+MOST_SEARCHED = 1000
+"""The largest `hnsw.ef_search`."""
+EXACTLY = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
+"""Vector indexes are only scanned in order, so without such scans every row is compared."""
+
+
+@dataclass(frozen=True)
+class VectorIndex:
+    """An index over vectors: `none`, `hnsw` or `ivfflat`, with pgvector's own names and limits.
+
+    Without `lists` and `probes` the rules of pgvector's documentation are taken: a list for every thousand rows (the
+    square root from a million rows on), and as many probes as the square root of the lists.
+
+    The planner reads a table as a whole where it thinks that this is cheaper, and then the answer is exact whatever the
+    index is like: already with `ef_search=200` over 5,000 rows. `force` forbids it, so that the index is measured.
+    """
+
+    kind: str = "hnsw"
+    metric: str = "cosine"
+    half: bool = False
+    m: int = 16
+    ef_construction: int = 64
+    ef_search: int = 40
+    lists: int | None = None
+    probes: int | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("index", self.kind, ("none", "hnsw", "ivfflat"))
+        one_of("metric", self.metric, METRICS)
+        whole("m", self.m, 2, 100)
+        whole("ef_construction", self.ef_construction, 4, 1000)
+        whole("ef_search", self.ef_search, 1, MOST_SEARCHED)
+        for name in ("lists", "probes"):
+            if (value := getattr(self, name)) is not None:
+                whole(name, value, 1, 32_768)
+        if self.kind == "hnsw" and self.ef_construction < 2 * self.m:
+            raise BadInput(f"ef_construction is {self.ef_construction}; it must be at least 2 * m = {2 * self.m}")
+
+    @property
+    def type(self) -> str:
+        """The type of the column."""
+        return "halfvec" if self.half else "vector"
+
+    @property
+    def operator(self) -> str:
+        """What gives the distance."""
+        return OPERATORS[self.metric]
+
+    def check(self, dimension: int) -> None:
+        """Refuse vectors that are too long for the index."""
+        most = 16_000 if self.kind == "none" else 4_000 if self.half else 2_000
+        if dimension > most:
+            hint = "half=True takes up to 4000" if dimension <= 4_000 else "index=none takes up to 16000"
+            raise BadInput(f"{self.kind} of {self.type} takes up to {most} dimensions, not {dimension}", hint=hint)
+
+    def over(self, rows: int) -> VectorIndex:
+        """The same with lists and probes chosen for so many rows."""
+        lists = self.lists or max(1, rows // 1000 if rows <= 1_000_000 else round(rows**0.5))
+        return replace(self, lists=lists, probes=self.probes or max(1, round(lists**0.5)))
+
+    def creation(self, table: str) -> sql.Composed | None:
+        """The statement that makes the index on the column `embedding`, if there is to be one."""
+        from psycopg import sql
+
+        numbers: dict[str, int | None] = {"m": self.m, "ef_construction": self.ef_construction}
+        if self.kind == "none":
+            return None
+        if self.kind == "ivfflat":
+            numbers = {"lists": self.lists}
+        options = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(n)) for name, n in numbers.items()]
+        return sql.SQL("CREATE INDEX ON {} USING {} (embedding {}) WITH ({})").format(
+            sql.Identifier(table),
+            sql.Identifier(self.kind),
+            sql.Identifier(f"{self.type}_{self.metric}_ops"),
+            sql.SQL(", ").join(options),
+        )
+
+    def settings(self) -> list[tuple[str, str]]:
+        """What holds for every search."""
+        made = [("enable_seqscan", "off")] if self.force else []
+        if self.kind == "hnsw":
+            made.append(("hnsw.ef_search", str(self.ef_search)))
+        elif self.kind == "ivfflat":
+            made.append(("ivfflat.probes", str(self.probes or 1)))
+        return made
+
+    def local(self, k: int, *, filtered: bool) -> list[tuple[str, str]]:
+        """What holds for one search besides: an index gives no more than it looked at, and a filter takes from that.
+
+        Scans that go on keep the order for HNSW; IVFFlat only has a relaxed one, which statements put right.
+        """
+        made: list[tuple[str, str]] = []
+        if self.kind == "hnsw":
+            if k > self.ef_search:
+                made.append(("hnsw.ef_search", str(min(k, MOST_SEARCHED))))
+            if filtered or k > MOST_SEARCHED:
+                made.append(("hnsw.iterative_scan", "strict_order"))
+        elif self.kind == "ivfflat" and filtered:
+            made.append(("ivfflat.iterative_scan", "relaxed_order"))
+        return made
+
+    def describe(self) -> dict[str, Any]:
+        """The parameters that matter, for manifests."""
+        about: dict[str, Any] = {"index": self.kind, "metric": self.metric, "type": self.type}
+        if self.kind == "hnsw":
+            about |= {"m": self.m, "ef_construction": self.ef_construction, "ef_search": self.ef_search}
+        if self.kind == "ivfflat":
+            about |= {"lists": self.lists, "probes": self.probes}
+        if self.kind != "none":
+            about["force"] = self.force
+        return about
+
+
+def scans_vectors(plan: Any) -> bool:
+    """Whether a plan of EXPLAIN (FORMAT JSON) walks a vector index: only these are scanned in order of a distance."""
+    return any(node.get("Node Type") == "Index Scan" and "Order By" in node for node in _nodes(plan))
+
+
+def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(plan, dict):
+        yield plan
+        for value in plan.values():
+            yield from _nodes(value)
+    elif isinstance(plan, list):
+        for value in plan:
+            yield from _nodes(value)
