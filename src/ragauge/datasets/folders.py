@@ -1,0 +1,85 @@
+"""Collections in folders: BEIR's layout, or tab-separated texts with TREC judgments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragauge.datasets.strata import number_of_answers
+from ragauge.errors import BadInput
+from ragauge.formats import read_judgments
+from ragauge.formats.documents import json_lines
+from ragauge.formats.files import Source
+from ragauge.records import NOTHING, Dataset, Document
+
+IDS = ("_id", "id", "doc_id", "docid", "docno", "query_id", "qid")
+
+
+def find(folder: Path) -> Path | None:
+    """The folder itself or its `beir` folder, whichever holds a corpus and queries; None where neither does."""
+    for place in (folder, folder / "beir"):
+        if _file(place, "corpus") and _file(place, "queries"):
+            return place
+    return None
+
+
+def load(folder: Path, *, split: str | None = None) -> Dataset:
+    """A collection; queries without judgments in this split are left out, since nothing can be said of them."""
+    place = find(folder)
+    if place is None:
+        raise BadInput(
+            "no collection is here", file=str(folder), hint="a BEIR folder has corpus.jsonl, queries.jsonl and qrels/"
+        )
+    documents = [
+        Document(name, str(row.get("text") or ""), str(row.get("title") or ""), row.get("metadata") or NOTHING)
+        for name, row in _rows(place, "corpus")
+    ]
+    plain = place / "qrels.txt"
+    judgments = read_judgments(plain if plain.exists() else place, split=None if plain.exists() else split)
+    grades = judgments.nested
+    asked = {name: str(row.get("text") or row.get("query") or "") for name, row in _rows(place, "queries")}
+    queries = {name: asked[name] for name in asked if name in grades}
+    if not queries:
+        raise BadInput("no query has judgments", file=str(place))
+    return Dataset(
+        name=folder.name if folder.name != "beir" else folder.parent.name,
+        documents=documents,
+        queries=queries,
+        judgments=judgments,
+        tags={name: {"answers": number_of_answers(grades[name])} for name in queries},
+        about=str(folder),
+    )
+
+
+def _file(folder: Path, stem: str) -> Path | None:
+    for ending in (".jsonl", ".tsv"):
+        found = sorted(folder.glob(f"{stem}{ending}*"))
+        if found:
+            return found[0]
+    return None
+
+
+def _rows(folder: Path, stem: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    path = _file(folder, stem)
+    source = Source(str(path))
+    seen: set[str] = set()
+    for line, row in json_lines(source) if source.ending == ".jsonl" else _tab_lines(source):
+        name = next((str(row[key]) for key in IDS if row.get(key) is not None), None)
+        if name is None:
+            raise BadInput(f"expected an id ({', '.join(IDS)})", file=source.label, line=line)
+        if name in seen:
+            raise BadInput(f"the id `{name}` comes twice", file=source.label, line=line)
+        seen.add(name)
+        yield name, row
+
+
+def _tab_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    line = 0
+    for block in source.blocks():
+        for text in block.decode("utf-8", "replace").splitlines():
+            line += 1
+            name, tab, rest = text.partition("\t")
+            if not tab:
+                raise BadInput("expected an id, a tab and a text", file=source.label, line=line)
+            yield line, {"id": name, "text": rest}

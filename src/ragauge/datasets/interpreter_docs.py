@@ -1,0 +1,145 @@
+"""The documentation of the interpreter that runs this file, one JSON object a line; needs the standard library only."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+MODULES = """
+builtins abc argparse array ast asyncio atexit base64 bdb binascii bisect bz2 calendar cmath cmd code codecs codeop
+collections collections.abc colorsys compileall concurrent.futures configparser contextlib contextvars copy copyreg
+cProfile csv ctypes dataclasses datetime decimal difflib dis doctest email email.message email.policy email.utils
+ensurepip enum errno faulthandler filecmp fileinput fnmatch fractions ftplib functools gc getopt getpass gettext glob
+graphlib gzip hashlib heapq hmac html html.parser http http.client http.cookiejar http.cookies http.server imaplib
+importlib importlib.metadata importlib.resources importlib.util inspect io ipaddress itertools json keyword linecache
+locale logging logging.config logging.handlers lzma mailbox marshal math mimetypes mmap modulefinder multiprocessing
+multiprocessing.pool multiprocessing.shared_memory netrc numbers operator optparse os os.path pathlib pdb pickle
+pickletools pkgutil platform plistlib poplib pprint profile pstats py_compile pyclbr pydoc queue quopri random re
+reprlib runpy sched secrets select selectors shelve shlex shutil signal site smtplib socket socketserver sqlite3 ssl
+stat statistics string stringprep struct subprocess symtable sys sysconfig tabnanny tarfile tempfile textwrap
+threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata unittest
+unittest.mock urllib.error urllib.parse urllib.request urllib.robotparser uuid venv warnings wave weakref webbrowser
+wsgiref.simple_server wsgiref.util xml.dom.minidom xml.etree.ElementTree xml.sax xmlrpc.client xmlrpc.server zipapp
+zipfile zipimport zlib zoneinfo
+"""
+"""Named one by one: what importing a module does is known only of those that were looked at."""
+
+LONGEST = 4000
+"""Characters of a document: a chapter of the reference is long, and retrieval is about where to look."""
+
+
+Row = dict[str, Any]
+
+
+def documents() -> Iterator[Row]:
+    """Every document of MODULES, then the chapters of the language reference."""
+    seen: dict[int, Any] = {}  # holds what it has seen, since the number of a thing that is gone is given again
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated modules say so when they are imported
+        for name in MODULES.split():
+            try:
+                module = importlib.import_module(name)
+            except ImportError:  # an interpreter built without sqlite3 or ssl still has the rest
+                continue
+            yield from _of_module(name, module, seen)
+        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    for topic, text in sorted(topics.items()):
+        lines = text.strip().splitlines()
+        title = lines[0] if lines else topic
+        yield _row(f"reference:{topic}", text.strip(), title, "reference", "reference")
+
+
+def _row(identifier: str, text: str, title: str, kind: str, module: str) -> Row:
+    return {"id": identifier, "text": text[:LONGEST], "title": title, "metadata": {"kind": kind, "module": module}}
+
+
+def _of_module(name: str, module: ModuleType, seen: dict[int, Any]) -> Iterator[Row]:
+    text = inspect.cleandoc(module.__doc__ or "")
+    if text:
+        yield _row(name, f"{name}\n\n{text}", name, "module", name)
+    public = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    prefix = "" if name == "builtins" else f"{name}."
+    for attribute in sorted(public):
+        thing = getattr(module, attribute, None)
+        # The doc of an instance is its class's, and says nothing about the instance.
+        if not (inspect.isclass(thing) or inspect.isroutine(thing)) or id(thing) in seen or not _at_home(thing, name):
+            continue
+        seen[id(thing)] = thing
+        identifier = f"{prefix}{attribute}"
+        if inspect.isclass(thing):
+            yield from _document(identifier, thing, "class", name)
+            for member, value in sorted(_members(thing, module).items()):
+                function = getattr(value, "__func__", value)  # of a class method or a static one
+                if not member.startswith("_") and (inspect.isroutine(function) or isinstance(value, property)):
+                    yield from _document(f"{identifier}.{member}", function, "method", name)
+        else:
+            yield from _document(identifier, thing, "function", name)
+
+
+def _members(kind: type, module: ModuleType) -> dict[str, Any]:
+    """What a class brings itself, or through hidden classes that no other shown class stands between."""
+    members = dict(vars(kind))
+    package = kind.__module__.split(".")[0]
+    shown = [
+        one
+        for one in kind.__mro__[1:]
+        if not one.__name__.startswith("_") and getattr(module, one.__name__, None) is one
+    ]
+    for one in kind.__mro__[1:]:
+        home = one.__module__.split(".")
+        behind = home[0] == package and any(part.startswith("_") for part in home)
+        hidden = one.__name__.startswith("_") or (behind and one not in shown)
+        if hidden and not any(issubclass(other, one) for other in shown):
+            members = {**vars(one), **members}
+    return members
+
+
+def _at_home(thing: Any, module: str) -> bool:
+    """Whether a thing that a module shows is its own: made there, in its package, or in a hidden module behind it."""
+    home = getattr(thing, "__module__", None) or "_"
+    if module == "builtins":
+        return home in ("builtins", "_io", "io")  # `open` comes from there
+    package = module.split(".", maxsplit=1)[0]
+    return home == module or home.startswith((f"{module}.", f"{package}.", "_")) or home in _BEHIND.get(module, ())
+
+
+_BEHIND = {"os": ("posix", "nt"), "os.path": ("posixpath", "genericpath", "ntpath", "posix", "nt"), "io": ("io",)}
+
+
+def _document(identifier: str, thing: Any, kind: str, module: str) -> Iterator[Row]:
+    text = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
+    if not text and kind == "class":  # some classes explain themselves where they are made
+        text = inspect.cleandoc(vars(thing)["__init__"].__doc__ or "") if "__init__" in vars(thing) else ""
+    if len(text.split()) < 3:
+        return
+    title = f"{identifier}{_signature(thing)}"
+    yield _row(identifier, f"{title}\n\n{text}", title, kind, module)
+
+
+class _Dots:
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _signature(thing: Any) -> str:
+    try:
+        found = inspect.signature(thing)
+    except (TypeError, ValueError, AttributeError):  # the last is a fault of inspect in 3.13 with defaults in C
+        return ""
+    # What stands in <> differs from process to process: addresses, handlers that happen to be there.
+    parameters = [
+        one.replace(default=_Dots()) if "<" in repr(one.default) and one.default is not one.empty else one
+        for one in found.parameters.values()
+    ]
+    return str(found.replace(parameters=parameters))
+
+
+if __name__ == "__main__":
+    for row in documents():
+        sys.stdout.buffer.write(json.dumps(row).encode("ascii") + b"\n")

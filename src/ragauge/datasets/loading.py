@@ -1,0 +1,74 @@
+"""Datasets by name: the one that ships, the synthetic ones, and the collections of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ragauge.datasets import folders, synthetic
+from ragauge.errors import BadInput, UnknownName
+from ragauge.records import Dataset
+
+
+class Listed(NamedTuple):
+    """A dataset that can be loaded."""
+
+    name: str
+    kind: str
+    about: str
+
+
+def load(name: str | Path | Dataset, *, split: str | None = None) -> Dataset:
+    """A dataset by name (`pydocs`, `synthetic:needles`, one of RAGAUGE_DATA), or from a folder.
+
+    >>> load("synthetic:needles(documents=50, queries=5)")
+    Dataset('synthetic:needles(documents=50, queries=5)', 50 documents, 5 queries)
+    """
+    if isinstance(name, Dataset):
+        return name
+    text = str(name)
+    if text == "pydocs":
+        from ragauge.datasets import pydocs
+
+        return pydocs.load()
+    if text.startswith("synthetic:"):
+        return synthetic.load(text)
+    if Path(text).is_dir():
+        return folders.load(Path(text), split=split)
+    found = _collection(text)
+    if found is not None:
+        return folders.load(found, split=split)
+    if os.sep in text:
+        raise BadInput("no such folder", file=text)
+    known = [one.name for one in listing()]
+    raise UnknownName("dataset", text, known, hint="`ragauge datasets` lists them; RAGAUGE_DATA is a folder of more")
+
+
+def listing() -> Iterator[Listed]:
+    """Everything that can be loaded by name."""
+    yield Listed("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
+    for name, about in synthetic.KINDS.items():
+        yield Listed(f"synthetic:{name}", "made", about)
+    folder = _data_folder()
+    if folder is not None:
+        for one in sorted(folder.iterdir()):
+            if one.is_dir() and folders.find(one) is not None:
+                yield Listed(one.name, "folder", str(one))
+
+
+def _data_folder() -> Path | None:
+    named = os.environ.get("RAGAUGE_DATA")
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        raise BadInput("no such folder", file=named, hint="RAGAUGE_DATA is a folder of BEIR folders")
+    return Path(named)
+
+
+def _collection(name: str) -> Path | None:
+    folder = _data_folder()
+    if folder is None or name in ("", ".", "..") or Path(name).name != name:
+        return None
+    return folder / name if (folder / name).is_dir() else None

@@ -1,0 +1,58 @@
+"""The documentation of Python's standard library, read from this interpreter, with questions people ask.
+
+Documents are the docstrings of public modules, classes, functions and methods, and the chapters of the language
+reference that `pydoc` carries: thousands of real texts, and nothing to download. The questions and their graded answers
+stand in `pydocs_questions.jsonl`; the ids they name exist on Python 3.11 to 3.13.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+from ragauge.datasets import interpreter_docs
+from ragauge.datasets.strata import strata
+from ragauge.errors import MissingEvidence
+from ragauge.records import Dataset, Document, Judgments
+
+
+def load() -> Dataset:
+    """The documents of this interpreter and the questions about them."""
+    documents = _documents()
+    known = {document.id: document for document in documents}
+    rows = [json.loads(line) for line in _questions().splitlines() if line.strip()]
+    grades = {row["id"]: {doc: float(grade) for doc, grade in row["answers"].items()} for row in rows}
+    queries = {row["id"]: str(row["question"]) for row in rows}
+    return Dataset(
+        name="pydocs",
+        documents=documents,
+        queries=queries,
+        judgments=Judgments(grades, source="pydocs_questions.jsonl"),
+        answers={row["id"]: row["reference"] for row in rows},
+        tags=strata(queries, grades, known, {row["id"]: {"topic": row["topic"]} for row in rows}),
+        about="Python's own documentation, from the running interpreter; questions written for ragauge (MIT)",
+    )
+
+
+def _questions() -> str:
+    return (files("ragauge.datasets") / "pydocs_questions.jsonl").read_text(encoding="utf-8")
+
+
+def _documents() -> list[Document]:
+    """What a fresh interpreter says of itself.
+
+    Another process, because libraries replace parts of the standard library while they run (torch `inspect.getfile`,
+    pytest `pdb.set_trace`, notebooks `input`), and because importing all of it here would leave it here.
+    """
+    script = str(Path(interpreter_docs.__file__))
+    done = subprocess.run([sys.executable, "-I", script], capture_output=True, check=False)  # noqa: S603 - our own file
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode or len(rows) < 1000:
+        raise MissingEvidence(
+            "this interpreter's documentation cannot be read",
+            hint=(done.stderr.decode(errors="replace").strip().splitlines() or ["it has no docstrings"])[-1],
+        )
+    return [Document(row["id"], row["text"], row["title"], row["metadata"]) for row in rows]

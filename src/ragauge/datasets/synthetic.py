@@ -1,0 +1,258 @@
+"""Corpora made from a seed: needles among distractors, near-duplicates, versions, and questions over two documents.
+
+No label leaks by construction: every document is made, shuffled and named before any question is drawn, all by one
+recipe, so that nothing but its content can tell the documents that will be asked for from the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ragauge.datasets.strata import number_of_answers
+from ragauge.errors import BadInput, UnknownName
+from ragauge.records import Dataset, Document, Judgments
+
+KINDS = {
+    "needles": "facts in other words than the questions, among facts that look alike",
+    "duplicates": "every fact told several times in other words; a target map says which are the same",
+    "versions": "facts that were replaced; only the newest is right",
+    "multihop": "questions that need two documents, a bridge and the answer",
+}
+
+
+class Attribute(NamedTuple):
+    """One kind of fact: its values, ways to tell it, and ways to ask for it that share no word of meaning."""
+
+    values: tuple[str, ...]
+    told: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+ATTRIBUTES: Mapping[str, Attribute] = {
+    "color": Attribute(
+        ("crimson", "teal", "ochre", "violet", "ivory", "charcoal", "amber", "olive"),
+        (
+            "{who} is painted {value}.",
+            "The coat of {who} shines in {value}.",
+            "Visitors remember {who} as {value} all over.",
+        ),
+        ("What color does {who} have?", "Which hue was chosen for {who}?"),
+    ),
+    "founder": Attribute(
+        ("Ada Brandt", "Ines Okafor", "Tomas Ruiz", "Mei Lindqvist", "Omar Castell", "Ruth Varga", "Jonas Hale"),
+        ("{value} set up {who}.", "{who} goes back to {value}.", "It was {value} whose idea led to {who}."),
+        ("Who created {who}?", "Name the person that started {who}."),
+    ),
+    "city": Attribute(
+        ("Lisbon", "Tromso", "Kyoto", "Cusco", "Tbilisi", "Halifax", "Mombasa", "Graz"),
+        ("{who} stands in {value}.", "You will find {who} when you come to {value}.", "{value} is home to {who}."),
+        ("Where is {who} located?", "In which town does {who} have its place?"),
+    ),
+    "weight": Attribute(
+        ("40 grams", "3 kilos", "12 kilos", "half a ton", "two tons", "95 kilos", "700 grams"),
+        (
+            "{who} brings {value} to the scales.",
+            "Lifting {who} means lifting {value}.",
+            "On a balance {who} shows {value}.",
+        ),
+        ("How heavy is {who}?", "What is the mass of {who}?"),
+    ),
+    "power": Attribute(
+        ("solar cells", "a diesel engine", "hand cranks", "fuel cells", "steam", "a small reactor", "batteries"),
+        ("{who} runs on {value}.", "The heart of {who}: {value}.", "Without {value} {who} would stand still."),
+        ("What drives {who}?", "Which energy source feeds {who}?"),
+    ),
+    "limit": Attribute(
+        ("8 guests", "30 guests", "55 guests", "120 guests", "200 guests", "450 guests", "900 guests"),
+        (
+            "No more than {value} fit into {who}.",
+            "{who} closes its doors after {value}.",
+            "Past {value}, {who} is full.",
+        ),
+        ("How many people may enter {who}?", "What is the capacity of {who}?"),
+    ),
+}
+BESIDE = ("{who} was put up right beside {value}.", "Next to {who} rises {value}.", "{value} shares a wall with {who}.")
+"""Ways to tell that two things are neighbors; never asked for by itself."""
+
+FILLER = (
+    "The notes were checked twice.",
+    "Nobody has complained about it so far.",
+    "This was written down during a visit.",
+    "More is said in the yearly letter.",
+    "The weather that day was mild.",
+    "A photograph hangs in the hall.",
+    "The record is kept with the others.",
+)
+SYLLABLES = """
+ba cor del fin gar hul jo kan lor mer nim os pra quil ru sol tem ul vas wen yor zan
+"""
+
+
+class Fact(NamedTuple):
+    """What one document says."""
+
+    who: str
+    attribute: str
+    value: str
+    year: int = 0
+
+
+def load(name: str) -> Dataset:
+    """`synthetic:KIND(documents=1000, queries=100, seed=0)`; what is left out has these values."""
+    kind, _, inside = name.removeprefix("synthetic:").partition("(")
+    if kind not in KINDS:
+        raise UnknownName("synthetic dataset", kind, KINDS, hint=f"there are {', '.join(KINDS)}")
+    options = {"documents": 1000, "queries": 100, "seed": 0}
+    for part in filter(None, (piece.strip() for piece in inside.removesuffix(")").split(","))):
+        key, _, value = part.partition("=")
+        if key.strip() not in options or not value.strip().isdigit():
+            raise BadInput(f"`{part}` is no option of a synthetic dataset", hint="documents=1000, queries=100, seed=0")
+        options[key.strip()] = int(value)
+    return make(kind, **options, name=name)
+
+
+def make(kind: str, *, documents: int = 1000, queries: int = 100, seed: int = 0, name: str | None = None) -> Dataset:
+    """A dataset of one of KINDS; the same arguments give the same dataset everywhere.
+
+    >>> one = make("multihop", documents=40, queries=3)
+    >>> sorted(one.judgments.nested["q001"].values())
+    [1.0, 2.0]
+    """
+    if documents < 12 or queries < 1:
+        raise BadInput("a synthetic dataset needs at least 12 documents and a query")
+    rng = random.Random(f"{kind} {documents} {seed}")  # noqa: S311 - no secret
+    facts, metadata = _FACTS[kind](rng, documents)
+    order = list(range(documents))
+    rng.shuffle(order)
+    names = [f"d{place:05}" for place in range(documents)]
+    made = [Document(names[place], _tell(rng, facts[i]), "", metadata(facts[i])) for place, i in enumerate(order)]
+    by_fact: dict[Fact, list[str]] = {}
+    for place, i in enumerate(order):
+        by_fact.setdefault(facts[i], []).append(names[place])
+    asked = _ASKED[kind](rng, by_fact, queries)
+    return Dataset(
+        name=name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed})",
+        documents=made,
+        queries={query: text for query, (text, _, _) in asked.items()},
+        judgments=Judgments(
+            {query: grades for query, (_, grades, _) in asked.items()},
+            targets={doc: [f"{f.who} {f.attribute}"] for f, docs in by_fact.items() for doc in docs},
+            source=f"synthetic:{kind}",
+        ),
+        answers={query: answer for query, (_, _, answer) in asked.items()},
+        tags={query: {"answers": number_of_answers(grades)} for query, (_, grades, _) in asked.items()},
+        about=f"made from seed {seed}; {KINDS[kind]}",
+    )
+
+
+Asked = dict[str, tuple[str, dict[str, float], str]]
+"""For each query its text, its grades and its answer."""
+
+
+def _tell(rng: random.Random, fact: Fact) -> str:
+    ways = BESIDE if fact.attribute == "beside" else ATTRIBUTES[fact.attribute].told
+    told = rng.choice(ways).format(who=fact.who, value=fact.value)
+    if fact.year:
+        told = f"As of {fact.year}: {told}"
+    lines = rng.sample(FILLER, 2)
+    lines.insert(rng.randrange(3), told)
+    return " ".join(lines)
+
+
+def _ask(rng: random.Random, fact: Fact, who: str | None = None) -> str:
+    return rng.choice(ATTRIBUTES[fact.attribute].asked).format(who=who or fact.who)
+
+
+def _name(rng: random.Random, taken: set[str]) -> str:
+    while True:
+        name = "".join(rng.choice(SYLLABLES.split()) for _ in range(3)).capitalize()
+        if name not in taken:
+            taken.add(name)
+            return name
+
+
+def _nothing(fact: Fact) -> dict[str, Any]:
+    del fact
+    return {}
+
+
+def _separate(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+    """Each thing with several facts, each fact in a document of its own."""
+    facts: list[Fact] = []
+    taken: set[str] = set()
+    while len(facts) < n:
+        who = _name(rng, taken)
+        for attribute in rng.sample(list(ATTRIBUTES), 4):
+            facts.append(Fact(who, attribute, rng.choice(ATTRIBUTES[attribute].values)))
+    return facts[:n], _nothing
+
+
+def _repeated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+    """Each fact once to five times."""
+    facts: list[Fact] = []
+    for fact in _separate(rng, n)[0]:
+        facts.extend([fact] * rng.randint(1, 5))
+    return facts[:n], _nothing
+
+
+def _dated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+    """Each fact in one to four versions, a value of its own each year."""
+    facts: list[Fact] = []
+    for fact in _separate(rng, n)[0]:
+        versions = rng.randint(1, 4)
+        years = sorted(rng.sample(range(2015, 2026), versions))
+        values = rng.sample(ATTRIBUTES[fact.attribute].values, versions)
+        facts.extend(fact._replace(year=year, value=value) for year, value in zip(years, values, strict=True))
+    return facts[:n], lambda fact: {"version_key": f"{fact.who} {fact.attribute}", "effective_year": fact.year}
+
+
+def _linked(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
+    """Facts of which some say that two things stand beside each other."""
+    facts = _separate(rng, n)[0][: n - n // 3]
+    things = list(dict.fromkeys(fact.who for fact in facts))
+    taken = set(things)
+    while len(facts) < n:
+        facts.append(Fact(_name(rng, taken), "beside", rng.choice(things)))
+    return facts, _nothing
+
+
+def _single(rng: random.Random, by_fact: dict[Fact, list[str]], n: int) -> Asked:
+    chosen = rng.sample(list(by_fact), min(n, len(by_fact)))
+    return {
+        f"q{i:03}": (_ask(rng, fact), dict.fromkeys(by_fact[fact], 2.0), fact.value) for i, fact in enumerate(chosen, 1)
+    }
+
+
+def _newest(rng: random.Random, by_fact: dict[Fact, list[str]], n: int) -> Asked:
+    versions: dict[tuple[str, str], list[Fact]] = {}
+    for fact in sorted(by_fact):
+        versions.setdefault((fact.who, fact.attribute), []).append(fact)
+    chosen = rng.sample(list(versions.values()), min(n, len(versions)))
+    asked: Asked = {}
+    for i, facts in enumerate(chosen, 1):
+        newest = max(facts, key=lambda fact: fact.year)
+        grades = {doc: 2.0 if fact is newest else 0.0 for fact in facts for doc in by_fact[fact]}
+        asked[f"q{i:03}"] = (f"{_ask(rng, newest)} Only the latest counts.", grades, newest.value)
+    return asked
+
+
+def _bridged(rng: random.Random, by_fact: dict[Fact, list[str]], n: int) -> Asked:
+    bridges = [fact for fact in by_fact if fact.attribute == "beside"]
+    about: dict[str, list[Fact]] = {}
+    for fact in by_fact:
+        if fact.attribute != "beside":
+            about.setdefault(fact.who, []).append(fact)
+    asked: Asked = {}
+    for i, bridge in enumerate(rng.sample(bridges, min(n, len(bridges))), 1):
+        fact = rng.choice(about[bridge.value])
+        grades = dict.fromkeys(by_fact[bridge], 1.0) | dict.fromkeys(by_fact[fact], 2.0)
+        text = _ask(rng, fact, f"the neighbor of {bridge.who}")
+        asked[f"q{i:03}"] = (text, grades, fact.value)
+    return asked
+
+
+_FACTS = {"needles": _separate, "duplicates": _repeated, "versions": _dated, "multihop": _linked}
+_ASKED = {"needles": _single, "duplicates": _single, "versions": _newest, "multihop": _bridged}
