@@ -4,12 +4,12 @@ BIN := .venv/bin
 
 .PHONY: demo test check bench clean
 
-demo: .venv/base
-	@echo "== demo: makes runs, then validates, evaluates and compares them, offline"
-	$(BIN)/python examples/demo.py
+demo: .venv/demo
+	@echo "== demo: six retrieval systems over Python's own documentation: built, timed, scored, compared; offline"
+	$(BIN)/ragauge demo
 
 test: .venv/dev
-	@echo "== test: unit, property, oracle, documentation and command-line tests"
+	@echo "== test: unit, property, oracle, server, documentation and command-line tests"
 	$(BIN)/python -m pytest
 
 check: .venv/dev
@@ -21,6 +21,7 @@ check: .venv/dev
 bench: .venv/dev
 	@echo "== bench: speed and memory against the peers, in one run on this machine"
 	$(BIN)/python benchmarks/evaluate.py
+	$(BIN)/python benchmarks/live.py
 
 clean:
 	rm -rf .venv demo
@@ -29,12 +30,12 @@ clean:
 	@echo "== making .venv with $(PYTHON)"
 	$(PYTHON) -m venv .venv
 
-.venv/base: .venv/bin/python pyproject.toml
-	@echo "== installing ragauge"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+.venv/demo: .venv/bin/python pyproject.toml
+	@echo "== installing ragauge with what the demo's systems need"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
 	@touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml
 	@echo "== installing ragauge with the test, check and benchmark tools"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@ .venv/base
+	@touch $@ .venv/demo

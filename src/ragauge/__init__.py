@@ -11,41 +11,67 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BackendFailed": "ragauge.errors",
     "BadInput": "ragauge.errors",
     "Convention": "ragauge.measures.conventions",
+    "Dataset": "ragauge.records",
+    "Document": "ragauge.records",
+    "Experiment": "ragauge.outcomes",
+    "Hit": "ragauge.records",
     "Judgments": "ragauge.records",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.errors",
     "MissingExtra": "ragauge.errors",
     "PRESETS": "ragauge.measures.conventions",
+    "PgVectorDB": "ragauge.systems.pgvector_db",
+    "RAGEvaluator": "ragauge.evaluator",
     "RagaugeError": "ragauge.errors",
     "Run": "ragauge.records",
     "Scores": "ragauge.records",
     "UnknownName": "ragauge.errors",
     "arrays": "ragauge.formats",
     "evaluate": "ragauge.verbs",
+    "fuse": "ragauge.fusing",
+    "load": "ragauge.datasets.loading",
     "neighbours": "ragauge.formats",
     "read_judgments": "ragauge.formats",
     "read_run": "ragauge.formats",
+    "run": "ragauge.experiments",
+    "stage": "ragauge.stages",
     "subtopic_judgments": "ragauge.formats",
+    "tune": "ragauge.fusing",
 }
 
 if TYPE_CHECKING:
-    from ragauge.errors import BadInput, MissingEvidence, MissingExtra, RagaugeError, UnknownName
+    from ragauge.datasets.loading import load
+    from ragauge.errors import BackendFailed, BadInput, MissingEvidence, MissingExtra, RagaugeError, UnknownName
+    from ragauge.evaluator import RAGEvaluator
+    from ragauge.experiments import run
     from ragauge.formats import arrays, neighbours, read_judgments, read_run, subtopic_judgments
+    from ragauge.fusing import fuse, tune
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
-    from ragauge.records import Judgments, Run, Scores
+    from ragauge.outcomes import Experiment
+    from ragauge.records import Dataset, Document, Hit, Judgments, Run, Scores
+    from ragauge.stages import stage
+    from ragauge.systems.pgvector_db import PgVectorDB
     from ragauge.verbs import evaluate
 
 __all__ = [
     "PRESETS",
+    "BackendFailed",
     "BadInput",
     "Convention",
+    "Dataset",
+    "Document",
+    "Experiment",
+    "Hit",
     "Judgments",
     "Measure",
     "MissingEvidence",
     "MissingExtra",
+    "PgVectorDB",
+    "RAGEvaluator",
     "RagaugeError",
     "Run",
     "Scores",
@@ -53,10 +79,15 @@ __all__ = [
     "__version__",
     "arrays",
     "evaluate",
+    "fuse",
+    "load",
     "neighbours",
     "read_judgments",
     "read_run",
+    "run",
+    "stage",
     "subtopic_judgments",
+    "tune",
 ]
 
 

@@ -8,13 +8,17 @@ import typer
 
 from ragauge import __version__
 from ragauge.cli.convert import convert
+from ragauge.cli.datasets import datasets
+from ragauge.cli.demo import demo
 from ragauge.cli.evaluate import evaluate
+from ragauge.cli.fuse import fuse
 from ragauge.cli.measures import measures
+from ragauge.cli.run import run
 from ragauge.cli.validate import validate
 
 app = typer.Typer(
     name="ragauge",
-    help="One gauge for retrieval: ranking quality, and whether to believe it.",
+    help="One gauge for retrieval: run systems, time them, score them, and know whether to believe it.",
     epilog="A user's mistake exits with 2. --debug anywhere shows the traceback.",
     no_args_is_help=True,
     add_completion=False,
@@ -22,10 +26,14 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(run)
 app.command()(evaluate)
+app.command()(fuse)
 app.command()(validate)
 app.command()(convert)
+app.command()(datasets)
 app.command()(measures)
+app.command()(demo)
 
 
 def _version(wanted: bool) -> None:
@@ -40,5 +48,5 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """One gauge for retrieval: ranking quality, and whether to believe it."""
+    """One gauge for retrieval: run systems, time them, score them, and know whether to believe it."""
     del version

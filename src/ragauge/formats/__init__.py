@@ -81,7 +81,10 @@ def judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFram
 
 def _judgment_source(path: str | Path, split: str | None) -> Source:
     folder = Path(path)
-    return Source(str(beir.qrels_file(folder, split) if str(path) != "-" and folder.is_dir() else path))
+    if str(path) == "-" or not folder.is_dir():
+        return Source(str(path))
+    kept = folder / "judgments.parquet"  # a folder that `ragauge run` wrote
+    return Source(str(kept if kept.exists() else beir.qrels_file(folder, split)))
 
 
 def _judgment_rows(source: Source, kind: str) -> pl.DataFrame:
@@ -107,6 +110,8 @@ def scan_run(
     if not isinstance(thing, str | Path):
         return memory.run_of(thing, name)
     source = Source(str(thing))
+    if source.path != "-" and Path(source.path).is_dir():
+        return columns.TableRun(_run_folder(Path(source.path)), "parquet")
     kind = known(format) or guess(source)
     if kind == "trec":
         return trec.TrecRun(source, with_ranks=with_ranks)
@@ -115,6 +120,23 @@ def scan_run(
     if kind in ("csv", "tsv", "jsonl", "parquet"):
         return columns.TableRun(source, kind)
     raise BadInput(f"a run cannot be in the format {kind}", file=source.label)
+
+
+def _run_folder(folder: Path) -> Source:
+    """The ranking in a folder that `ragauge run` wrote; the manifest comes last, so without it the run is not done."""
+    if (folder / "manifest.json").exists() and (folder / "run.parquet").exists():
+        return Source(str(folder / "run.parquet"))
+    inside = sorted(one.parent.name for one in folder.glob("*/run.parquet"))
+    unfinished = (folder / "journal.jsonl").exists()
+    raise BadInput(
+        "the run in this folder is not finished" if unfinished else "no run is in this folder",
+        file=str(folder),
+        hint="the command that began it goes on from there"
+        if unfinished
+        else f"there are runs in {', '.join(str(folder / name) for name in inside)}"
+        if inside
+        else "a run folder has manifest.json and run.parquet",
+    )
 
 
 def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run:

@@ -41,9 +41,13 @@ class Source:
 
     @property
     def stem(self) -> str:
-        """The file's name without compression and format: `runs/bm25.trec.gz` is `bm25`."""
+        """The file's name without compression and format: `runs/bm25.trec.gz` is `bm25`; a folder's own name."""
         if self.path == "-":
             return "stdin"
+        if Path(self.path).is_dir():
+            return Path(self.path).resolve().name
+        if Path(self.path).name == "run.parquet" and Path(self.path).with_name("manifest.json").exists():
+            return Path(self.path).resolve().parent.name  # a run folder's name says more
         name = Path(self.path).name
         for ending in (".gz", ".zst"):
             name = name.removesuffix(ending)

@@ -34,21 +34,21 @@ def score_table(scores: Mapping[str, Scores], width: int) -> Table:
     cells = {(r, m): _cell(scores[r], m, best[m], many=len(runs) > 1) for r in runs for m in measures}
     counts = [[scores[r].n[m] for m in measures] for r in runs]
     if len(runs) > 1 and max(map(len, runs)) + sum(max(len(m), 6) + 2 for m in measures) + 10 <= width:
-        table = _table(["run", *measures, "n"])
+        table = plain_table(["run", *measures, "n"])
         for r, n in zip(runs, counts, strict=True):
             table.add_row(Text(r), *(cells[r, m] for m in measures), _counts(n))
         return table
-    table = _table(["measure", *runs, "n"])
+    table = plain_table(["measure", *runs, "n"])
     for i, m in enumerate(measures):
         table.add_row(Text(m), *(cells[r, m] for r in runs), _counts([n[i] for n in counts]))
     return table
 
 
-def _table(headers: Sequence[str]) -> Table:
-    """A table without lines; the first column holds names, the others numbers."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def plain_table(headers: Sequence[str], *, numbers: bool = True) -> Table:
+    """A table without lines; the first column holds names, the others numbers, unless they do not."""
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headers))
     for i, header in enumerate(headers):
-        table.add_column(Text(header), justify="right" if i else "left", no_wrap=i == 0, overflow="fold")
+        table.add_column(Text(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold")
     return table
 
 
@@ -68,13 +68,13 @@ def query_table(scores: Mapping[str, Scores], width: int) -> Table:
     several = len(scores) > 1
     longest = max([len(q) for q in first.queries]) + (max(map(len, scores)) + 2 if several else 0)
     if longest + sum(max(len(m), 6) + 2 for m in first.measures) > width:
-        table = _table(["query", *(["run"] if several else []), "measure", "value"])
+        table = plain_table(["query", *(["run"] if several else []), "measure", "value"])
         for name, one in scores.items():
             for m in one.measures:
                 for query, value in zip(one.queries, one.values[m].tolist(), strict=True):
                     table.add_row(Text(query), *([Text(name)] if several else []), Text(m), shown(value, m))
         return table
-    table = _table(["query", *(["run"] if several else []), *first.measures])
+    table = plain_table(["query", *(["run"] if several else []), *first.measures])
     for name, one in scores.items():
         for i, query in enumerate(one.queries):
             lead = [Text(query), *([Text(name)] if several else [])]

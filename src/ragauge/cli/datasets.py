@@ -1,0 +1,73 @@
+"""`ragauge datasets`: what can be loaded by name; with a name, what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from ragauge.cli import console
+from ragauge.datasets.loading import listing, load
+from ragauge.errors import UnknownName
+from ragauge.reports.tables import plain_table
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="Look into this one: a name or a folder.")] = None,
+    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
+    query: Annotated[str | None, typer.Option("-q", "--query", help="Show this query and its answers.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """List the datasets, or look into one.
+
+    [dim]ragauge datasets pydocs -q count-items[/dim]
+    """
+    if name is None:
+        rows = list(listing())
+        if as_json:
+            typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
+            return
+        table = plain_table(["name", "kind", "about"], numbers=False)
+        for row in rows:
+            table.add_row(Text(row.name), Text(row.kind), Text(row.about))
+        console.show(table)
+        console.talk(["a folder of BEIR folders named by RAGAUGE_DATA is listed too; any path to one can be loaded"])
+        return
+    data = load(name, split=split)
+    if query is not None:
+        if query not in data.queries:
+            raise UnknownName(f"query of {data.name}", query, data.queries)
+        console.show(Text(data.queries[query], style="bold"), Text(data.answers.get(query, "")), "")
+        table = plain_table(["grade", "document", "text"], numbers=False)
+        judged = data.judgments.nested.get(query, {})
+        for doc, grade in sorted(judged.items(), key=lambda pair: -pair[1]):
+            first = " ".join(data.texts.get(doc, "(not in the corpus)").split())
+            table.add_row(f"{grade:g}", Text(doc), Text(first[:120]))
+        console.show(table)
+        return
+    strata = {
+        tag: dict(Counter(tags[tag] for tags in data.tags.values() if tag in tags).most_common())
+        for tag in dict.fromkeys(tag for tags in data.tags.values() for tag in tags)
+    }
+    facts: dict[str, object] = {
+        "name": data.name,
+        "about": data.about,
+        "documents": len(data.documents),
+        "queries": len(data.queries),
+        "judgments": sum(len(docs) for docs in data.judgments.nested.values()),
+        "reference answers": len(data.answers),
+        "strata": strata,
+    }
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    table = plain_table(["", ""], numbers=False)
+    for key, value in facts.items():
+        if key != "strata":
+            table.add_row(Text(key, style="dim"), Text(f"{value:,}" if isinstance(value, int) else str(value)))
+    for tag, counts in strata.items():
+        table.add_row(Text(f"by {tag}", style="dim"), Text(", ".join(f"{value} {n}" for value, n in counts.items())))
+    console.show(table)

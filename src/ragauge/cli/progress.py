@@ -1,0 +1,75 @@
+"""Somebody who looks on: a bar with rate and time left on a terminal, a line a system elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+
+class Bar:
+    """Shows an experiment as it goes; on anything but a terminal it only says what is done."""
+
+    def __init__(self) -> None:
+        self._live: Any = None
+        self._task: Any = None
+        self._began = 0.0
+        self._steps = self._shown = 0
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._live = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(compact=True),
+                console=Console(stderr=True),
+                transient=True,
+            )
+
+    def __enter__(self) -> Bar:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def begin(self, system: str, total: int, done: int) -> None:
+        """A system is about to be built and asked."""
+        self._began = time.perf_counter()
+        self._steps = self._shown = 0
+        if self._live is not None:
+            self._task = self._live.add_task(system, total=total, completed=done, rate="building")
+
+    def step(self) -> None:
+        """One query has its answer; the bar moves ten times a second at most, so that drawing does not cost."""
+        self._steps += 1
+        if self._live is None:
+            return
+        now = time.perf_counter()
+        if self._steps == 1:
+            self._began = self._drawn = now
+        if now - self._drawn > 0.1:
+            self._drawn = now
+            rate = self._steps / max(now - self._began, 1e-9)
+            self._live.update(self._task, advance=self._steps - self._shown, rate=f"{rate:,.0f} q/s")
+            self._shown = self._steps
+
+    def end(self, system: str) -> None:
+        """A system is done."""
+        seconds = time.perf_counter() - self._began
+        if self._live is not None:
+            self._live.remove_task(self._task)
+        if self._steps:
+            line = f"{system}: {self._steps} queries in {seconds:.1f} s"
+            if self._live is not None:
+                self._live.console.print(line, style="dim", markup=False, highlight=False)
+            else:
+                sys.stderr.write(f"{line}\n")

@@ -1,0 +1,151 @@
+"""`ragauge run EXPERIMENT.toml` or `ragauge run DATASET --system …`: let systems answer, time and score them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.progress import Bar
+from ragauge.errors import BadInput
+from ragauge.experiment_files import read_experiment
+from ragauge.experiments import run as run_systems
+from ragauge.formats.writing import whole_file
+from ragauge.outcomes import Experiment
+from ragauge.reports import experiments as reports
+from ragauge.reports.tables import as_csv
+
+
+def run(  # noqa: PLR0913 - each is an option of the command
+    what: Annotated[str, typer.Argument(metavar="DATASET|FILE.toml", help="A dataset, or an experiment file.")],
+    system: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-s", "--system", help="bm25, dense, 'dense(embedder=minilm)', NAME=…, or module:function; again for more."
+        ),
+    ] = None,
+    measure: Annotated[list[str] | None, typer.Option("-m", "--measure", help="A measure; again for more.")] = None,
+    k: Annotated[int | None, typer.Option("-k", help="Documents a query.  [dim]default 10[/dim]")] = None,
+    baseline: Annotated[str | None, typer.Option("-b", "--baseline", help="Compare the others with this one.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Ask every query so often.  [dim]default 1[/dim]")] = None,
+    warmup: Annotated[
+        int | None, typer.Option(help="Other queries before the clock counts.  [dim]default 5[/dim]")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Ask so many queries at a time.  [dim]default 1[/dim]")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds for one attempt.")] = None,
+    retries: Annotated[int | None, typer.Option(help="Attempts after a failed one.  [dim]default 0[/dim]")] = None,
+    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
+    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", help="The folder to write.  [dim]default runs/DATASET[/dim]")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """Let systems answer the queries of a dataset; time, score and compare them.
+
+    [dim]ragauge run pydocs -s bm25 -s dense -s 'hybrid(weights=0.7+0.3)' -b bm25[/dim]
+
+    Every answer is on disk at once: after Ctrl-C or a crash the same command goes on where it stopped.
+    """
+    settings: dict[str, Any] = {"convention": "default"}
+    if what.endswith(".toml"):
+        settings.update(read_experiment(what))
+    else:
+        settings.update(dataset=what, systems={})
+    if system:
+        settings["systems"] = _systems(system)
+    given = {
+        "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
+        "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split,
+    }  # fmt: skip
+    settings.update({name: value for name, value in given.items() if value is not None})
+    if not settings["systems"]:
+        raise BadInput("there is no system to run", hint="--system bm25 --system dense")
+    if "out" not in settings:
+        stem = Path(what).stem if what.endswith(".toml") else Path(what.rstrip(os.sep)).name
+        settings["out"] = Path("runs") / (re.sub(r"[^\w.+=-]+", "_", stem) or "run")
+    finish(perform(settings, fresh=fresh), as_json=output)
+
+
+def perform(settings: dict[str, Any], *, fresh: bool) -> Experiment:
+    """Run, with somebody looking on; Ctrl-C says how to go on."""
+    with Bar() as watch:
+        try:
+            return run_systems(**settings, fresh=fresh, watch=watch)
+        except KeyboardInterrupt:
+            sys.stderr.write("\nstopped; what was answered is kept, and the same command goes on from there\n")
+            raise typer.Exit(130) from None
+
+
+def finish(experiment: Experiment, *, as_json: bool) -> None:
+    """Write the report beside the runs, show the tables, name the files."""
+    folder = experiment.folder or Path()
+    files = {
+        "report.md": reports.markdown(experiment),
+        "summary.csv": reports.summary_csv(experiment),
+        "scores.csv": as_csv(dict(experiment.scores), per_query=True),
+    }
+    for name, text in files.items():
+        with whole_file(str(folder / name)) as file:
+            file.write(text.encode())
+    if as_json:
+        typer.echo(json.dumps(reports.as_data(experiment), indent=2, ensure_ascii=False))
+    else:
+        quality, speed = reports.tables(experiment, console.data().width)
+        console.show(quality, "", speed)
+    first = next(iter(experiment.runs.values())).manifest
+    data = experiment.dataset
+    console.talk(
+        [
+            f"{len(data.documents):,} documents, {len(data.queries):,} queries, convention "
+            f"{next(iter(experiment.scores.values())).convention}",
+            *(
+                [f"p: randomization test on {experiment.measures[0]} against {experiment.baseline}, Holm-corrected"]
+                if experiment.differences
+                else []
+            ),
+            "times in milliseconds, stages by their median; the harness itself takes "
+            f"{first['harness_microseconds']:.0f} microseconds a query",
+            *experiment.notes,
+            f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
+            f"and a folder for each run ({', '.join(experiment.runs)})",
+        ]
+    )
+    if all(one.failed + one.timed_out == one.asked for one in experiment.speeds.values()):
+        raise typer.Exit(3)
+
+
+def _systems(given: list[str]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for text in given:
+        found = re.match(r"([\w.+-]+)=(?!=)(.+)", text, re.S)
+        name, description = (found[1], found[2]) if found else (text, text)
+        if name in named:
+            raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
+        named[name] = _function(description) if re.fullmatch(r"[\w.]+:[\w.]+", description) else description
+    return named
+
+
+def _function(path: str) -> Any:
+    """A function or object of the user's own, named on the command line; a file never can."""
+    module, _, attribute = path.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        thing: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise BadInput(
+            f"there is no module `{module}` ({error})", hint="run it from the folder that holds it"
+        ) from None
+    for part in attribute.split("."):
+        if not hasattr(thing, part):
+            raise BadInput(f"`{module}` has no `{attribute}`")
+        thing = getattr(thing, part)
+    return thing

@@ -1,0 +1,69 @@
+"""An experiment as a TOML file that maps one to one onto the arguments of `run`.
+
+It names datasets, systems and settings that are known; it cannot name code.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.runs.execute import Plan
+from ragauge.systems.specs import Spec, from_table, parse
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "dataset": (str,),
+    "split": (str,),
+    "measures": (list,),
+    "baseline": (str,),
+    "convention": (str,),
+    "out": (str,),
+    "systems": (dict, list),
+    "k": (int,),
+    "repeats": (int,),
+    "warmup": (int,),
+    "workers": (int,),
+    "timeout": (int, float),
+    "retries": (int,),
+    "pause": (int, float),
+}
+
+
+def read_experiment(path: str) -> dict[str, Any]:
+    """The arguments of `run` that a file holds; folders in it are seen from the file's own folder."""
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput("no such file", file=path) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"the TOML cannot be read: {error}", file=path) from None
+    for key, value in data.items():
+        if key not in KINDS:
+            raise UnknownName(f"setting in {path}", key, KINDS, hint=f"there are {', '.join(KINDS)}")
+        if not isinstance(value, KINDS[key]) or isinstance(value, bool):
+            wanted = " or ".join(kind.__name__ for kind in KINDS[key])
+            raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
+    for key in ("dataset", "systems"):
+        if key not in data:
+            raise BadInput(f"there is no `{key}`", file=path, hint='dataset = "pydocs", and a table [systems.bm25]')
+    Plan(**{key: value for key, value in data.items() if key in Plan.__dataclass_fields__})  # says what is out of range
+    beside = Path(path).parent / data["dataset"]
+    if beside.is_dir():
+        data["dataset"] = str(beside)
+    data["systems"] = _systems(data["systems"], path)
+    return data
+
+
+def _systems(systems: Any, path: str) -> dict[str, Spec]:
+    if isinstance(systems, list):
+        return {str(one): parse(str(one)) for one in systems}
+    found: dict[str, Spec] = {}
+    for name, table in systems.items():
+        if not isinstance(table, dict | str):
+            raise BadInput(
+                f"the system `{name}` is {table!r}, not a table", file=path, hint=f'[systems.{name}] kind = "bm25"'
+            )
+        found[name] = parse(table) if isinstance(table, str) else from_table(name, table)
+    return found

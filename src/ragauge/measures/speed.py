@@ -1,0 +1,66 @@
+"""How fast: percentiles of each stage, queries per second, and what was left out of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ragauge.outcomes import Latency, Speed
+from ragauge.records import Floats
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+def latency(milliseconds: Floats) -> Latency:
+    """The figures of one stage.
+
+    Formula: the p-th percentile of n sorted values lies at place (n - 1) p / 100, between the two nearest.
+
+    >>> latency(np.array([1.0, 2.0, 3.0, 4.0])).p50
+    2.5
+    """
+    n = len(milliseconds)
+    if not n:
+        return Latency(0, *[math.nan] * 8)
+    p50, p90, p95, p99 = (float(value) for value in np.percentile(milliseconds, PERCENTILES))
+    spread = float(milliseconds.std(ddof=1)) if n > 1 else math.nan
+    return Latency(
+        n, float(milliseconds.mean()), p50, p90, p95, p99, spread, float(milliseconds.min()), float(milliseconds.max())
+    )
+
+
+def speed(timings: pl.DataFrame) -> Speed:
+    """The figures of a run's timings (columns `status`, `session`, `began_ns`, `total_ns`, and `<stage>_ns`)."""
+    status = timings["status"].to_numpy()
+    answered = status == "ok"
+    waited = answered | (status == "timeout")
+    total = timings["total_ns"].to_numpy().astype(np.float64)
+    stages = {}
+    for name in timings.columns:
+        if name.endswith("_ns") and name not in ("began_ns", "total_ns"):
+            values = timings[name].cast(float).fill_null(math.nan).to_numpy()
+            kept = values[answered & ~np.isnan(values)]
+            if len(kept):
+                stages[name.removesuffix("_ns")] = latency(kept / 1e6)
+    stages["total"] = latency(total[waited] / 1e6)
+    return Speed(
+        stages,
+        qps=_rate(timings, int(answered.sum())),
+        asked=len(status),
+        failed=int((status == "error").sum()),
+        timed_out=int((status == "timeout").sum()),
+    )
+
+
+def _rate(timings: pl.DataFrame, answered: int) -> float:
+    """Answers per second from the first question to the last answer, the breaks between sessions left out."""
+    seconds = 0.0
+    for part in timings.partition_by("session"):
+        began, total = part["began_ns"].to_numpy(), part["total_ns"].to_numpy()
+        seconds += float((began + total).max() - began.min()) / 1e9
+    return answered / seconds if seconds > 0 else math.nan

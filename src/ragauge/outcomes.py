@@ -1,0 +1,81 @@
+"""More nouns: what comes of letting systems answer. How fast they were, how they differ, and all of it together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ragauge.records import Dataset, Run, Scores
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds of one stage over `n` queries; percentiles by linear interpolation, as NumPy has them."""
+
+    n: int
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    std: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a system answered."""
+
+    stages: Mapping[str, Latency]
+    """By stage, and `total`; a stage that a system does not have is not here."""
+    qps: float
+    """Answers per second of wall-clock time, over all workers."""
+    asked: int
+    failed: int
+    """Queries that ended in an error. Their times are in no percentile: an error that comes at once is not fast."""
+    timed_out: int
+    """Queries that were given up. Their times are in the percentiles of `total`, as long as somebody waited."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A system against the baseline on the queries that both have a value for."""
+
+    mean: float
+    """Its mean minus the baseline's."""
+    p: float
+    """How often swapping the two systems' values at random, query by query, gives a mean difference as large."""
+    p_adjusted: float
+    """The same after Holm's correction for all systems that were compared."""
+    better: int
+    worse: int
+    same: int
+
+    @property
+    def n(self) -> int:
+        """How many queries."""
+        return self.better + self.worse + self.same
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What came of it: a run, scores and speed for each system, and how each differs from the baseline."""
+
+    dataset: Dataset
+    runs: Mapping[str, Run]
+    scores: Mapping[str, Scores]
+    speeds: Mapping[str, Speed]
+    differences: Mapping[str, Difference] = field(default_factory=dict)
+    baseline: str | None = None
+    folder: Path | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def measures(self) -> list[str]:
+        """The canonical names; the first is the one that systems are compared by."""
+        return next(iter(self.scores.values())).measures
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.scores.values()))

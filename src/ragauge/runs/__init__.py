@@ -1,0 +1,1 @@
+"""Doing it: systems answer queries, every query is timed, written down at once, and never lost."""

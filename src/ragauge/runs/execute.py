@@ -1,0 +1,282 @@
+"""Queries through a retriever: in a plain loop, in threads, or in an event loop; one clock, and no query is dropped.
+
+Loops are closed: each of the N workers asks its next query when it has the answer to the last. What a worker does
+around the search itself is kept small; a system that does nothing shows how small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import queue
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ragauge.errors import BadInput
+from ragauge.seams import Retriever, is_async
+from ragauge.stages import Stopwatch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How queries are asked."""
+
+    k: int = 10
+    repeats: int = 1
+    """How often the whole set is asked; the first time gives the ranking, all give timings."""
+    warmup: int = 5
+    """Queries before the clock counts, none of them among those that are measured."""
+    workers: int = 1
+    timeout: float | None = None
+    """Seconds for one attempt."""
+    retries: int = 0
+    """Attempts after the first, each after a longer pause."""
+    pause: float = 0.1
+    """Seconds before the first retry; doubled each time."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("k", 1), ("repeats", 1), ("warmup", 0), ("workers", 1), ("retries", 0)):
+            if getattr(self, name) < least:
+                raise BadInput(f"{name} is {getattr(self, name)}, not at least {least}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise BadInput(f"the time-out is {self.timeout:g} seconds")
+
+
+class Job(NamedTuple):
+    """One query to ask."""
+
+    query: str
+    text: str
+    repeat: int
+    made: int = 0
+    """Attempts that were made already and given up."""
+    first: int = 0
+    """When the first of them began."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came of one query: hits or an error, and how long it took from the first attempt to the last."""
+
+    query: str
+    repeat: int
+    docs: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    status: str = "ok"
+    """`ok`, `error` or `timeout`."""
+    error: str = ""
+    attempts: int = 1
+    began: int = 0
+    """Nanoseconds of this process's clock."""
+    total: int = 0
+    stages: dict[str, int] = field(default_factory=dict)
+    session: int = 1
+    """Which process asked, where several had to; times of different ones do not compare."""
+
+
+Keep = Callable[[Answer], None]
+
+
+def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+    """Ask a retriever that is not async; `keep` gets every answer, in this thread."""
+    if plan.workers > 1 or plan.timeout is not None:
+        _Crew(retriever, jobs, plan, keep).work()
+        return
+    for job in jobs:
+        keep(_ask_one(retriever, job, plan))
+
+
+async def ask_async(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+    """Ask a retriever that is async, `plan.workers` queries at a time; one that is not goes to threads."""
+    left = deque(jobs)
+    direct = is_async(retriever)
+
+    async def worker() -> None:
+        while left:
+            keep(await _await_one(retriever, left.popleft(), plan, direct=direct))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(plan.workers, len(jobs))):
+            group.create_task(worker())
+
+
+def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None = None) -> Answer:
+    answer = Answer(job.query, job.repeat, attempts=job.made + 1)
+    first = job.first
+    hits: Any = ()
+    while True:
+        watch = Stopwatch()
+        failure: Exception | None = None
+        if worker is not None:
+            worker.begin(job, answer.attempts, first)
+        try:
+            with watch:
+                hits = retriever.search(job.text, plan.k)
+        except Exception as error:  # whatever a system raises is its answer to this query
+            failure = error
+        if worker is not None:
+            worker.job = None
+        first = first or watch.began
+        if failure is None or answer.attempts > plan.retries:
+            return _finished(answer, watch, first, failure, hits, plan.k)
+        time.sleep(_wait(plan, answer.attempts))
+        answer.attempts += 1
+
+
+async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool) -> Answer:
+    answer = Answer(job.query, job.repeat)
+    first = 0
+    hits: Any = ()
+    while True:
+        watch = Stopwatch()
+        failure: Exception | None = None
+        try:
+            with watch:
+                async with asyncio.timeout(plan.timeout):
+                    if direct:
+                        found: Any = retriever.search(job.text, plan.k)
+                    else:  # a search that is not async must not hold up the loop
+                        found = await asyncio.to_thread(retriever.search, job.text, plan.k)
+                    hits = await found if inspect.isawaitable(found) else found
+        except TimeoutError as error:
+            own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
+            failure = TimedOut(plan.timeout or 0) if own else error
+        except Exception as error:  # whatever a system raises is its answer to this query
+            failure = error
+        first = first or watch.began
+        if failure is None or answer.attempts > plan.retries:
+            return _finished(answer, watch, first, failure, hits, plan.k)
+        await asyncio.sleep(_wait(plan, answer.attempts))
+        answer.attempts += 1
+
+
+class TimedOut(Exception):
+    """An attempt took longer than it may."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+
+
+def _finished(answer: Answer, watch: Stopwatch, first: int, failure: Exception | None, hits: Any, k: int) -> Answer:
+    answer.began = first
+    answer.total = watch.began + watch.total - first
+    answer.stages = watch.nanoseconds
+    if failure is not None:
+        answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
+        answer.error = f"{type(failure).__name__}: {failure}"
+        return answer
+    if inspect.iscoroutine(hits):
+        hits.close()
+        answer.status, answer.error = "error", "a coroutine came back: write the function with `async def`"
+        return answer
+    answer.docs = [str(hit[0]) for hit in hits[:k]]
+    answer.scores = [float(hit[1]) for hit in hits[:k]]
+    return answer
+
+
+def _wait(plan: Plan, attempt: int) -> float:
+    """Twice as long each time, and not the same for all workers, so that they do not come back together."""
+    return plan.pause * 2.0 ** (attempt - 1) * (1 + random.random())  # noqa: S311 - no secret
+
+
+class _Crew:
+    """Threads that ask, and one that keeps watch: an attempt that takes too long is given up, its thread left behind.
+
+    A thread cannot be stopped from outside. It stays where it hangs, its answer is not wanted any more, and another
+    thread takes its place; threads are daemons, so that a process can end all the same.
+    """
+
+    def __init__(self, retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
+        self._retriever = retriever
+        self._plan = plan
+        self._keep = keep
+        self._left = deque(jobs)
+        self._open = {(job.query, job.repeat) for job in jobs}
+        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._workers: list[_Worker] = []
+
+    def work(self) -> None:
+        """Ask everything; returns when every job has its answer."""
+        try:
+            for _ in range(min(self._plan.workers, len(self._left))):
+                self._start()
+            while self._open:
+                self._wait_for_one()
+        finally:
+            self._left.clear()  # after Ctrl-C no thread begins another query
+
+    def _start(self) -> None:
+        worker = _Worker(self._retriever, self._left, self._plan, self._answers)
+        self._workers.append(worker)
+        worker.start()
+
+    def _wait_for_one(self) -> None:
+        timeout = self._plan.timeout
+        with contextlib.suppress(queue.Empty):
+            # Waiting wakes up now and then, since a wait without end cannot be interrupted on every system.
+            self._accept(self._answers.get(timeout=1.0 if timeout is None else min(1.0, timeout / 10)))
+        if timeout is not None:
+            now = time.perf_counter_ns()
+            for worker in list(self._workers):
+                job = worker.job
+                if job is not None and now - worker.began > timeout * 1e9:
+                    self._give_up(worker, job, now, TimedOut(timeout))
+
+    def _accept(self, answer: Answer) -> None:
+        if (answer.query, answer.repeat) in self._open:
+            self._open.remove((answer.query, answer.repeat))
+            self._keep(answer)
+
+    def _give_up(self, worker: _Worker, job: Job, now: int, error: TimedOut) -> None:
+        self._workers.remove(worker)
+        worker.wanted = False
+        first = worker.first
+        if worker.attempt <= self._plan.retries:
+            self._left.appendleft(job._replace(made=worker.attempt, first=first))
+        else:
+            self._accept(
+                Answer(
+                    job.query,
+                    job.repeat,
+                    status="timeout",
+                    error=f"{type(error).__name__}: {error}",
+                    attempts=worker.attempt,
+                    began=first,
+                    total=now - first,
+                )
+            )
+        if self._left:
+            self._start()
+
+
+class _Worker(threading.Thread):
+    def __init__(self, retriever: Retriever, left: deque[Job], plan: Plan, answers: queue.SimpleQueue[Answer]) -> None:
+        super().__init__(daemon=True, name="ragauge-worker")
+        self._retriever, self._left, self._plan, self._answers = retriever, left, plan, answers
+        self.job: Job | None = None
+        """What is being asked at this moment; None between attempts."""
+        self.began = self.first = self.attempt = 0
+        self.wanted = True
+
+    def begin(self, job: Job, attempt: int, first: int) -> None:
+        """Another attempt begins now."""
+        self.began = time.perf_counter_ns()
+        self.first = first or self.began
+        self.attempt = attempt
+        self.job = job
+
+    def run(self) -> None:
+        while self.wanted:
+            try:
+                job = self._left.popleft()
+            except IndexError:
+                return
+            answer = _ask_one(self._retriever, job, self._plan, self)
+            if self.wanted:
+                self._answers.put(answer)

