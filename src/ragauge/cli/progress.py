@@ -18,13 +18,23 @@ class Bar:
         self._steps = self._shown = 0
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                SpinnerColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             self._live = Progress(
+                SpinnerColumn(),
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
                 TimeRemainingColumn(compact=True),
                 console=Console(stderr=True),
                 transient=True,
@@ -47,6 +57,8 @@ class Bar:
         self._steps = self._shown = 0
         if self._live is not None:
             self._task = self._live.add_task(system, total=total, completed=done, rate="building")
+        elif done < total:
+            sys.stderr.write(f"{system}: building\n")
 
     def step(self) -> None:
         """One query has its answer; the bar moves ten times a second at most, so that drawing does not cost."""
