@@ -203,13 +203,17 @@ def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     journal = Journal(path, {"purpose": 1})
     journal.begin({})
     strange = Answer('q"\n\\é\u2028', 0, ["a\tb", "ü"], [float("inf"), -1e-300], stages={'x"y': 3})
+    for docs in ([], [""], ["a\nb", "c"], ["", ""], ["\n"]):
+        odd = Answer("odd", 0, docs, [0.1] * len(docs))
+        journal.keep(odd)
     for one in (strange, Answer("q2", 0, [], [], "error", "No: \n'\""), Answer("q3", 0)):
         journal.keep(one)
     journal.close()
     path.write_bytes(path.read_bytes()[:-7])
     again = Journal(path, {"purpose": 1})
-    assert [one.query for one in again.answers] == [strange.query, "q2"]
-    assert again.answers[0] == strange
+    assert [one.query for one in again.answers[5:]] == [strange.query, "q2"]
+    assert [one.docs for one in again.answers[:5]] == [[], [""], ["a\nb", "c"], ["", ""], ["\n"]]
+    assert again.answers[5] == strange
     again.keep(Answer("q3", 0))
     again.close()
     third = Journal(path, {"purpose": 1})
