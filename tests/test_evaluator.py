@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 
 import pytest
 
@@ -140,3 +143,27 @@ def test_mistakes_are_told():
         asyncio.run(RAGEvaluator(Database()).evaluate_k_range(TRUTH, []))
     with pytest.raises(MissingEvidence):
         asyncio.run(RAGEvaluator(Database()).recommend_k(TRUTH[:1]))
+
+
+def test_the_command_line_has_the_range_too(tmp_path):
+    qrels = "".join(f"q{i} 0 right 1\n" for i in range(60))
+    rows = "".join(
+        f"q{i} Q0 {'right' if rank == (4 if i % 6 == 0 else 1) else f'n{rank}'} {rank} {10 - rank} t\n"
+        for i in range(60)
+        for rank in range(1, 6)
+    )
+    (tmp_path / "qrels").write_text(qrels)
+    (tmp_path / "run").write_text(rows)
+    command = [sys.executable, "-m", "ragauge", "k-range", "qrels", "run"]
+
+    def called(*more):
+        return subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    found = json.loads(called("-k", "1,2,5", "--json").stdout)
+    assert found["k"] == 5
+    assert [row["hit_rate"] for row in found["rows"]] == pytest.approx([5 / 6, 5 / 6, 1])
+    assert json.loads(called("-k", "1,2,5", "--tolerance", "0.3", "--json").stdout)["k"] == 1
+    assert "the run is 5 deep, and says nothing about k=10, 20" in called().stderr
+    for wrong in (["-k", "x"], ["-k", "0"], ["-k", "9"], ["--confidence", "2"], ["-m", "hitrate@5"]):
+        done = called(*wrong)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), wrong

@@ -132,7 +132,9 @@ def test_every_option_and_value_stands_in_conventions_md(option):
         assert f"`{value}`" in row, (option, value)
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "validate", "convert", "measures", "run", "datasets", "fuse", "demo"])
+@pytest.mark.parametrize(
+    "verb", ["evaluate", "validate", "convert", "measures", "run", "datasets", "k-range", "fuse", "demo"]
+)
 def test_every_verb_is_in_the_readme_and_the_docs(verb):
     assert f"ragauge {verb}" in (ROOT / "README.md").read_text()
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BadInput, MissingEvidence
+from ragauge.errors import BadInput
 from ragauge.measures.conventions import Convention
-from ragauge.records import Floats, Hit, Scores
+from ragauge.outcomes import Advice
+from ragauge.records import Hit, Scores
 from ragauge.runs.execute import Answer, Job, Plan, ask_async
 from ragauge.seams import Retriever, is_async
-from ragauge.stats.intervals import bootstrap_upper
+from ragauge.stats.enough import enough, quarter_of_bytes
 from ragauge.systems.adapters import as_retriever
 from ragauge.verbs import evaluate
 
@@ -24,34 +25,6 @@ MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision", "f1", "map")
 
 Metrics = dict[str, float]
 CountTokens = Callable[[str], float]
-
-
-@dataclass(frozen=True)
-class Advice:
-    """Which k is enough, and what the others would give and cost."""
-
-    k: int
-    measure: str
-    tolerance: float
-    confidence: float
-    table: Sequence[Mapping[str, float]]
-    """For each k: `k`, `value`, `loss` against the best, `loss_at_most` with confidence, `tokens` of the context, and
-    `tokens_more` than at the k before."""
-
-    def __str__(self) -> str:
-        chosen = next(row for row in self.table if row["k"] == self.k)
-        best = max(self.table, key=lambda row: row["value"])
-        most = self.table[-1]
-        loss = "the best"
-        if chosen is not best:
-            loss = (
-                f"at most {max(0.0, chosen['loss_at_most']):.4f} below the best ({best['value']:.4f} at "
-                f"k={best['k']:g}) with {self.confidence:.0%} confidence"
-            )
-        return (
-            f"k={self.k}: {self.measure} {chosen['value']:.4f}, {loss}; "
-            f"about {chosen['tokens']:.0f} tokens instead of {most['tokens']:.0f} at k={most['k']:g}"
-        )
 
 
 class RAGEvaluator:
@@ -115,28 +88,10 @@ class RAGEvaluator:
         are counted in the texts that come back: by `count_tokens`, else a quarter of the bytes.
         """
         wanted = sorted(_sound(k_values))
-        asked = await self._ask(ground_truth, max(wanted), retrieval_fn, count_tokens or _quarter_of_bytes)
+        asked = await self._ask(ground_truth, max(wanted), retrieval_fn, count_tokens or quarter_of_bytes)
         scores = self._scores(asked, [f"{measure}@{k}" for k in wanted])
         values = {k: scores.values[f"{measure}@{k}"] for k in wanted}
-        scored = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
-        if scored.sum() < 2:
-            raise MissingEvidence("a recommendation needs at least two queries", hint="give more ground truth")
-        best = max(wanted, key=lambda k: (scores.means[f"{measure}@{k}"], -k))
-        table: list[dict[str, float]] = []
-        for k in wanted:
-            loss: Floats = (values[best] - values[k])[scored]
-            table.append(
-                {
-                    "k": k,
-                    "value": scores.means[f"{measure}@{k}"],
-                    "loss": float(loss.mean()),
-                    "loss_at_most": 0.0 if k == best else bootstrap_upper(loss, confidence),
-                    "tokens": asked.tokens(k),
-                    "tokens_more": asked.tokens(k) - (table[-1]["tokens"] if table else 0.0),
-                }
-            )
-        enough = next((int(row["k"]) for row in table if row["loss_at_most"] <= tolerance), best)
-        return Advice(enough, measure, tolerance, confidence, table)
+        return enough(values, measure, tolerance, confidence, {k: asked.tokens(k) for k in wanted})
 
     def _scores(self, asked: _Asked, measures: list[str]) -> Scores:
         scores: Scores = evaluate(asked.grades, asked.rankings(), measures, self._convention)
@@ -255,8 +210,3 @@ def _sound(k_values: Iterable[int]) -> list[int]:
     if not wanted or min(wanted) < 1:
         raise BadInput(f"k cannot be {wanted}", hint="k_values=[1, 3, 5, 10]")
     return wanted
-
-
-def _quarter_of_bytes(text: str) -> float:
-    """English text and code have about four bytes to a token in the common vocabularies."""
-    return len(text.encode("utf-8", "surrogatepass")) / 4

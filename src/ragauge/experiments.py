@@ -93,6 +93,8 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     judgments = judgments_for(wanted, data.judgments)
     folder = None if out is None else Path(out)
     workshop = Workshop(data.documents, named, cache=cache_folder())
+    for system in named.values():
+        workshop.check(system)
     runs: dict[str, Run] = {}
     try:
         for name, system in named.items():
@@ -225,7 +227,7 @@ class _Work:
 
         warm = warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
         try:
-            cold = perform(opened, left, plan, warm, kept) if left else None
+            performed = perform(opened, left, plan, warm, kept)
         finally:
             if journal is not None:
                 journal.close()
@@ -235,10 +237,11 @@ class _Work:
             "began": began,
             "finished": manifest.now(),
             "build_seconds": round(self.workshop.seconds(system), 6),
-            "cold_ms": None if cold is None else cold.total / 1e6,
+            "cold_ms": None if performed.cold is None else performed.cold.total / 1e6,
+            "evidence": performed.evidence,
             "harness_microseconds": round(overhead(plan.k), 2),
             "sessions": 1 if journal is None else len(journal.sessions),
-            "notes": _notes(name, answers, 1 if journal is None else len(journal.sessions)),
+            "notes": _notes(name, answers, performed.evidence, 1 if journal is None else len(journal.sessions)),
             **manifest.circumstances(),
         }
         done = archive.as_run(name, answers, about)
@@ -248,7 +251,7 @@ class _Work:
         return done
 
 
-def _notes(name: str, answers: Sequence[Answer], sessions: int) -> list[str]:
+def _notes(name: str, answers: Sequence[Answer], evidence: Mapping[str, Any], sessions: int) -> list[str]:
     failed = [one for one in answers if one.status != "ok"]
     notes = []
     if failed:
@@ -259,6 +262,8 @@ def _notes(name: str, answers: Sequence[Answer], sessions: int) -> list[str]:
     changed = archive.changed_rankings(answers)
     if changed:
         notes.append(f"{name}: {changed} queries got another ranking when they were asked again")
+    if evidence.get("index_used") is False:
+        notes.append(f"{name}: the database did not use its index, so this is the speed and recall of an exact scan")
     if sessions > 1:
         notes.append(f"{name}: run in {sessions} sessions")
     return notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,34 @@ class Difference:
     def n(self) -> int:
         """How many queries."""
         return self.better + self.worse + self.same
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which k is enough, and what the others would give and cost."""
+
+    k: int
+    measure: str
+    tolerance: float
+    confidence: float
+    table: Sequence[Mapping[str, float]]
+    """For each k: `k`, `value`, `loss` against the best and `loss_at_most`; where texts are known, the context's `tokens`
+    and `tokens_more` than at the k before."""
+
+    def __str__(self) -> str:
+        chosen = next(row for row in self.table if row["k"] == self.k)
+        best = max(self.table, key=lambda row: row["value"])
+        loss = "the best"
+        if chosen is not best:
+            loss = (
+                f"at most {max(0.0, chosen['loss_at_most']):.4f} below the best ({best['value']:.4f} at "
+                f"k={best['k']:g}) with {self.confidence:.0%} confidence"
+            )
+        text = f"k={self.k}: {self.measure} {chosen['value']:.4f}, {loss}"
+        most = self.table[-1]
+        if "tokens" not in most or math.isnan(most["tokens"]):
+            return text
+        return f"{text}; about {chosen['tokens']:.0f} tokens instead of {most['tokens']:.0f} at k={most['k']:g}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,3 +78,9 @@ def close(thing: Any) -> Any:
     """Close whatever can be closed; what comes back is to be awaited where closing takes its time."""
     method = getattr(thing, "close", None)
     return method() if callable(method) else None
+
+
+def evidence(retriever: Any, query: str, k: int) -> Any:
+    """What a retriever says of itself once it was asked, if it has an `evidence(query, k)`; maybe to be awaited."""
+    method = getattr(retriever, "evidence", None)
+    return method(query, k) if callable(method) else {}

@@ -12,6 +12,7 @@ from ragauge.cli.datasets import datasets
 from ragauge.cli.demo import demo
 from ragauge.cli.evaluate import evaluate
 from ragauge.cli.fuse import fuse
+from ragauge.cli.k_range import k_range
 from ragauge.cli.measures import measures
 from ragauge.cli.run import run
 from ragauge.cli.validate import validate
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(evaluate)
+app.command("k-range")(k_range)
 app.command()(fuse)
 app.command()(validate)
 app.command()(convert)

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ragauge.records import Document
 from ragauge.runs.execute import Answer, Job, Keep, Plan, ask, ask_async
-from ragauge.seams import Retriever, is_async
+from ragauge.seams import Retriever, evidence, is_async
 
 T = TypeVar("T")
 Opened = Callable[[], AbstractAsyncContextManager[Retriever]]
 
 
-def perform(opened: Opened, jobs: Sequence[Job], plan: Plan, warm: Sequence[str], keep: Keep) -> Answer | None:
-    """Open a system, warm it up on other queries, ask every job; the answer to the first query of all comes back.
+class Performed(NamedTuple):
+    """What there is to say of a system beside its answers."""
+
+    cold: Answer | None
+    """Its answer to the first query of all, before anything was warm."""
+    evidence: Mapping[str, Any]
+    """What it says of itself: parameters, sizes, whether an index was used."""
+
+
+def perform(opened: Opened, jobs: Sequence[Job], plan: Plan, warm: Sequence[str], keep: Keep) -> Performed:
+    """Open a system, warm it up on other queries, ask every job.
 
     Works in a plain script and inside a running event loop, whether or not the system is async.
     """
+    if not jobs:
+        return Performed(None, {})
     gone_cold: list[Answer] = []
+    said: dict[str, Any] = {}
     once = replace(plan, workers=1, retries=0)
     warming = [Job(str(i), text, -1) for i, text in enumerate(warm)]
 
@@ -33,13 +46,22 @@ def perform(opened: Opened, jobs: Sequence[Job], plan: Plan, warm: Sequence[str]
                 return retriever
             await ask_async(retriever, warming, once, gone_cold.append)
             await ask_async(retriever, jobs, plan, keep)
+            try:
+                found = evidence(retriever, jobs[0].text, plan.k)
+                said.update(await found if inspect.isawaitable(found) else found)
+            except Exception as error:  # every query is answered: what is said afterwards must not undo that
+                said["error"] = f"{type(error).__name__}: {error}"
             return None
 
     retriever = in_a_loop(whole())
     if retriever is not None:
         ask(retriever, warming, once, gone_cold.append)
         ask(retriever, jobs, plan, keep)
-    return gone_cold[0] if gone_cold else None
+        try:
+            said.update(evidence(retriever, jobs[0].text, plan.k))
+        except Exception as error:
+            said["error"] = f"{type(error).__name__}: {error}"
+    return Performed(gone_cold[0] if gone_cold else None, said)
 
 
 def in_a_loop(work: Coroutine[Any, Any, T]) -> T:

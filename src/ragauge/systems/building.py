@@ -45,6 +45,14 @@ class Workshop:
             else:
                 yield as_retriever(found)
 
+    def check(self, system: Any) -> None:
+        """Whether every name in a description is known; nothing is built, and no library loaded."""
+        found = self._found(system)
+        if isinstance(found, Spec):
+            _check_names("retrievers", self._whole(found, ()))
+        else:
+            as_retriever(found)
+
     def describe(self, system: Any) -> str:
         """The whole description of a system, with the systems that it is made of; for your own objects, their name.
 
@@ -193,6 +201,15 @@ _PARTS = {
     "embedding": ("embedder",),
 }
 """Options that are built before the rest is handed on."""
+_FAMILIES = {
+    "of": "retrievers",
+    "retriever": "retrievers",
+    "embedder": "embedders",
+    "store": "stores",
+    "reranker": "rerankers",
+    "rerankers": "rerankers",
+}
+"""What the names in an option are names of."""
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "true or false"),
     ((int, float), "a number"),
@@ -218,6 +235,16 @@ def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: 
                     raise BadInput(f"`{spec}`: {name} is {_told(value)!s}, not {word}")
                 break
     return factory(*first, **options)
+
+
+def _check_names(family: str, spec: Spec) -> None:
+    if spec.name not in plugins.names(family):
+        plugins.find(family, spec.name)
+    for option, inner in _FAMILIES.items():
+        for one in _as_list(spec.options.get(option)):
+            described = parse(one) if isinstance(one, str) else one
+            if isinstance(described, Spec):
+                _check_names(inner, described)
 
 
 async def _close(thing: Any) -> None:

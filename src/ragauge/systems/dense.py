@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,16 @@ class Dense:
             for name, distance in zip(ids[0].tolist(), distances[0].tolist(), strict=True)
             if name is not None
         ]
+
+    def evidence(self, query: str, k: int) -> dict[str, Any]:
+        """The store's parameters and, where a database may choose, whether its index was used."""
+        describe = getattr(self._store, "describe", None)
+        about: dict[str, Any] = dict(describe()) if callable(describe) else {}
+        uses = getattr(self._store, "index_used", None)
+        vector = self._embedder.embed([query])
+        if callable(uses) and about.get("index") != "none" and np.any(vector):
+            about["index_used"] = uses(vector[0], k)
+        return {**about, "embedder": self._embedder.name}
 
     def close(self) -> None:
         """Give back what the store holds."""

@@ -227,6 +227,19 @@ class PgVectorRetriever:
         found: list[Hit] = await self._method(query, k, **self._options)
         return found
 
+    async def evidence(self, query: str, k: int) -> dict[str, Any]:
+        """The database's parameters, PostgreSQL's plan of a semantic search, and whether the index is in it."""
+        about = self.db.describe()
+        where = self._options.get("where")
+        if self._method == self.db.keyword_search:
+            return about
+        try:
+            plan = await self.db.explain(query, k, where)
+        except BadInput:  # a query without any known word has no vector
+            return about
+        used = {} if about.get("index") == "none" else {"index_used": await self.db.index_used(query, k, where)}
+        return {**about, **used, "plan": plan}
+
     async def close(self) -> None:
         """Close the database, if it was opened for this retriever."""
         if self._owner:
