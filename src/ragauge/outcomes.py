@@ -69,7 +69,7 @@ class Advice:
     tolerance: float
     confidence: float
     table: Sequence[Mapping[str, float]]
-    """For each k: `k`, `value`, `loss` against the best and `loss_at_most`; where texts are known, the context's `tokens`
+    """For each k: `k`, `value`, `loss` against the best, `loss_at_most`; where texts are known, `tokens` of the context
     and `tokens_more` than at the k before."""
 
     def __str__(self) -> str:
