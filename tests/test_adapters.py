@@ -239,7 +239,21 @@ def test_a_plain_function_around_an_async_one_still_gives_what_can_be_awaited():
     assert not is_async(retriever), "nothing in the wrapper says so"
     found = retriever.search("q", 1)
     assert inspect.isawaitable(found)
-    assert [hit.id for hit in asyncio.run(found)] == ["q0"]
+
+    async def waited():
+        return await found
+
+    assert [hit.id for hit in asyncio.run(waited())] == ["q0"]
+    retriever.search("q", 1).close()  # nobody awaits it, and nothing is left over that warns of that
+
+
+def test_a_class_is_no_system():
+    class Search:
+        def search(self, query, k):
+            return []
+
+    with pytest.raises(BadInput, match="Search is a class"):
+        as_retriever(Search)
 
 
 # LangChain --------------------------------------------------------------------------------------------------------

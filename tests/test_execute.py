@@ -307,7 +307,72 @@ def test_warm_up_queries_are_none_of_the_measured():
     assert warm_up_queries(documents, queries, 5) == warm_up_queries(documents, queries, 5)
 
 
-@pytest.mark.parametrize("how", [{"k": 0}, {"repeats": 0}, {"workers": 0}, {"timeout": 0}, {"warmup": -1}])
+@pytest.mark.parametrize(
+    "how", [{"k": 0}, {"repeats": 0}, {"workers": 0}, {"timeout": 0}, {"warmup": -1}, {"pause": -1}]
+)
 def test_settings_that_make_no_sense_are_refused(how):
     with pytest.raises(BadInput):
         Plan(**how)
+
+
+@pytest.mark.parametrize("way", [SystemExit("bye"), GeneratorExit()])
+def test_what_would_end_a_thread_is_an_answer_too(way):
+    def search(query, k):
+        raise way
+
+    answers = asked(Plain(search), JOBS[:4], workers=2)
+    assert {one.status for one in answers} == {"error"}
+    assert len(answers) == 4
+
+
+@pytest.mark.parametrize("what", [None, 3, [3], [("a", "b")]])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_cannot_be_read_is_an_error_of_that_query(what, workers):
+    answers = asked(Plain(lambda query, k: what), JOBS[:3], workers=workers)
+    assert {one.status for one in answers} == {"error"}
+    assert len(answers) == 3
+
+
+def test_a_worker_that_was_given_up_asks_nothing_more():
+    gate, calls = threading.Event(), []
+
+    def search(query, k):
+        calls.append(query)
+        gate.wait(30)
+        raise ConnectionError
+
+    answers = asked(Plain(search), JOBS[:1], timeout=0.05, retries=2, pause=0.001)
+    made = len(calls)
+    gate.set()
+    time.sleep(0.1)
+    assert (answers[0].status, answers[0].attempts, made, len(calls)) == ("timeout", 3, 3, 3)
+
+
+def test_giving_up_and_answering_at_the_same_moment_loses_nothing():
+    """Attempts that take about as long as they may: whichever wins, every query has one answer."""
+
+    def search(query, k):
+        time.sleep(0.02)
+        return found(query, k)
+
+    jobs = [Job(f"q{i}", f"text {i}", 0) for i in range(60)]
+    answers = asked(Plain(search), jobs, timeout=0.02, workers=4)
+    assert sorted(one.query for one in answers) == sorted(job.query for job in jobs)
+
+
+def test_plain_searches_that_hang_do_not_keep_others_from_beginning():
+    gate = threading.Event()
+    hanging = {f"text {i}" for i in range(12)}
+    answers = []
+    asyncio.run(ask_async(Plain(hangs_on(hanging, gate)), JOBS, Plan(timeout=0.2, workers=20), answers.append))
+    gate.set()
+    assert sum(one.status == "ok" for one in answers) == 8
+    assert sum(one.status == "timeout" for one in answers) == 12
+
+
+def test_what_stops_one_of_several_async_workers_is_raised_as_it_is():
+    def stop(answer):
+        raise BadInput("the disk is full")
+
+    with pytest.raises(BadInput, match="the disk is full"):
+        asyncio.run(ask_async(Later(found_later), JOBS, Plan(workers=3), stop))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -20,11 +21,12 @@ from rich.console import Console
 import ragauge
 from ragauge.errors import BadInput, RagaugeError, UnknownName
 from ragauge.experiment_files import read_experiment
-from ragauge.experiments import overhead, run
+from ragauge.experiments import run
 from ragauge.records import Dataset, Document, Judgments
 from ragauge.reports.experiments import markdown, tables
 from ragauge.runs.execute import Answer
 from ragauge.runs.journal import Journal
+from ragauge.work import overhead
 
 DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
 QUERIES = {f"q{i}": f"word{i}" for i in range(12)}
@@ -53,7 +55,8 @@ def test_failed_queries_are_empty_rankings_that_stay_in_the_mean():
     assert found.scores["half"].means["recall@10"] == 0.5
     assert found.scores["half"].n["recall@10"] == 12
     assert (found.speeds["half"].failed, found.speeds["half"].stages["total"].n) == (6, 6)
-    assert "6 of 12 queries failed and count as empty rankings; the first: q6: RuntimeError: down" in found.notes[0]
+    assert found.notes[0] == "half: 6 of 12 queries failed and count as empty rankings"
+    assert found.notes[1] == "half: the first: q6: RuntimeError: down"
 
 
 def test_a_system_that_always_fails_scores_nothing_and_says_why(tmp_path):
@@ -128,7 +131,7 @@ def test_what_is_done_is_not_done_again_unless_asked_for(tmp_path):
     run(DATA, {"mine": counted}, out=tmp_path, warmup=0)
     again = run(DATA, {"mine": counted}, out=tmp_path, warmup=0)
     assert len(calls) == 12
-    assert "done before" in again.notes[0]
+    assert "kept from" in again.notes[0]
     assert again.scores["mine"].means["recall@10"] == 1.0
     run(DATA, {"mine": counted}, out=tmp_path, warmup=0, fresh=True)
     assert len(calls) == 24
@@ -136,10 +139,10 @@ def test_what_is_done_is_not_done_again_unless_asked_for(tmp_path):
 
 def test_a_folder_with_other_work_is_not_touched(tmp_path):
     run(DATA, {"mine": right}, out=tmp_path)
-    with pytest.raises(BadInput, match="another plan"):
+    with pytest.raises(BadInput, match="other work \\(k 10 -> 3\\)"):
         run(DATA, {"mine": right}, out=tmp_path, k=3)
     smaller = Dataset("small", DOCUMENTS[:20], QUERIES, DATA.judgments)
-    with pytest.raises(BadInput, match="another dataset"):
+    with pytest.raises(BadInput, match="other work \\(documents 30 -> 20"):
         run(smaller, {"mine": right}, out=tmp_path)
 
 
@@ -161,8 +164,10 @@ def test_interrupted_work_goes_on_where_it_stopped(tmp_path, stop):
         assert len(calls) == 13  # the one in flight was asked again, no other
         assert found.scores["mine"].means["recall@10"] == 1.0
         assert "2 sessions" in found.notes[0]
-    else:  # an error of the system is its answer, and interrupts nothing
-        assert len(calls) == 12
+    else:  # an error of the system is its answer and interrupts nothing; the same command asks that query again
+        assert len(calls) == 13
+        assert found.notes[0] == "mine: 1 queries that had failed were asked again"
+        assert found.scores["mine"].means["recall@10"] == 1.0
 
 
 KILLED = """
@@ -200,27 +205,32 @@ def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
 
 def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     path = tmp_path / "journal.jsonl"
-    journal = Journal(path, {"purpose": 1})
+    mine = {"system": {"name": "mine"}, "plan": {"k": 10}}
+    journal = Journal(path, mine)
     journal.begin({})
     strange = Answer('q"\n\\é\u2028', 0, ["a\tb", "ü"], [float("inf"), -1e-300], stages={'x"y': 3})
-    for docs in ([], [""], ["a\nb", "c"], ["", ""], ["\n"]):
-        odd = Answer("odd", 0, docs, [0.1] * len(docs))
+    for number, docs in enumerate(([], [""], ["a\nb", "c"], ["", ""], ["\n"])):
+        odd = Answer(f"odd {number}", 0, docs, [0.1] * len(docs))
         journal.keep(odd)
+    journal.keep(odd)  # the same once more is read once
     for one in (strange, Answer("q2", 0, [], [], "error", "No: \n'\""), Answer("q3", 0)):
         journal.keep(one)
     journal.close()
     path.write_bytes(path.read_bytes()[:-7])
-    again = Journal(path, {"purpose": 1})
+    again = Journal(path, mine)
     assert [one.query for one in again.answers[5:]] == [strange.query, "q2"]
     assert [one.docs for one in again.answers[:5]] == [[], [""], ["a\nb", "c"], ["", ""], ["\n"]]
     assert again.answers[5] == strange
     again.keep(Answer("q3", 0))
     again.close()
-    third = Journal(path, {"purpose": 1})
+    third = Journal(path, mine)
     third.close()
     assert third.answers[-1].query == "q3"
-    with pytest.raises(BadInput, match="another purpose"):
-        Journal(path, {"purpose": 2})
+    with pytest.raises(BadInput, match="k 10 -> 3"):
+        Journal(path, {**mine, "plan": {"k": 3}})
+    other = Journal(path, {**mine, "system": {"name": "other"}})
+    other.close()
+    assert (other.answers, other.replaced) == ([], "name mine -> other")
 
 
 def test_an_unfinished_folder_is_named_as_such(tmp_path):
@@ -233,15 +243,185 @@ def test_an_unfinished_folder_is_named_as_such(tmp_path):
 
 
 def test_queries_that_are_documents_do_not_score_by_finding_themselves():
-    documents = [*DOCUMENTS, Document("q3", "word3")]
+    documents = [*DOCUMENTS, Document("q3", "word3"), Document("q4", "another text under the id of a query")]
     data = Dataset("own", documents, QUERIES, DATA.judgments)
 
     def self_first(query, k):
-        return [*(["q3"] if query == "word3" else []), *[f"x{i}" for i in range(9)], *right(query, k)][:k]
+        own = ["q3"] if query == "word3" else []
+        return [*own, *(f"d{20 + i}" for i in range(9)), *right(query, k)][:k]
 
     found = run(data, {"mine": self_first}, k=10, measures=["recall@10"])
     assert found.scores["mine"].means["recall@10"] == 1.0
-    assert "own=dropped" in found.notes[0]
+    assert found.notes == ["1 queries are themselves documents: each is left out of its own ranking"]
+
+
+def test_ids_that_queries_and_documents_share_by_chance_mean_nothing():
+    documents = [Document(str(i), f"word{i} here") for i in range(1, 9)]
+    queries = {str(i): f"where is word{i}" for i in range(1, 9)}
+    data = Dataset("numbered", documents, queries, Judgments({q: {q: 1} for q in queries}))
+    found = run(data, {"bm25": "bm25"}, measures=["mrr@10"])
+    assert found.scores["bm25"].means["mrr@10"] == 1.0
+    assert found.notes == []
+
+
+def test_the_order_of_return_is_the_ranking_also_among_equal_scores(tmp_path):
+    def tied(query, k):
+        return [(f"d{query.removeprefix('word')}", 1.0), ("d29", 1.0), ("d28", 1.0)]
+
+    found = run(DATA, {"tied": tied}, measures=["mrr@10"], out=tmp_path)
+    assert found.scores["tied"].means["mrr@10"] == 1.0
+    assert ragauge.evaluate(tmp_path, tmp_path / "tied", ["mrr@10"]).means["mrr@10"] == 1.0
+
+
+def test_a_document_that_comes_again_counts_once_and_is_told(tmp_path):
+    def again(query, k):
+        return ["d29", "d29", *right(query, k)]
+
+    found = run(DATA, {"again": again, "mine": right}, measures=["mrr@10"], out=tmp_path)
+    assert found.scores["again"].means["mrr@10"] == 0.5
+    assert "again: 12 documents came again in a ranking; their first place counts" in found.notes
+
+
+def test_what_was_not_asked_is_not_counted():
+    half = Dataset("half", DOCUMENTS, {q: QUERIES[q] for q in list(QUERIES)[:6]}, DATA.judgments)
+    found = run(half, {"mine": right}, measures=["recall@10"])
+    assert (found.scores["mine"].means["recall@10"], found.scores["mine"].n["recall@10"]) == (1.0, 6)
+    assert found.notes == ["6 judged queries are not asked and not counted"]
+    assert run(DATA, {"mine": right}, limit=3).speeds["mine"].asked == 3
+
+
+def test_k_is_as_deep_as_the_deepest_cutoff_and_never_shallower():
+    depths = []
+
+    def deep(query, k):
+        depths.append(k)
+        return right(query, k)
+
+    run(DATA, {"deep": deep}, measures=["recall@25", "ndcg@5"])
+    assert set(depths) == {25}
+    with pytest.raises(BadInput, match="recall@25 cannot be told from 10 documents"):
+        run(DATA, {"deep": deep}, measures=["recall@25"], k=10)
+
+
+def test_ids_from_elsewhere_and_empty_answers_are_told():
+    found = run(DATA, {"strange": lambda q, k: ["doc#1"], "nothing": lambda q, k: None})
+    assert "strange: 12 of 12 returned ids are not in the collection, such as ['doc#1']" in found.notes
+    assert "nothing: 12 of 12 queries got no documents" in found.notes
+
+
+def test_failures_when_asked_again_are_told_apart():
+    calls = []
+
+    def fails_later(query, k):
+        calls.append(query)
+        if query == "word3" and calls.count(query) == 2:
+            raise RuntimeError("down")
+        return right(query, k)
+
+    found = run(DATA, {"mine": fails_later}, repeats=3, warmup=0, measures=["recall@10"])
+    assert found.scores["mine"].means["recall@10"] == 1.0
+    assert found.notes == ["mine: 1 queries failed when they were asked again; their times are left out"]
+
+
+def test_code_that_was_changed_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "changing.py"
+    module.write_text("def search(query, k):\n    return ['d29']\n")
+    first = run(
+        DATA, {"mine": importlib.import_module("changing").search}, out=tmp_path / "out", measures=["recall@10"]
+    )
+    assert first.scores["mine"].means["recall@10"] == 0.0
+    module.write_text("def search(query, k):\n    return ['d' + query.removeprefix('word')]  # better\n")
+    importlib.invalidate_caches()
+    changed = importlib.reload(importlib.import_module("changing")).search
+    second = run(DATA, {"mine": changed}, out=tmp_path / "out", measures=["recall@10"])
+    assert second.scores["mine"].means["recall@10"] == 1.0
+    assert "another system than last time" in second.notes[0]
+
+
+def test_another_description_under_the_same_name_is_run_again_and_the_others_are_kept(tmp_path):
+    run(DATA, {"a": "bm25", "b": "bm25(k1=1.2)"}, out=tmp_path)
+    found = run(DATA, {"a": "bm25", "b": "bm25(k1=2.0)"}, out=tmp_path)
+    assert "a: kept from" in found.notes[0]
+    assert "description bm25(k1=1.2) -> bm25(k1=2.0)" in found.notes[1]
+
+
+def test_a_wrong_option_is_told_first_and_leaves_nothing_behind(tmp_path):
+    with pytest.raises(BadInput, match="unexpected keyword argument 'stor'"):
+        run(DATA, {"mine": right, "d": "dense(stor=faiss)"}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BadInput, match="k1 is x, not a number"):
+        run(DATA, {"b": "bm25(k1=x)"}, out=tmp_path / "out")
+    assert run(DATA, {"b": "bm25(k1=1.2)"}, out=tmp_path / "out").scores["b"].n["ndcg@10"] == 12
+
+
+def test_one_system_that_cannot_be_built_does_not_take_the_others_with_it(tmp_path):
+    found = run(DATA, {"mine": right, "bad": "http(url=ftp://x)"}, out=tmp_path, baseline="mine")
+    assert list(found.scores) == ["mine"]
+    assert found.failures["bad"].message.startswith("bad: ")
+    done = command("run", "synthetic:needles", "-s", "bm25", "-s", "bad=http(url=ftp://x)", "-o", "x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "error: bad: `ftp://x` is no address" in done.stderr
+    assert "bm25 " in done.stdout
+    assert (tmp_path / "x" / "report.md").exists()
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path):
+    path = tmp_path / "mine" / "journal.jsonl"
+    held = Journal(path, {})
+    with pytest.raises(BadInput, match="another process is at work here"):
+        run(DATA, {"mine": right}, out=tmp_path)
+    held.close()
+    run(DATA, {"mine": right}, out=tmp_path)
+
+
+def test_a_damaged_folder_and_ids_that_no_file_can_hold_are_no_traceback(tmp_path):
+    found = run(
+        DATA, {"odd": lambda q, k: ["half a \ud83d character", *right(q, k)]}, out=tmp_path, measures=["mrr@10"]
+    )
+    assert found.scores["odd"].means["mrr@10"] == 0.5
+    (tmp_path / "odd" / "manifest.json").write_text("{")
+    with pytest.raises(BadInput, match="damaged"):
+        run(DATA, {"odd": right}, out=tmp_path)
+
+
+def test_secrets_are_in_no_name_file_or_message(tmp_path):
+    described = 'http(url="http://user:hunter2@127.0.0.1:9/s?api_key=SEKRET", timeout=1)'
+    done = command("run", "synthetic:needles(queries=2)", "-s", described, "-o", "out", cwd=tmp_path)
+    assert done.returncode == 3
+    everything = [done.stdout, done.stderr, *map(str, tmp_path.rglob("*"))]
+    everything += [file.read_bytes().decode("utf-8", "replace") for file in tmp_path.rglob("*") if file.is_file()]
+    for text in everything:
+        assert "hunter2" not in text
+        assert "SEKRET" not in text
+
+
+def test_what_a_server_says_is_text_in_the_report_and_on_the_terminal(tmp_path):
+    def evil(query, k):
+        raise RuntimeError("<img src=x onerror=alert(1)>\n# Hacked ![x](http://evil) \x1b[2J")
+
+    found = run(DATA, {"evil": evil}, out=tmp_path)
+    page = markdown(found)
+    assert "<img" not in page
+    assert "\n# Hacked" not in page
+    assert "![x]" not in page
+    assert "\x1b" not in page
+
+
+def test_json_stays_json_when_nothing_was_answered(tmp_path):
+    (tmp_path / "down.py").write_text("def search(query, k):\n    raise OSError('down')\n")
+    done = command("run", "synthetic:needles", "-s", "x=down:search", "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    found = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert found["systems"]["x"]["speed"]["stages"]["total"]["p50"] is None
+
+
+def test_results_can_be_split_by_a_tag(tmp_path):
+    done = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "answers", cwd=tmp_path)
+    assert "ndcg@10 by answers" in done.stdout
+    assert "by answers" in (tmp_path / "runs" / "synthetic_duplicates" / "report.md").read_text()
+    done = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "topic", cwd=tmp_path)
+    assert (done.returncode, "no tag is named `topic`" in done.stderr) == (2, True)
 
 
 def test_mistakes_in_systems_are_told_before_anything_runs():
@@ -355,6 +535,8 @@ def test_a_file_cannot_name_code_but_the_command_line_can(tmp_path):
 
 
 def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
+    (tmp_path / "wrong.py").write_text("def search(:\n")
+    (tmp_path / "folder.toml").mkdir()
     for arguments, message in (
         (("run", "pydoc", "-s", "bm25"), "no dataset is named `pydoc`"),
         (("run", "pydocs"), "there is no system to run"),
@@ -362,6 +544,12 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
         (("run", "synthetic:needles", "-s", "bm25", "-s", "bm25"), "two systems are called `bm25`"),
         (("run", "synthetic:nedles", "-s", "bm25"), "no synthetic dataset is named `nedles`"),
         (("run", "synthetic:needles", "-s", "x=nothere:search"), "there is no module `nothere`"),
+        (("run", "synthetic:needles", "-s", "x=wrong:search"), "the module `wrong` cannot be imported: SyntaxError"),
+        (("run", "synthetic:needles", "-s", "bm25", "-o", "wrong.py"), "cannot be written"),
+        (("run", "synthetic:needles", "-s", "report.md=bm25"), "cannot be called `report.md`"),
+        (("run", "synthetic:needles", "-s", "filtered(of=bm25)"), "filters by nothing"),
+        (("run", "synthetic:needles", "-s", "hybrid(weights=0.7,0.3)"), "joined by +"),
+        (("run", "folder.toml"), "cannot be read"),
         (("datasets", "synthetic:needles", "-q", "q9999"), "no query of synthetic:needles is named `q9999`"),
     ):
         done = command(*arguments, cwd=tmp_path)

@@ -161,6 +161,21 @@ def test_the_index_is_used_once_there_are_rows_enough(dsn):
     assert len(overlap) >= 4
 
 
+def test_the_plan_of_a_hybrid_search_is_that_of_the_statement_that_runs(dsn):
+    async def work(db):
+        plan = await db.explain("bab dad", 5, search="hybrid")
+        text = json.dumps(plan)
+        assert "CTE keyword" in text
+        assert "CTE semantic" in text
+        used = await db.index_used("bab dad", 5, search="hybrid")
+        said = await db.retriever("hybrid").evidence("bab dad", 5)
+        assert (said["index_used"], said["plan"]) == (used, plan)
+        assert "index_used" in await db.retriever("semantic").evidence("bab dad", 5)
+        assert "plan" not in await db.retriever("keyword").evidence("bab dad", 5)
+
+    using(dsn, work, corpus(500))
+
+
 @pytest.mark.parametrize("index", ["none", "hnsw", "ivfflat"])
 def test_a_filter_leaves_k_results_if_there_are_k(dsn, index):
     """One document in fifty passes: without scans that go on, 40 candidates would leave about one."""

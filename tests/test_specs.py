@@ -238,19 +238,19 @@ def test_names_of_the_experiment_stand_for_their_systems(workshop):
         "late": "pipeline(of=both, reranker=mmr)",
     }
     shop = workshop(systems)
-    assert shop.describe("alias") == shop.describe("strong") == "bm25(k1=1.5)"
-    assert shop.describe("bm25") == "bm25"
+    assert shop.identity("alias")["description"] == shop.identity("strong")["description"] == "bm25(k1=1.5)"
+    assert shop.identity("bm25")["description"] == "bm25"
     both = "hybrid(of=bm25(k1=1.5)+dense(store=exact(metric=ip)))"
-    assert shop.describe("both") == both
-    assert shop.describe("late") == f"pipeline(of={both}, reranker=mmr)"
+    assert shop.identity("both")["description"] == both
+    assert shop.identity("late")["description"] == f"pipeline(of={both}, reranker=mmr)"
     assert searched(shop, "both") == searched(shop, both)
     assert ids(searched(shop, "late"))
 
 
 def test_what_a_system_is_made_of_by_default_stands_in_its_description(workshop):
     shop = workshop({"dense": "dense(embedder=wordllama(dimensions=64))"})
-    assert shop.describe("hybrid") == "hybrid(of=dense+bm25)"
-    assert shop.describe("pipeline(reranker=mmr)") == "pipeline(of=bm25, reranker=mmr)"
+    assert shop.identity("hybrid")["description"] == "hybrid(of=dense+bm25)"
+    assert shop.identity("pipeline(reranker=mmr)")["description"] == "pipeline(of=bm25, reranker=mmr)"
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_what_a_system_is_made_of_by_default_stands_in_its_description(workshop)
 )
 def test_a_system_made_of_itself_is_refused(workshop, systems):
     shop = workshop(systems)
-    for ask in (shop.describe, shop.seconds, lambda system: searched(shop, system)):
+    for ask in (shop.identity, shop.seconds, lambda system: searched(shop, system)):
         with pytest.raises(BadInput, match="made of itself") as error:
             ask("x")
         assert "\n" not in error.value.message
@@ -279,9 +279,9 @@ def test_objects_of_the_caller_are_systems_and_parts_of_systems_by_their_name(wo
     assert ids(searched(shop, "awaited")) == ["d", "b"]
     assert set(ids(searched(shop, "both"))) == {"a", "c", "d"}
     assert set(ids(searched(shop, "all", k=9))) == {"a", "b", "c", "d"}
-    assert shop.describe(mine).endswith(".mine")
-    assert shop.describe("both").endswith(".mine+bm25)")
-    assert " at 0x" not in shop.describe("both"), "the same in the next process"
+    assert shop.identity(mine)["description"].endswith(".mine")
+    assert shop.identity("both")["description"].endswith(".mine+bm25)")
+    assert " at 0x" not in shop.identity("both")["description"], "the same in the next process"
     assert shop.seconds("mine") == 0
 
 
@@ -562,6 +562,6 @@ def test_the_cache_lies_where_the_environment_says(monkeypatch, tmp_path):
 
 def test_a_description_has_no_password_in_it(workshop):
     shop = workshop()
-    text = shop.describe('http(url="http://me:secret@localhost:8000/search")')
+    text = shop.identity('http(url="http://me:secret@localhost:8000/search")')["description"]
     assert "secret" not in text
     assert "localhost:8000/search" in text

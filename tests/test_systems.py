@@ -457,3 +457,86 @@ def test_names_of_documents_are_never_looked_into():
     docs = [Document(name, f"apple {re.sub(r'[^a-z]', '', name)}") for name in odd]
     assert set(ids(bm25(docs).search("apple", 10))) == set(odd)
     assert set(ids(Dense(docs, Hashing(), Exact()).search("apple", 10))) == set(odd)
+
+
+def test_a_lone_hit_of_one_retriever_counts_in_a_weighted_hybrid():
+    vectors = Fixed([Hit("x", 0.31), Hit("y", 0.30), Hit("exact", 0.05)])
+    words = Fixed([Hit("exact", 12.0)])
+    found = Hybrid([vectors, words], weights=(0.7, 0.3)).search("q", 3)
+    assert {hit.id: round(hit.score, 4) for hit in found} == {"x": 0.7, "y": 0.6731, "exact": 0.3}
+
+
+def test_plain_parts_of_an_async_system_do_not_hold_up_the_loop():
+    gate = threading.Event()
+
+    def waits(query, hits):
+        assert gate.wait(30)
+        return hits
+
+    class Waits:
+        def search(self, query, k):
+            assert gate.wait(30)
+            return [Hit("b", 1.0)]
+
+    later = Fixed([Hit("a", 1.0)], asynchronous=True)
+
+    async def whole(system):
+        async def opens():
+            await asyncio.sleep(0)
+            gate.set()  # never reached if the loop stood still
+
+        found, _ = await asyncio.gather(system.search("q", 2), opens())
+        return ids(found)
+
+    assert asyncio.run(whole(Pipeline(later, [waits]))) == ["a"]
+    gate.clear()
+    assert set(asyncio.run(whole(Hybrid([later, Waits()])))) == {"a", "b"}
+
+
+class Told:
+    def __init__(self, used, *, asynchronous=False):
+        self.used, self.asynchronous = used, asynchronous
+
+    def search(self, query, k):
+        return []
+
+    def evidence(self, query, k):
+        return self._later() if self.asynchronous else {"index_used": self.used}
+
+    async def _later(self):
+        return {"index_used": self.used}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_parts_say_of_themselves_is_passed_on(asynchronous):
+    def said(system):
+        found = system.evidence("q", 5)
+
+        async def waited():
+            return await found
+
+        return asyncio.run(waited()) if asynchronous else found
+
+    unused, used = Told(False, asynchronous=asynchronous), Told(True)
+    assert said(Hybrid([used, unused]))["index_used"] is False
+    assert said(Pipeline(unused, [by_name]))["index_used"] is False
+    assert said(Filtered(unused, {"a": 1}))["index_used"] is False
+    assert Hybrid([used, used]).evidence("q", 5)["index_used"] is True
+    assert "index_used" not in Hybrid([Fixed([]), Fixed([])]).evidence("q", 5)
+
+
+def test_an_index_is_built_with_the_system_and_not_by_its_first_query():
+    pytest.importorskip("faiss")
+    from ragauge.systems.stores.faiss_store import Faiss
+
+    store = Faiss(kind="hnsw")
+    system = Dense(documents(*(f"{a} {b}" for a in WORDS for b in WORDS)), Hashing(), store)
+    assert store._index.ntotal == 64
+    assert system.evidence("apple", 3)["kind"] == "hnsw"
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(ids(system.search("apple mango", 5)))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8

@@ -21,6 +21,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "convention": (str,),
     "out": (str,),
     "systems": (dict, list),
+    "limit": (int,),
     "k": (int,),
     "repeats": (int,),
     "warmup": (int,),
@@ -32,11 +33,13 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 def read_experiment(path: str) -> dict[str, Any]:
-    """The arguments of `run` that a file holds; folders in it are seen from the file's own folder."""
+    """The arguments of `run` that a file holds; a dataset may be a folder beside the file."""
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput("no such file", file=path) from None
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", file=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"the TOML cannot be read: {error}", file=path) from None
     for key, value in data.items():
@@ -45,6 +48,8 @@ def read_experiment(path: str) -> dict[str, Any]:
         if not isinstance(value, KINDS[key]) or isinstance(value, bool):
             wanted = " or ".join(kind.__name__ for kind in KINDS[key])
             raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
+    if not all(isinstance(name, str) for name in data.get("measures", [])):
+        raise BadInput(f"`measures` is {data['measures']!r}, not a list of names", file=path)
     for key in ("dataset", "systems"):
         if key not in data:
             raise BadInput(f"there is no `{key}`", file=path, hint='dataset = "pydocs", and a table [systems.bm25]')
@@ -58,7 +63,10 @@ def read_experiment(path: str) -> dict[str, Any]:
 
 def _systems(systems: Any, path: str) -> dict[str, Spec]:
     if isinstance(systems, list):
-        return {str(one): parse(str(one)) for one in systems}
+        named = {str(one): parse(str(one)) for one in systems}
+        if len(named) < len(systems):
+            raise BadInput("a system is listed twice", file=path, hint='[systems.other] kind = "bm25"')
+        return named
     found: dict[str, Spec] = {}
     for name, table in systems.items():
         if not isinstance(table, dict | str):

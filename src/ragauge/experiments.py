@@ -2,64 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-import shutil
-import statistics
-import tempfile
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ragauge.datasets.loading import load
-from ragauge.errors import BadInput, UnknownName
+from ragauge.errors import BadInput, RagaugeError, UnknownName
 from ragauge.formats.writing import write_judgments
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.scoring import score
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import OwnMeasure, score
 from ragauge.measures.speed import speed
 from ragauge.outcomes import Experiment
-from ragauge.records import Dataset, Hit, Run
-from ragauge.runs import archive, manifest
-from ragauge.runs.execute import Answer, Job, Plan, ask
-from ragauge.runs.journal import Journal
-from ragauge.runs.perform import perform, warm_up_queries
-from ragauge.seams import Retriever
+from ragauge.records import Dataset, Judgments, Run
+from ragauge.runs.execute import Plan
 from ragauge.stats.paired import differences
 from ragauge.systems.building import Workshop
 from ragauge.systems.cache import cache_folder
 from ragauge.verbs import Measures, count, judgments_for, read_measures
+from ragauge.work import Unwatched, Watch, Work
 
-
-class Watch(Protocol):
-    """Somebody who looks on while an experiment runs."""
-
-    def begin(self, system: str, total: int, done: int) -> None:
-        """A system is about to be built and asked."""
-        ...
-
-    def step(self) -> None:
-        """One query has its answer."""
-        ...
-
-    def end(self, system: str) -> None:
-        """A system is done."""
-        ...
-
-
-class Unwatched:
-    """Nobody looks on."""
-
-    def begin(self, system: str, total: int, done: int) -> None:
-        """Nothing."""
-
-    def step(self) -> None:
-        """Nothing."""
-
-    def end(self, system: str) -> None:
-        """Nothing."""
+RESERVED = ("report.md", "summary.csv", "scores.csv", "judgments.parquet")
+"""What stands beside the runs in a folder."""
 
 
 def run(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -72,6 +40,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     out: str | Path | None = None,
     fresh: bool = False,
     split: str | None = None,
+    limit: int | None = None,
     watch: Watch | None = None,
     **how: Any,
 ) -> Experiment:
@@ -79,38 +48,82 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
 
     `systems` is a mapping from names to descriptions (`"bm25"`, `"dense(embedder=minilm)"`), functions `(query, k)`,
     sync or async, or retrievers; a list of descriptions names itself. `how` is k, repeats, warmup, workers, timeout and
-    retries; `split` is which judgments of a BEIR folder. With `out`, every answer is on disk at once, and the same call
-    goes on where the last one stopped.
+    retries; `split` is which judgments of a BEIR folder, `limit` asks the first so many queries only. With `out`, every
+    answer is on disk at once, and the same call goes on where the last one stopped. A system that cannot be built is
+    left out, and `failures` says why; when none can, the first reason is raised.
     """
-    plan = _plan(how)
-    data = load(dataset, split=split)
+    data, notes = _asked(load(dataset, split=split), limit)
+    rules = find_convention(convention)
+    plan, wanted = _measured(how, measures, rules)
     named = _named(systems)
     if baseline is not None and baseline not in named:
         raise UnknownName("system", baseline, named, hint="the baseline is one of the systems")
-    rules, notes = _rules(data, find_convention(convention))
-    k = plan.k
-    wanted = read_measures(measures or (f"ndcg@{k}", f"recall@{k}", f"mrr@{k}", f"hit_rate@{k}"), rules)
     judgments = judgments_for(wanted, data.judgments)
     folder = None if out is None else Path(out)
-    workshop = Workshop(data.documents, named, cache=cache_folder())
+    look = watch or Unwatched()
+    workshop = Workshop(data.documents, named, cache=cache_folder(), progress=look.building)
     for system in named.values():
         workshop.check(system)
     runs: dict[str, Run] = {}
+    failures: dict[str, RagaugeError] = {}
     try:
         for name, system in named.items():
-            place = None if folder is None else folder / _slug(name)
-            job = _Work(data, plan, workshop, place, watch or Unwatched())
-            runs[name] = job.done_before(name, system, fresh=fresh) or job.do(name, system)
+            work = Work(name, system, data, plan, workshop, folder and folder / slug(name), look)
+            try:
+                runs[name] = work.done(fresh=fresh)
+            except RagaugeError as error:
+                error.message = f"{name}: {error.message}"
+                failures[name] = error
+            own = work.own
     finally:
         workshop.close()
+    if not runs:
+        raise next(iter(failures.values()))
+    if own:
+        notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
     scores = {name: score(count(judgments, one, wanted, rules, name=name), wanted, rules) for name, one in runs.items()}
     speeds = {name: speed(one.timings) for name, one in runs.items() if one.timings is not None}
     compared = next(iter(scores.values())).measures[0]
-    gaps = differences(scores, baseline, compared) if baseline is not None and len(scores) > 1 else {}
+    gaps = differences(scores, baseline, compared) if baseline in scores and len(scores) > 1 else {}
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
         write_judgments(data.judgments, str(folder / "judgments.parquet"))
-    return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes)
+    return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures)
+
+
+def _asked(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
+    """The dataset with judgments of the queries that are asked and no others: one that is not asked is no zero."""
+    if limit is not None and limit < 1:
+        raise BadInput(f"the limit is {limit}, not at least 1")
+    queries = dict(list(data.queries.items())[:limit])
+    grades = data.judgments.nested
+    left = [query for query in grades if query not in queries]
+    if not queries:
+        raise BadInput(f"the dataset {data.name} has no query")
+    if not left:
+        return data, []
+    mine = data.judgments
+    kept = Judgments(
+        {query: grades[query] for query in grades if query in queries},
+        subtopics=mine.subtopics and {query: rows for query, rows in mine.subtopics.items() if query in queries},
+        targets=mine.targets,
+        source=mine.source,
+    )
+    note = f"{len(left)} judged queries are not asked and not counted"
+    return replace(data, queries=queries, judgments=kept), [note]
+
+
+def _measured(
+    how: dict[str, Any], measures: Measures | None, rules: Convention
+) -> tuple[Plan, list[Measure | OwnMeasure]]:
+    """The plan and the measures; k is as deep as the deepest cutoff, and no cutoff is deeper than a given k."""
+    k = int(how.get("k") or 10)
+    wanted = read_measures(measures or (f"ndcg@{k}", f"recall@{k}", f"mrr@{k}", f"hit_rate@{k}"), rules)
+    deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
+    if how.get("k") is not None and deepest > k:
+        name = next(str(one) for one in wanted if isinstance(one, Measure) and int(one.cutoff or 0) == deepest)
+        raise BadInput(f"{name} cannot be told from {k} documents a query", hint=f"-k {deepest}")
+    return _plan({**how, "k": max(k, deepest)}), wanted
 
 
 def _plan(how: dict[str, Any]) -> Plan:
@@ -139,155 +152,21 @@ def _named(systems: Any) -> dict[str, Any]:
         raise BadInput("there is no system to run", hint="--system bm25")
     slugs: dict[str, str] = {}
     for name in named:
-        other = slugs.setdefault(_slug(name), name)
+        other = slugs.setdefault(slug(name), name)
         if other != name:
             raise BadInput(f"`{name}` and `{other}` would share a folder", hint="name them apart")
+        if slug(name) in RESERVED:
+            raise BadInput(f"a system cannot be called `{name}`: that file stands beside the runs")
     return named
 
 
-def _slug(name: str) -> str:
-    """A name as a folder: nothing that leads elsewhere."""
-    return re.sub(r"[^\w.+=-]+", "_", name).strip("._") or "system"
+def slug(name: str) -> str:
+    """A name as a folder: nothing that leads elsewhere, and not too long.
 
-
-def _rules(data: Dataset, rules: Convention) -> tuple[Convention, list[str]]:
-    """Where queries are documents themselves, finding oneself is no success: such hits are dropped, as BEIR does."""
-    own = len({document.id for document in data.documents} & set(data.queries))
-    if not own or rules.own == "dropped":
-        return rules, []
-    note = f"{own} queries are themselves documents: each is dropped from its own ranking (own=dropped)"
-    return rules.but(own="dropped"), [note]
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """One system's share of an experiment."""
-
-    data: Dataset
-    plan: Plan
-    workshop: Workshop
-    folder: Path | None
-    watch: Watch
-
-    def purpose(self, name: str, system: Any) -> dict[str, Any]:
-        """What must be the same for going on, or for believing that it was done."""
-        return {
-            "system": {"name": name, "description": self.workshop.describe(system)},
-            "dataset": manifest.fingerprint(self.data),
-            "plan": asdict(self.plan),
-        }
-
-    def done_before(self, name: str, system: Any, *, fresh: bool) -> Run | None:
-        """The finished run of this very work, if it is there."""
-        if self.folder is None or not self.folder.exists():
-            return None
-        if fresh:
-            for file in ("manifest.json", "run.parquet", "timings.parquet", "journal.jsonl"):
-                (self.folder / file).unlink(missing_ok=True)
-            return None
-        if not archive.is_complete(self.folder):
-            return None
-        found = archive.read(self.folder)
-        wanted = self.purpose(name, system)
-        different = [part for part, value in wanted.items() if found.manifest.get(part) != value]
-        if different:
-            raise BadInput(
-                f"holds a run with another {' and '.join(different)}",
-                file=str(self.folder),
-                hint="give another --out, or --fresh to run it again",
-            )
-        self.watch.begin(name, len(self.data.queries), len(self.data.queries))
-        self.watch.end(name)
-        note = f"{name}: done before, at {found.manifest.get('finished')}; --fresh runs it again"
-        return Run(found.table, name, found.timings, {**found.manifest, "notes": [note]})
-
-    def do(self, name: str, system: Any) -> Run:
-        """Build, ask, write down."""
-        began = manifest.now()
-        # Where queries are documents, one place more is asked for, since one may be dropped.
-        own = any(document.id in self.data.queries for document in self.data.documents)
-        plan = Plan(**{**asdict(self.plan), "k": self.plan.k + own})
-        jobs = [Job(query, text, repeat) for repeat in range(plan.repeats) for query, text in self.data.queries.items()]
-        purpose = self.purpose(name, system)
-        journal = None if self.folder is None else Journal(self.folder / "journal.jsonl", purpose)
-        answers: list[Answer] = [] if journal is None else journal.answers
-        keep = answers.append if journal is None else journal.keep
-        asked = {(one.query, one.repeat) for one in answers}
-        left = [job for job in jobs if (job.query, job.repeat) not in asked]
-        self.watch.begin(name, len(jobs), len(jobs) - len(left))
-        if journal is not None:
-            journal.begin({"began": began, "left": len(left)})
-
-        def kept(answer: Answer) -> None:
-            keep(answer)
-            self.watch.step()
-
-        def opened() -> AbstractAsyncContextManager[Retriever]:
-            return self.workshop.opened(system)
-
-        warm = warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
-        try:
-            performed = perform(opened, left, plan, warm, kept)
-        finally:
-            if journal is not None:
-                journal.close()
-        self.watch.end(name)
-        about = {
-            **purpose,
-            "began": began,
-            "finished": manifest.now(),
-            "build_seconds": round(self.workshop.seconds(system), 6),
-            "cold_ms": None if performed.cold is None else performed.cold.total / 1e6,
-            "evidence": performed.evidence,
-            "harness_microseconds": round(overhead(plan.k), 2),
-            "sessions": 1 if journal is None else len(journal.sessions),
-            "notes": _notes(name, answers, performed.evidence, 1 if journal is None else len(journal.sessions)),
-            **manifest.circumstances(),
-        }
-        done = archive.as_run(name, answers, about)
-        if journal is not None and self.folder is not None:
-            archive.write(done, self.folder)
-            journal.path.unlink()
-        return done
-
-
-def _notes(name: str, answers: Sequence[Answer], evidence: Mapping[str, Any], sessions: int) -> list[str]:
-    failed = [one for one in answers if one.status != "ok"]
-    notes = []
-    if failed:
-        notes.append(
-            f"{name}: {len(failed)} of {len(answers)} queries failed and count as empty rankings; "
-            f"the first: {failed[0].query}: {failed[0].error}"
-        )
-    changed = archive.changed_rankings(answers)
-    if changed:
-        notes.append(f"{name}: {changed} queries got another ranking when they were asked again")
-    if evidence.get("index_used") is False:
-        notes.append(f"{name}: the database did not use its index, so this is the speed and recall of an exact scan")
-    if sessions > 1:
-        notes.append(f"{name}: run in {sessions} sessions")
-    return notes
-
-
-def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:
-    """Microseconds that the harness itself spends on a query: a system that does nothing, asked the same way."""
-    hits = [Hit(f"document-{i}", 1.0 / (i + 1)) for i in range(k)]
-
-    class Nothing:
-        def search(self, query: str, k: int) -> list[Hit]:
-            del query, k
-            return hits
-
-    jobs = [Job(f"query-{i}", "a question of the usual length", 0) for i in range(n)]
-    folder = Path(tempfile.mkdtemp())
-    try:
-        journal = Journal(folder / "journal.jsonl", {})
-        seconds = []
-        for _ in range(rounds):
-            began = time.perf_counter()
-            ask(Nothing(), jobs, Plan(k=k), journal.keep)
-            seconds.append(time.perf_counter() - began)
-        journal.close()
-    finally:
-        shutil.rmtree(folder)
-    return statistics.median(seconds) / n * 1e6
+    >>> slug("../dense(store=faiss)")
+    'dense_store=faiss'
+    """
+    plain = re.sub(r"[^\w.+=-]+", "_", name).strip("._") or "system"
+    if len(plain) <= 100:
+        return plain
+    return f"{plain[:80]}-{hashlib.blake2b(name.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
+from ragauge.errors import RagaugeError, UnknownName
 from ragauge.records import Dataset, Run, Scores
 
 
@@ -100,11 +103,32 @@ class Experiment:
     baseline: str | None = None
     folder: Path | None = None
     notes: Sequence[str] = ()
+    failures: Mapping[str, RagaugeError] = field(default_factory=dict)
+    """Systems that could not be built or kept, and why."""
 
     @property
     def measures(self) -> list[str]:
         """The canonical names; the first is the one that systems are compared by."""
         return next(iter(self.scores.values())).measures
+
+    def strata(self, tag: str) -> dict[str, tuple[int, dict[str, float]]]:
+        """For each value of a tag of the queries, how many there are, and each system's mean of the first measure."""
+        measure = self.measures[0]
+        places: dict[str, list[int]] = {}
+        for place, query in enumerate(next(iter(self.scores.values())).queries):
+            if tag in self.dataset.tags.get(query, {}):
+                places.setdefault(self.dataset.tags[query][tag], []).append(place)
+        if not places:
+            known = sorted({name for tags in self.dataset.tags.values() for name in tags})
+            raise UnknownName("tag", tag, known, hint=f"there are {', '.join(known) or 'none'}")
+        found = {}
+        for value, mine in sorted(places.items(), key=lambda pair: -len(pair[1])):
+            columns = {name: scores.values[measure][mine] for name, scores in self.scores.items()}
+            means = {
+                n: float(v[~np.isnan(v)].mean()) if not np.isnan(v).all() else math.nan for n, v in columns.items()
+            }
+            found[value] = (len(mine), means)
+        return found
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.scores.values()))

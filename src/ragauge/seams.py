@@ -8,7 +8,7 @@ the retrievers of LangChain, LlamaIndex and Haystack are brought to these shapes
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,8 +20,6 @@ Vectors = NDArray[np.float32]
 """One row for each text."""
 Neighbours = tuple[NDArray[np.object_], NDArray[np.float32]]
 """Ids and distances, a row for each query, nearest first; where fewer were found, None and infinity at the end."""
-Search = Callable[[str, int], Any]
-"""`(query, k)` to ids, `(id, score)` pairs, mappings or objects with an id; or an awaitable of these."""
 
 
 @runtime_checkable
@@ -84,3 +82,17 @@ def evidence(retriever: Any, query: str, k: int) -> Any:
     """What a retriever says of itself once it was asked, if it has an `evidence(query, k)`; maybe to be awaited."""
     method = getattr(retriever, "evidence", None)
     return method(query, k) if callable(method) else {}
+
+
+def evidence_of(parts: Sequence[Any], query: str, k: int, *, later: bool) -> Any:
+    """What the parts of a system say of themselves; an index that one of them did not use was not used."""
+
+    def joined(found: list[Any]) -> dict[str, Any]:
+        used = [one["index_used"] for one in found if "index_used" in one]
+        return {"parts": found} | ({"index_used": all(used)} if used else {})
+
+    async def waited() -> dict[str, Any]:
+        found = [evidence(one, query, k) for one in parts]
+        return joined([await one if inspect.isawaitable(one) else one for one in found])
+
+    return waited() if later else joined([evidence(one, query, k) for one in parts])

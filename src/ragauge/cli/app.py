@@ -15,12 +15,13 @@ from ragauge.cli.fuse import fuse
 from ragauge.cli.k_range import k_range
 from ragauge.cli.measures import measures
 from ragauge.cli.run import run
+from ragauge.cli.systems import systems
 from ragauge.cli.validate import validate
 
 app = typer.Typer(
     name="ragauge",
     help="One gauge for retrieval: run systems, time them, score them, and know whether to believe it.",
-    epilog="A user's mistake exits with 2. --debug anywhere shows the traceback.",
+    epilog="Exit codes: 2 a mistake, 3 a backend broke, 130 interrupted. --debug anywhere shows the traceback.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,6 +35,7 @@ app.command()(fuse)
 app.command()(validate)
 app.command()(convert)
 app.command()(datasets)
+app.command()(systems)
 app.command()(measures)
 app.command()(demo)
 

@@ -33,4 +33,9 @@ def show(*tables: RenderableType) -> None:
 def talk(lines: Iterable[str]) -> None:
     """Say something beside the data."""
     for line in lines:
-        sys.stderr.write(f"note: {line}\n")
+        sys.stderr.write(f"note: {one_line(line)}\n")
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks and control characters: it may hold what a server had to say."""
+    return " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())

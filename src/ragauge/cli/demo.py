@@ -42,8 +42,8 @@ def demo(
         "Questions about Python's standard library, asked of its own documentation. The same by hand:\n"
         "  ragauge run pydocs"
         + "".join(f" \\\n    --system {shlex.quote(f'{name}={SYSTEMS[name]}')}" for name in systems)
-        + " \\\n    --baseline bm25\n"
+        + f" \\\n    --baseline bm25 --out {shlex.quote(out)}\n"
     )
-    settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out), "warmup": 10}
+    settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out)}
     finish(perform(settings, fresh=fresh), as_json=as_json)
     console.talk([f"next: ragauge evaluate {out} {out}/bm25 {out}/dense -m ndcg@5 --per-query; open {out}/report.md"])

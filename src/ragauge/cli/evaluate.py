@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console, trec_eval
+from ragauge.datasets.loading import judgments_of
 from ragauge.errors import BadInput
 from ragauge.formats.files import Source
 from ragauge.measures.conventions import Convention
@@ -69,7 +70,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     wanted = read_measures(
         trec_eval.own_lines(measure or ["official"]) if trec else measure or DEFAULT_MEASURES, rules, trec=trec
     )
-    judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets, split=split)
+    judgments = judgments_for(wanted, judgments_of(qrels), form=qrels_format, targets=targets, split=split)
     scores: dict[str, Scores] = {}
     for name, run in zip(_names(runs), runs, strict=True):
         judged = count(judgments, run, wanted, rules, name=name, form=run_format)

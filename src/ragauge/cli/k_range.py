@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.datasets.loading import load
+from ragauge.datasets.loading import judgments_of, load
 from ragauge.errors import BadInput
 from ragauge.formats import read_run
 from ragauge.measures.conventions import convention as find_convention
@@ -45,10 +45,12 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
         raise BadInput(f"the run is {deepest} deep, and says nothing about k={asked[0]}", file=run)
     if not 0 < confidence < 1:
         raise BadInput(f"the confidence is {confidence:g}, not between 0 and 1")
+    if not tolerance >= 0:
+        raise BadInput(f"the tolerance is {tolerance:g}, not at least 0")
     rules = find_convention(convention)
     names = list(dict.fromkeys((measure, *MEASURES)))
     measures = read_measures([f"{name}@{k}" for name in names for k in wanted], rules)
-    scores = score(count(judgments_for(measures, qrels), run, measures, rules), measures, rules)
+    scores = score(count(judgments_for(measures, judgments_of(qrels)), run, measures, rules), measures, rules)
     tokens = None if dataset is None else _tokens(rankings, dataset, wanted)
     advice = enough({k: scores.values[f"{measure}@{k}"] for k in wanted}, measure, tolerance, confidence, tokens)
     rows = []
@@ -84,6 +86,8 @@ def _whole_numbers(text: str) -> list[int]:
 def _tokens(rankings: Nested, dataset: str, ks: list[int]) -> dict[int, float]:
     """The mean tokens of the first k texts of a query, a quarter of their bytes."""
     lengths = {name: quarter_of_bytes(text) for name, text in load(dataset).texts.items()}
+    if not any(doc in lengths for docs in rankings.values() for doc in docs):
+        raise BadInput(f"no document of the run is in `{dataset}`", hint="--dataset is what the run was made on")
     totals = dict.fromkeys(ks, 0.0)
     for docs in rankings.values():
         ranked = sorted(docs, key=lambda doc: -docs[doc])

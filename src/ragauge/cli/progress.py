@@ -16,6 +16,9 @@ class Bar:
         self._task: Any = None
         self._began = 0.0
         self._steps = self._shown = 0
+        self._built = self._drawn = 0.0
+        self.now = ""
+        """What is being done, for whoever is interrupted."""
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import (
@@ -30,10 +33,10 @@ class Bar:
 
             self._live = Progress(
                 SpinnerColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
+                TextColumn("{task.fields[rate]}", markup=False),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(compact=True),
                 console=Console(stderr=True),
@@ -55,19 +58,26 @@ class Bar:
         """A system is about to be built and asked."""
         self._began = time.perf_counter()
         self._steps = self._shown = 0
+        self.now = system
         if self._live is not None:
             self._task = self._live.add_task(system, total=total, completed=done, rate="building")
         elif done < total:
             sys.stderr.write(f"{system}: building\n")
 
+    def building(self, done: int, total: int) -> None:
+        """So many of the documents are embedded."""
+        if self._live is not None:
+            self._live.update(self._task, rate=f"embedding {done:,} of {total:,}")
+
     def step(self) -> None:
         """One query has its answer; the bar moves ten times a second at most, so that drawing does not cost."""
         self._steps += 1
-        if self._live is None:
-            return
         now = time.perf_counter()
         if self._steps == 1:
+            self._built = now - self._began
             self._began = self._drawn = now
+        if self._live is None:
+            return
         if now - self._drawn > 0.1:
             self._drawn = now
             rate = self._steps / max(now - self._began, 1e-9)
@@ -80,7 +90,7 @@ class Bar:
         if self._live is not None:
             self._live.remove_task(self._task)
         if self._steps:
-            line = f"{system}: {self._steps} queries in {seconds:.1f} s"
+            line = f"{system}: built in {self._built:.1f} s, {self._steps} queries in {seconds:.1f} s"
             if self._live is not None:
                 self._live.console.print(line, style="dim", markup=False, highlight=False)
             else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +19,12 @@ from ragauge.cli.progress import Bar
 from ragauge.errors import BadInput
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import run as run_systems
+from ragauge.experiments import slug
 from ragauge.formats.writing import whole_file
 from ragauge.outcomes import Experiment
 from ragauge.reports import experiments as reports
 from ragauge.reports.tables import as_csv
+from ragauge.systems.specs import parse, without_secrets
 
 
 def run(  # noqa: PLR0913 - each is an option of the command
@@ -43,8 +47,11 @@ def run(  # noqa: PLR0913 - each is an option of the command
     retries: Annotated[int | None, typer.Option(help="Attempts after a failed one.  [dim]default 0[/dim]")] = None,
     convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
+    by: Annotated[str | None, typer.Option(help="Also split the first measure by this tag of the queries.")] = None,
     out: Annotated[
-        str | None, typer.Option("-o", "--out", help="The folder to write.  [dim]default runs/DATASET[/dim]")
+        str | None,
+        typer.Option("-o", "--out", help="The folder to write.  [dim]default runs/ and the dataset or the file[/dim]"),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
     output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
@@ -61,18 +68,17 @@ def run(  # noqa: PLR0913 - each is an option of the command
     else:
         settings.update(dataset=what, systems={})
     if system:
-        settings["systems"] = _systems(system)
+        settings["systems"] = _systems(system, settings["systems"])
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
-        "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split,
+        "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split, "limit": limit,
     }  # fmt: skip
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:
-        raise BadInput("there is no system to run", hint="--system bm25 --system dense")
+        raise BadInput("there is no system to run", hint="--system bm25 --system dense; `ragauge systems` lists them")
     if "out" not in settings:
-        stem = Path(what).stem if what.endswith(".toml") else Path(what.rstrip(os.sep)).name
-        settings["out"] = Path("runs") / (re.sub(r"[^\w.+=-]+", "_", stem) or "run")
-    finish(perform(settings, fresh=fresh), as_json=output)
+        settings["out"] = Path("runs") / slug(Path(what).stem if what.endswith(".toml") else Path(what).resolve().name)
+    finish(perform(settings, fresh=fresh), as_json=output, by=by)
 
 
 def perform(settings: dict[str, Any], *, fresh: bool) -> Experiment:
@@ -81,26 +87,32 @@ def perform(settings: dict[str, Any], *, fresh: bool) -> Experiment:
         try:
             return run_systems(**settings, fresh=fresh, watch=watch)
         except KeyboardInterrupt:
-            sys.stderr.write("\nstopped; what was answered is kept, and the same command goes on from there\n")
+            again = "the same command without --fresh" if fresh else "the same command"
+            sys.stderr.write(
+                f"\nstopped at {watch.now or 'the beginning'}; what was answered is kept in {settings['out']}, "
+                f"and {again} goes on from there\n"
+            )
             raise typer.Exit(130) from None
 
 
-def finish(experiment: Experiment, *, as_json: bool) -> None:
+def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> None:
     """Write the report beside the runs, show the tables, name the files."""
     folder = experiment.folder or Path()
+    strata = [] if by is None else [reports.strata_rows(experiment, by)]
     files = {
-        "report.md": reports.markdown(experiment),
+        "report.md": reports.markdown(experiment, strata),
         "summary.csv": reports.summary_csv(experiment),
         "scores.csv": as_csv(dict(experiment.scores), per_query=True),
     }
     for name, text in files.items():
         with whole_file(str(folder / name)) as file:
-            file.write(text.encode())
+            file.write(text.encode("utf-8", "replace"))
     if as_json:
-        typer.echo(json.dumps(reports.as_data(experiment), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(reports.as_data(experiment), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        quality, speed = reports.tables(experiment, console.data().width)
-        console.show(quality, "", speed)
+        width = console.data().width
+        quality, speed = reports.tables(experiment, width)
+        console.show(quality, "", speed, *(part for rows in strata for part in ("", reports.plain(*rows, width))))
     first = next(iter(experiment.runs.values())).manifest
     data = experiment.dataset
     console.talk(
@@ -108,29 +120,40 @@ def finish(experiment: Experiment, *, as_json: bool) -> None:
             f"{len(data.documents):,} documents, {len(data.queries):,} queries, convention "
             f"{next(iter(experiment.scores.values())).convention}",
             *(
-                [f"p: randomization test on {experiment.measures[0]} against {experiment.baseline}, Holm-corrected"]
+                [
+                    f"p: randomization test on {experiment.measures[0]} against {experiment.baseline} "
+                    "(9,999 permutations), Holm-corrected"
+                ]
                 if experiment.differences
                 else []
             ),
-            "times in milliseconds, stages by their median; the harness itself takes "
+            "times in milliseconds, stages by their median (rerank: also fusing); the harness itself takes "
             f"{first['harness_microseconds']:.0f} microseconds a query",
             *experiment.notes,
             f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
-            f"and a folder for each run ({', '.join(experiment.runs)})",
+            f"and a folder for each run ({', '.join(map(slug, experiment.runs))})",
         ]
     )
+    for error in experiment.failures.values():
+        sys.stderr.write(f"error: {console.one_line(error.message)}\n")
+    if experiment.failures:
+        raise typer.Exit(max(error.exit_code for error in experiment.failures.values()))
     if all(one.failed + one.timed_out == one.asked for one in experiment.speeds.values()):
         raise typer.Exit(3)
 
 
-def _systems(given: list[str]) -> dict[str, Any]:
+def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Systems by name, as the command line gives them; of a file, those that are named."""
     named: dict[str, Any] = {}
     for text in given:
         found = re.match(r"([\w.+-]+)=(?!=)(.+)", text, re.S)
         name, description = (found[1], found[2]) if found else (text, text)
+        own = re.fullmatch(r"[\w.]+:[\w.]+", description)
+        if found is None and not own and text not in known:
+            name = str(without_secrets(parse(text)))  # a name stands on the screen and on folders
         if name in named:
             raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
-        named[name] = _function(description) if re.fullmatch(r"[\w.]+:[\w.]+", description) else description
+        named[name] = known[text] if text in known else _function(description) if own else description
     return named
 
 
@@ -144,8 +167,13 @@ def _function(path: str) -> Any:
         raise BadInput(
             f"there is no module `{module}` ({error})", hint="run it from the folder that holds it"
         ) from None
+    except Exception as error:  # whatever stands in it
+        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        message = f"the module `{module}` cannot be imported: {type(error).__name__}: {error}{where}"
+        raise BadInput(console.one_line(message), hint="--debug shows the traceback") from error
     for part in attribute.split("."):
         if not hasattr(thing, part):
-            raise BadInput(f"`{module}` has no `{attribute}`")
+            near = difflib.get_close_matches(part, dir(thing), n=1)
+            raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near[0]}`?" if near else None)
         thing = getattr(thing, part)
     return thing

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ragauge.datasets import folders, synthetic
 from ragauge.errors import BadInput, UnknownName
-from ragauge.records import Dataset
+from ragauge.records import Dataset, Judgments
 
 
 class Listed(NamedTuple):
@@ -44,6 +44,14 @@ def load(name: str | Path | Dataset, *, split: str | None = None) -> Dataset:
         raise BadInput("no such folder", file=text)
     known = [one.name for one in listing()]
     raise UnknownName("dataset", text, known, hint="`ragauge datasets` lists them; RAGAUGE_DATA is a folder of more")
+
+
+def judgments_of(name: str) -> str | Judgments:
+    """The judgments of a dataset that is called so, unless a file or a folder is; then the name as it is."""
+    if name == "-" or Path(name).exists():
+        return name
+    known = name == "pydocs" or name.startswith("synthetic:") or _collection(name) is not None
+    return load(name).judgments if known else name
 
 
 def listing() -> Iterator[Listed]:

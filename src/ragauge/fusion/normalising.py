@@ -26,6 +26,17 @@ def min_max(rankings: Rankings) -> Rankings:
     return [_scaled(r, low := min(r.values()), max(r.values()) - low) if r else r for r in rankings]
 
 
+def min_max_found(rankings: Rankings) -> Rankings:
+    """As min-max; where all scores are alike, and so also where there is only one, to be found counts in full.
+
+    >>> min_max_found([{"a": 5.0}, {"a": 2.0, "b": 1.0}])
+    [{'a': 1.0}, {'a': 1.0, 'b': 0.0}]
+    """
+    return [
+        scaled if any(scaled.values()) else dict.fromkeys(scaled, 1.0) for scaled in (min_max([r])[0] for r in rankings)
+    ]
+
+
 def min_max_inverted(rankings: Rankings) -> Rankings:
     """The lowest score becomes 1 and the highest 0: for distances, where less is better.
 
@@ -129,6 +140,7 @@ NORMALISATIONS = {
     for row in (
         Normalisation("none", as_they_are, "scores stay as they are"),
         Normalisation("min-max", min_max, "best 1, worst 0"),
+        Normalisation("min-max-found", min_max_found, "best 1, worst 0; a lone or tied one 1"),
         Normalisation("min-max-inverted", min_max_inverted, "lowest 1, highest 0: for distances"),
         Normalisation("max", by_max, "a share of the best score"),
         Normalisation("sum", by_sum, "worst 0, and all sum to 1"),

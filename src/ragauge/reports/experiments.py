@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -48,7 +50,7 @@ def speed_rows(experiment: Experiment) -> tuple[list[str], list[list[str]]]:
                 *map(milliseconds, (total.p50, total.p90, total.p95, total.p99, total.mean)),
                 f"{one.qps:,.0f}" if one.qps >= 10 else f"{one.qps:.1f}",
                 milliseconds(about.get("cold_ms")),
-                f"{about.get('build_seconds') or 0:.2f}",
+                "-" if about.get("build_seconds") is None else f"{about['build_seconds']:.2f}",
             ]
         )
     return header, rows
@@ -60,7 +62,7 @@ def p_value(p: float) -> str:
     >>> p_value(0.0004), p_value(0.03)
     ('<0.001', '0.030')
     """
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return "-" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def milliseconds(value: float | None) -> str:
@@ -88,10 +90,11 @@ def tables(experiment: Experiment, width: int) -> list[Table]:
     best = {m: max(one.means[m] for one in experiment.scores.values()) for m in experiment.measures}
     kept = _fitting(header, rows, width, ("better/worse", *reversed(experiment.measures[1:])))
     quality = plain_table([header[i] for i in kept])
-    for row, (name, scores) in zip(rows, experiment.scores.items(), strict=True):
+    names = _shortened(header, rows, kept, width)
+    for short, row, (name, scores) in zip(names, rows, experiment.scores.items(), strict=True):
         sure = name in experiment.differences and experiment.differences[name].p_adjusted < SURE
-        cells = []
-        for i in kept:
+        cells = [Text(short)]
+        for i in kept[1:]:
             title = header[i]
             leads = title in best and len(rows) > 1 and scores.means[title] == best[title]
             cells.append(Text(row[i], style="bold" if leads or (title == "p" and sure) else ""))
@@ -99,8 +102,8 @@ def tables(experiment: Experiment, width: int) -> list[Table]:
     header, rows = speed_rows(experiment)
     kept = _fitting(header, rows, width, ("mean", "p90", "cold ms", "p99", "build s"))
     speed = plain_table([header[i] for i in kept])
-    for row in rows:
-        speed.add_row(*(Text(row[i]) for i in kept))
+    for short, row in zip(_shortened(header, rows, kept, width), rows, strict=True):
+        speed.add_row(Text(short), *(Text(row[i]) for i in kept[1:]))
     return [quality, speed]
 
 
@@ -115,14 +118,40 @@ def _fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, g
     return list(wide)
 
 
-def markdown(experiment: Experiment) -> str:
+def _shortened(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> list[str]:
+    """The names of the first column, cut in the middle where numbers would not fit beside them."""
+    others = sum(max(len(header[i]), *(len(row[i]) for row in rows)) + 2 for i in kept if i)
+    room = max(12, width - others)
+    return [
+        name if len(name) <= room else f"{name[: (room - 1) // 2]}…{name[-((room - 2) // 2) :]}"
+        for name in (row[0] for row in rows)
+    ]
+
+
+def strata_rows(experiment: Experiment, tag: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: the mean of the first measure in each stratum, for each system."""
+    strata = experiment.strata(tag)
+    rows = [[value, str(n), *(shown(mean) for mean in means.values())] for value, (n, means) in strata.items()]
+    return [f"{experiment.measures[0]} by {tag}", "n", *experiment.scores], rows
+
+
+def plain(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """Header and rows as a table."""
+    kept = list(range(len(header)))
+    table = plain_table(header)
+    for name, row in zip(_shortened(header, rows, kept, width), rows, strict=True):
+        table.add_row(Text(name), *map(Text, row[1:]))
+    return table
+
+
+def markdown(experiment: Experiment, strata: Sequence[tuple[list[str], list[list[str]]]] = ()) -> str:
     """The report as a page of Markdown."""
     data = experiment.dataset
     first = next(iter(experiment.runs.values())).manifest
     lines = [
-        f"# {data.name}",
+        f"# {_safe(data.name)}",
         "",
-        f"{len(data.documents):,} documents, {len(data.queries):,} queries. {data.about}".rstrip(),
+        f"{len(data.documents):,} documents, {len(data.queries):,} queries. {_safe(data.about)}".rstrip(),
         "",
         f"Convention {next(iter(experiment.scores.values())).convention}; k = {first['plan']['k']}, "
         f"{first['plan']['repeats']} repeat(s), {first['plan']['workers']} worker(s), "
@@ -149,14 +178,27 @@ def markdown(experiment: Experiment) -> str:
         f"The harness itself took {first['harness_microseconds']:.0f} microseconds a query.",
         "",
     ]
+    for header, rows in strata:
+        lines += [f"## {_safe(header[0])}", "", *_grid(header, rows), ""]
+    described = [
+        [name, str(one.manifest["system"]["description"]), str(one.manifest["finished"])]
+        for name, one in experiment.runs.items()
+    ]
+    lines += ["## What the systems are", "", *_grid(["system", "description", "finished"], described), ""]
     if experiment.notes:
-        lines += ["## Notes", "", *(f"- {note}" for note in experiment.notes), ""]
+        lines += ["## Notes", "", *(f"- {_safe(note)}" for note in experiment.notes), ""]
     return "\n".join(lines)
+
+
+def _safe(text: str) -> str:
+    """A text as text: no line breaks, no control characters, nothing that Markdown or HTML would act on."""
+    plain = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
+    return re.sub(r"([\\`*_\[\]|#!])", r"\\\1", plain.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        return "| " + " | ".join(_safe(cell) for cell in cells) + " |"
 
     return [line(header), "|---|" + "---:|" * (len(header) - 1), *map(line, rows)]
 
@@ -178,11 +220,18 @@ def summary_csv(experiment: Experiment) -> str:
         speed = experiment.speeds.get(name)
         for stage, one in (speed.stages if speed else {}).items():
             for figure in ("mean", "p50", "p90", "p95", "p99", "min", "max"):
-                writer.writerow([name, f"{stage}_{figure}_ms", repr(getattr(one, figure)), one.n])
+                writer.writerow([name, f"{stage}_{figure}_ms", _cell(getattr(one, figure)), one.n])
         if speed is not None:
-            writer.writerow([name, "qps", repr(speed.qps), speed.asked])
+            about = experiment.runs[name].manifest
+            writer.writerow([name, "qps", _cell(speed.qps), speed.asked])
+            writer.writerow([name, "cold_ms", _cell(about.get("cold_ms")), 1])
+            writer.writerow([name, "build_seconds", _cell(about.get("build_seconds")), 1])
             writer.writerow([name, "failed", speed.failed + speed.timed_out, speed.asked])
     return out.getvalue()
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else repr(value)
 
 
 def as_data(experiment: Experiment) -> dict[str, object]:
@@ -202,11 +251,22 @@ def as_data(experiment: Experiment) -> dict[str, object]:
             "build_seconds": experiment.runs[name].manifest.get("build_seconds"),
             "cold_ms": experiment.runs[name].manifest.get("cold_ms"),
         }
-    return {
+    data: dict[str, object] = {
         "dataset": experiment.dataset.name,
         "convention": next(iter(experiment.scores.values())).convention,
         "baseline": experiment.baseline,
         "systems": systems,
         "notes": list(experiment.notes),
+        "failures": {name: error.message for name, error in experiment.failures.items()},
         "folder": None if experiment.folder is None else str(experiment.folder),
     }
+    return dict(_without_nan(data))
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no word for what is not a number; null says that there is none."""
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

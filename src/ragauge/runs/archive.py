@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,25 @@ from ragauge.stages import STAGES
 
 
 def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) -> Run:
-    """A run from answers: the ranking of the first time each query was asked, the timings of every time."""
-    first = [one for one in answers if one.repeat == 0]
-    sizes = [len(one.docs) for one in first]
-    table = pl.DataFrame(
-        {
-            "query": pl.Series([one.query for one in first for _ in one.docs], dtype=pl.String),
-            "doc": pl.Series([doc for one in first for doc in one.docs], dtype=pl.String),
-            "rank": pl.Series([rank for n in sizes for rank in range(1, n + 1)], dtype=pl.Int64),
-            "score": pl.Series([score for one in first for score in one.scores], dtype=pl.Float64),
-        }
-    )
-    columns = {name: name for name in STAGES} | {name: name for one in answers for name in one.stages}
+    """A run from answers: the ranking of the first time each query was asked, the timings of every time.
+
+    The order of return is the ranking. So scores are made to fall strictly, each by the smallest step that there is,
+    and of a document that came twice the first place stays.
+    """
+    rows = [row for one in answers if one.repeat == 0 for row in _ranked(one)]
+    table = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    columns = dict.fromkeys([*STAGES, *(name for one in answers for name in one.stages)])
     timings = pl.DataFrame(
         {
-            "query": pl.Series([one.query for one in answers], dtype=pl.String),
+            "query": pl.Series([_text(one.query) for one in answers], dtype=pl.String),
             "repeat": pl.Series([one.repeat for one in answers], dtype=pl.Int32),
             "session": pl.Series([one.session for one in answers], dtype=pl.Int32),
             "status": pl.Series([one.status for one in answers], dtype=pl.String),
-            "error": pl.Series([one.error or None for one in answers], dtype=pl.String),
+            "error": pl.Series([_text(one.error) or None for one in answers], dtype=pl.String),
             "attempts": pl.Series([one.attempts for one in answers], dtype=pl.Int32),
             "began_ns": pl.Series([one.began for one in answers], dtype=pl.Int64),
             **{
-                f"{stage}_ns": pl.Series([one.stages.get(stage) for one in answers], dtype=pl.Int64)
+                _column(stage): pl.Series([one.stages.get(stage) for one in answers], dtype=pl.Int64)
                 for stage in columns
             },
             "total_ns": pl.Series([one.total for one in answers], dtype=pl.Int64),
@@ -48,10 +45,62 @@ def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) ->
     return Run(table, name, timings, manifest)
 
 
+_SCHEMA = {"query": pl.String, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
+
+
+def _ranked(answer: Answer) -> Iterator[tuple[str, str, int, float]]:
+    last, seen = math.inf, set()
+    for doc, score in zip(answer.docs, answer.scores, strict=True):
+        if doc in seen:
+            continue
+        seen.add(doc)
+        last = score if score < last else math.nextafter(last, -math.inf)
+        yield _text(answer.query), _text(doc), len(seen), last
+
+
+def _column(stage: str) -> str:
+    """A stage that somebody calls `total` must not pass for the total."""
+    return f"{_text(stage)} stage_ns" if stage in ("began", "total") else f"{_text(stage)}_ns"
+
+
+def _text(text: str) -> str:
+    """The same text, but for halves of characters that no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def good_answers(run: Run) -> list[Answer]:
+    """The answers of a run that was written, those that failed left out."""
+    ranked: dict[str, list[tuple[str, float]]] = {}
+    for query, doc, score in run.table.select("query", "doc", "score").iter_rows():
+        ranked.setdefault(query, []).append((doc, score))
+    timings = pl.DataFrame() if run.timings is None else run.timings.filter(pl.col("status") == "ok")
+    stages = [name for name in timings.columns if name.endswith("_ns") and name not in ("began_ns", "total_ns")]
+    return [
+        Answer(
+            row["query"],
+            row["repeat"],
+            [doc for doc, _ in ranked.get(row["query"], ())],
+            [score for _, score in ranked.get(row["query"], ())],
+            attempts=row["attempts"],
+            began=row["began_ns"],
+            total=row["total_ns"],
+            stages={name.removesuffix("_ns"): row[name] for name in stages if row[name] is not None},
+            session=row["session"],
+        )
+        for row in timings.iter_rows(named=True)
+    ]
+
+
+def repeated(answers: Sequence[Answer]) -> int:
+    """How many documents came again in a ranking."""
+    return sum(len(one.docs) - len(set(one.docs)) for one in answers if one.repeat == 0)
+
+
 def changed_rankings(answers: Sequence[Answer]) -> int:
-    """How many queries got another ranking when they were asked again."""
-    first = {one.query: one.docs for one in answers if one.repeat == 0}
-    return len({one.query for one in answers if one.status == "ok" and first.get(one.query) != one.docs})
+    """How many queries got another ranking when they were asked again; failures are told elsewhere."""
+    good = [one for one in answers if one.status == "ok"]
+    first = {one.query: one.docs for one in good if one.repeat == 0}
+    return len({one.query for one in good if one.query in first and first[one.query] != one.docs})
 
 
 def write(run: Run, folder: Path) -> None:
@@ -78,11 +127,14 @@ def read(folder: Path) -> Run:
     """A run that was written here."""
     if not is_complete(folder):
         raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     timings = folder / "timings.parquet"
-    return Run(
-        pl.read_parquet(folder / "run.parquet"),
-        str(manifest.get("system", {}).get("name", folder.name)),
-        pl.read_parquet(timings) if timings.exists() else None,
-        manifest,
-    )
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        return Run(
+            pl.read_parquet(folder / "run.parquet"),
+            str(manifest.get("system", {}).get("name", folder.name)),
+            pl.read_parquet(timings) if timings.exists() else None,
+            manifest,
+        )
+    except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
+        raise BadInput(f"the run here is damaged ({error})", file=str(folder), hint="--fresh runs it again") from None

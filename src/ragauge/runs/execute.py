@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import queue
 import random
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.errors import BadInput
-from ragauge.seams import Retriever, is_async
+from ragauge.seams import Retriever, close, is_async
 from ragauge.stages import Stopwatch
 
 
@@ -46,6 +47,8 @@ class Plan:
                 raise BadInput(f"{name} is {getattr(self, name)}, not at least {least}")
         if self.timeout is not None and not self.timeout > 0:
             raise BadInput(f"the time-out is {self.timeout:g} seconds")
+        if not self.pause >= 0:
+            raise BadInput(f"the pause before a retry is {self.pause:g} seconds")
 
 
 class Job(NamedTuple):
@@ -81,6 +84,7 @@ class Answer:
 
 
 Keep = Callable[[Answer], None]
+LONGEST_ERROR = 500
 
 
 def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
@@ -101,9 +105,12 @@ async def ask_async(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep:
         while left:
             keep(await _await_one(retriever, left.popleft(), plan, direct=direct))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(plan.workers, len(jobs))):
-            group.create_task(worker())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(plan.workers, len(jobs))):
+                group.create_task(worker())
+    except BaseExceptionGroup as group_error:  # what stopped one worker stopped them all; it is raised as it was
+        raise group_error.exceptions[0] from None
 
 
 def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None = None) -> Answer:
@@ -120,10 +127,9 @@ def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None 
                 hits = retriever.search(job.text, plan.k)
         except Exception as error:  # whatever a system raises is its answer to this query
             failure = error
-        if worker is not None:
-            worker.job = None
+        given_up = worker is not None and not worker.finish()
         first = first or watch.began
-        if failure is None or answer.attempts > plan.retries:
+        if failure is None or given_up or answer.attempts > plan.retries:
             return _finished(answer, watch, first, failure, hits, plan.k)
         time.sleep(_wait(plan, answer.attempts))
         answer.attempts += 1
@@ -142,7 +148,7 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
                     if direct:
                         found: Any = retriever.search(job.text, plan.k)
                     else:  # a search that is not async must not hold up the loop
-                        found = await asyncio.to_thread(retriever.search, job.text, plan.k)
+                        found = await _in_a_thread(retriever.search, job.text, plan.k)
                     hits = await found if inspect.isawaitable(found) else found
         except TimeoutError as error:
             own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
@@ -156,6 +162,29 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
         answer.attempts += 1
 
 
+async def _in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """A call in a thread of its own: in the loop's few, calls that hang would keep others from ever beginning."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def done(result: Any, error: BaseException | None) -> None:
+        if not future.done():  # nobody waits any more for one that was given up
+            future.set_result(result) if error is None else future.set_exception(error)
+
+    def call() -> None:
+        result, failure = None, None
+        try:
+            result = context.run(function, *arguments)
+        except BaseException as error:  # raised again where it is waited for
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop may be gone by then
+            loop.call_soon_threadsafe(done, result, failure)
+
+    threading.Thread(target=call, daemon=True, name="ragauge-call").start()
+    return await future
+
+
 class TimedOut(Exception):
     """An attempt took longer than it may."""
 
@@ -167,16 +196,19 @@ def _finished(answer: Answer, watch: Stopwatch, first: int, failure: Exception |
     answer.began = first
     answer.total = watch.began + watch.total - first
     answer.stages = watch.nanoseconds
+    if failure is None and inspect.isawaitable(hits):
+        close(hits)
+        failure = TypeError("a coroutine came back: write the function with `async def`")
+    if failure is None:
+        try:
+            answer.docs = [str(hit[0]) for hit in hits[:k]]
+            answer.scores = [float(hit[1]) for hit in hits[:k]]
+        except (TypeError, ValueError, IndexError) as error:
+            answer.docs, failure = [], error
     if failure is not None:
         answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
-        answer.error = f"{type(failure).__name__}: {failure}"
-        return answer
-    if inspect.iscoroutine(hits):
-        hits.close()
-        answer.status, answer.error = "error", "a coroutine came back: write the function with `async def`"
-        return answer
-    answer.docs = [str(hit[0]) for hit in hits[:k]]
-    answer.scores = [float(hit[1]) for hit in hits[:k]]
+        # One line of bounded length: the text may be whatever a server had to say.
+        answer.error = " ".join(f"{type(failure).__name__}: {failure}".split())[:LONGEST_ERROR]
     return answer
 
 
@@ -224,18 +256,17 @@ class _Crew:
         if timeout is not None:
             now = time.perf_counter_ns()
             for worker in list(self._workers):
-                job = worker.job
-                if job is not None and now - worker.began > timeout * 1e9:
-                    self._give_up(worker, job, now, TimedOut(timeout))
+                job = worker.give_up_before(now - int(timeout * 1e9))
+                if job is not None:
+                    self._given_up(worker, job, now, TimedOut(timeout))
 
     def _accept(self, answer: Answer) -> None:
         if (answer.query, answer.repeat) in self._open:
             self._open.remove((answer.query, answer.repeat))
             self._keep(answer)
 
-    def _give_up(self, worker: _Worker, job: Job, now: int, error: TimedOut) -> None:
+    def _given_up(self, worker: _Worker, job: Job, now: int, error: TimedOut) -> None:
         self._workers.remove(worker)
-        worker.wanted = False
         first = worker.first
         if worker.attempt <= self._plan.retries:
             self._left.appendleft(job._replace(made=worker.attempt, first=first))
@@ -259,24 +290,45 @@ class _Worker(threading.Thread):
     def __init__(self, retriever: Retriever, left: deque[Job], plan: Plan, answers: queue.SimpleQueue[Answer]) -> None:
         super().__init__(daemon=True, name="ragauge-worker")
         self._retriever, self._left, self._plan, self._answers = retriever, left, plan, answers
-        self.job: Job | None = None
+        self._lock = threading.Lock()
+        self._job: Job | None = None
         """What is being asked at this moment; None between attempts."""
+        self._wanted = True
         self.began = self.first = self.attempt = 0
-        self.wanted = True
 
     def begin(self, job: Job, attempt: int, first: int) -> None:
         """Another attempt begins now."""
-        self.began = time.perf_counter_ns()
-        self.first = first or self.began
-        self.attempt = attempt
-        self.job = job
+        with self._lock:
+            self.began = time.perf_counter_ns()
+            self.first = first or self.began
+            self.attempt = attempt
+            self._job = job
+
+    def finish(self) -> bool:
+        """The attempt is over; whether its answer is still wanted."""
+        with self._lock:
+            self._job = None
+            return self._wanted
+
+    def give_up_before(self, then: int) -> Job | None:
+        """The job whose attempt began before then, if there is one; from now on nobody waits for this thread."""
+        with self._lock:
+            if self._job is None or self.began > then:
+                return None
+            self._wanted = False
+            return self._job
 
     def run(self) -> None:
-        while self.wanted:
+        while self._wanted:
             try:
                 job = self._left.popleft()
             except IndexError:
                 return
-            answer = _ask_one(self._retriever, job, self._plan, self)
-            if self.wanted:
+            try:
+                answer = _ask_one(self._retriever, job, self._plan, self)
+            except BaseException as error:  # even what would end a thread is an answer: somebody waits for it
+                self.finish()
+                answer = Answer(job.query, job.repeat, status="error", error=f"{type(error).__name__}: {error}")
+                answer.began = self.first
+            if self._wanted:
                 self._answers.put(answer)

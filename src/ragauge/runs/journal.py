@@ -1,10 +1,11 @@
-"""Every answer on disk before the next query is asked: what a killed process had, the next one goes on from."""
+"""Every answer on disk as soon as it has come: what a killed process had, the next one goes on from."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +16,73 @@ from ragauge.runs.execute import Answer
 class Journal:
     """A file of JSON lines: what is being done, then one answer a line, handed to the system at once.
 
-    A line that was cut off is dropped with the answer that it began. A journal of something else is refused.
+    A line that was cut off is dropped with the answer that it began. A journal without any answer is begun anew. One of
+    another system is begun anew too, and `replaced` says so; one of another dataset or plan is refused.
     """
 
-    def __init__(self, path: Path, purpose: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, purpose: Mapping[str, Any], carried: Sequence[Answer] = ()) -> None:
+        self.path = path
         self.answers: list[Answer] = []
         """What was there already."""
         self.sessions: list[dict[str, Any]] = []
         """What each process that worked on it noted down when it began."""
-        whole = self._read(path, purpose) if path.exists() else 0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered: an answer is the operating system's when `keep` returns, and survives a kill.
-        self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
-        self._file.truncate(whole)
-        self._file.seek(whole)
-        if not whole:
-            self._write({"purpose": dict(purpose)})
-        self.path = path
+        self.replaced = ""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: an answer is the operating system's when `keep` returns, and survives a kill.
+            self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
+        except OSError as error:
+            raise BadInput(f"cannot be written ({error.strerror})", file=str(path.parent)) from None
+        try:
+            self._claim()
+            whole = self._read(purpose)
+            self._file.truncate(whole)
+            self._file.seek(whole)
+            if not whole:
+                self._write({"purpose": dict(purpose)})
+                for one in carried:
+                    self._file.write(_line(one).encode("ascii"))
+                    self.answers.append(one)
+        except BaseException:
+            self._file.close()
+            raise
 
-    def _read(self, path: Path, purpose: Mapping[str, Any]) -> int:
-        whole = 0
-        with path.open("rb") as file:
-            for number, line in enumerate(file):
-                try:
-                    row = json.loads(line) if line.endswith(b"\n") else None
-                except ValueError:
-                    row = None
-                if row is None:
-                    break
-                if number == 0:
-                    _same(row.get("purpose", {}), purpose, path)
-                elif "session" in row:
-                    self.sessions.append(row["session"])
-                else:
-                    self.answers.append(_answer(row["a"]))
-                whole += len(line)
-        return whole
+    def _claim(self) -> None:
+        """One process at a time; the claim ends with the process, however it ends."""
+        with contextlib.suppress(ImportError):  # not on every system
+            import fcntl
+
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise BadInput("another process is at work here", file=str(self.path.parent)) from None
+
+    def _read(self, purpose: Mapping[str, Any]) -> int:
+        """Take in what is there; the number of bytes that stay."""
+        whole, found, seen = 0, None, set()
+        for line in self._file.read().splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if "purpose" in row:
+                found = row["purpose"]
+            elif "session" in row:
+                self.sessions.append(row["session"])
+            elif (row["a"][0], row["a"][1]) not in seen:
+                seen.add((row["a"][0], row["a"][1]))
+                self.answers.append(_answer(row["a"]))
+        if found is not None and self.answers:
+            other = changes(found, purpose)
+            if not other:
+                return whole
+            refuse_unless_system(other, self.path.parent, "an unfinished run")
+            self.replaced = told(other)
+        self.answers, self.sessions = [], []
+        return 0
 
     def begin(self, session: Mapping[str, Any]) -> None:
         """Note that a process begins, and what it knows."""
@@ -60,7 +92,10 @@ class Journal:
     def keep(self, answer: Answer) -> None:
         """Write an answer down."""
         answer.session = len(self.sessions)
-        self._file.write(_line(answer).encode("ascii"))
+        try:
+            self._file.write(_line(answer).encode("ascii"))
+        except OSError as error:
+            raise BadInput(f"cannot be written ({error.strerror})", file=str(self.path)) from None
         self.answers.append(answer)
 
     def _write(self, row: Any) -> None:
@@ -71,11 +106,45 @@ class Journal:
         self._file.close()
 
 
+Changes = dict[str, tuple[Any, Any]]
+"""`{"plan.k": (10, 3)}`: what was, and what is wanted."""
+
+
+def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
+    """Where two purposes differ.
+
+    >>> changes({"plan": {"k": 10, "repeats": 1}}, {"plan": {"k": 3, "repeats": 1}})
+    {'plan.k': (10, 3)}
+    """
+    out: Changes = {}
+    for part, value in json.loads(_ENCODE(dict(wanted))).items():
+        before = found.get(part) or {}
+        names = [*before, *(name for name in value if name not in before)]
+        out |= {f"{part}.{n}": (before.get(n), value.get(n)) for n in names if before.get(n) != value.get(n)}
+    return out
+
+
+def told(other: Changes) -> str:
+    """Changes in words, the first three."""
+    shown = [f"{name.split('.')[-1]} {old} -> {new}" for name, (old, new) in list(other.items())[:3]]
+    return ", ".join(shown) + (", …" if len(other) > 3 else "")
+
+
+def refuse_unless_system(other: Changes, folder: Path, what: str) -> None:
+    """Another system may take the place of the last; another dataset or plan is other work."""
+    if any(not name.startswith("system.") for name in other):
+        raise BadInput(
+            f"holds {what} of other work ({told(other)})",
+            file=str(folder),
+            hint="give another --out, or --fresh to begin anew",
+        )
+
+
 def _line(answer: Answer) -> str:
     """An answer as a line of JSON, put together by hand: the general encoder takes three times as long.
 
-    Ids are one text with line breaks between them, scores the bytes of their doubles in hexadecimal; both are a list
-    again where that would not come back as it was.
+    Scores are the bytes of their doubles in hexadecimal. Ids are one text with line breaks between them, or a list
+    where that would not come back as it was.
     """
     one = answer
     docs = "\n".join(one.docs)
@@ -96,14 +165,3 @@ def _answer(row: list[Any]) -> Answer:
 
 _TEXT = json.encoder.encode_basestring_ascii
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def _same(found: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    known = json.loads(_ENCODE(dict(wanted)))
-    different = [name for name in {**found, **known} if found.get(name) != known.get(name)]
-    if different:
-        raise BadInput(
-            f"holds an unfinished run with another {' and '.join(sorted(different))}",
-            file=str(path.parent),
-            hint="give another --out, or --fresh to begin anew",
-        )

@@ -62,17 +62,23 @@ def _memory() -> int | None:
 
 def fingerprint(dataset: Dataset) -> dict[str, Any]:
     """What a dataset is, so that two runs can be known to have answered the same questions over the same documents."""
-    grades = dataset.judgments.nested
     return {
         "name": dataset.name,
         "documents": len(dataset.documents),
         "queries": len(dataset.queries),
-        "documents_hash": _hash(part for one in dataset.documents for part in (one.id, one.title, one.text)),
-        "queries_hash": _hash(part for pair in dataset.queries.items() for part in pair),
-        "judgments_hash": _hash(
-            part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
+        "documents_hash": _hash(
+            part for one in dataset.documents for part in (one.id, one.title, one.text, repr(dict(one.metadata)))
         ),
+        "queries_hash": _hash(part for pair in dataset.queries.items() for part in pair),
     }
+
+
+def judgments_hash(dataset: Dataset) -> str:
+    """What is right, apart from what is asked: rankings stay what they are when somebody judges again."""
+    grades = dataset.judgments.nested
+    return _hash(
+        part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
+    )
 
 
 def _hash(parts: Iterable[str]) -> str:

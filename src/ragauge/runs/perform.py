@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import random
 import threading
@@ -66,23 +67,20 @@ def perform(opened: Opened, jobs: Sequence[Job], plan: Plan, warm: Sequence[str]
 
 def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; where a loop already runs (a notebook), in a thread with a loop of its own."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return _run(loop, task)
     result: list[T] = []
     failure: list[BaseException] = []
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(work)
 
     def run() -> None:
-        asyncio.set_event_loop(loop)
         try:
-            result.append(loop.run_until_complete(task))
+            result.append(_run(loop, task))
         except BaseException as error:
             failure.append(error)
-        finally:
-            loop.close()
 
     thread = threading.Thread(target=run, name="ragauge-loop", daemon=True)
     thread.start()
@@ -95,6 +93,20 @@ def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
     if failure:
         raise failure[0]
     return result[0]
+
+
+def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
+    """As asyncio.run, but that Ctrl-C comes at once: there it waits until building, which awaits nothing, is over."""
+    try:
+        return loop.run_until_complete(task)
+    except BaseException:
+        task.cancel()
+        with contextlib.suppress(BaseException):
+            loop.run_until_complete(task)
+        raise
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 def warm_up_queries(documents: Sequence[Document], queries: Mapping[str, str], n: int, seed: int = 0) -> list[str]:

@@ -39,7 +39,7 @@ def enough(
             "k": float(k),
             "value": means[k],
             "loss": float(loss.mean()),
-            "loss_at_most": 0.0 if k == best else bootstrap_upper(loss, confidence),
+            "loss_at_most": 0.0 if k >= best and not (loss > 0).any() else bootstrap_upper(loss, confidence),
         }
         if tokens is not None:
             row |= {"tokens": tokens[k], "tokens_more": tokens[k] - (table[-1]["tokens"] if table else 0.0)}

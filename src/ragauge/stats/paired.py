@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -17,7 +18,8 @@ ROUNDS = 9999
 def randomization_test(mine: Floats, base: Floats, *, rounds: int = ROUNDS, seed: int = 0) -> float:
     """The p-value of Fisher's randomization test for paired values, two-sided; exact where 2^n is within `rounds`.
 
-    Formula: the share of sign patterns s for which |sum s_i d_i| >= |sum d_i|; sampled, (1 + count) / (1 + rounds).
+    Formula: over sign patterns s, twice the smaller of the shares with sum s_i d_i >= sum d_i and <= sum d_i, at most
+    1; where patterns are sampled, a share is (1 + count) / (1 + rounds).
     Paper: Smucker, Allan and Carterette, CIKM 2007.
 
     >>> randomization_test(np.array([1.0, 2.0, 3.0]), np.zeros(3))
@@ -51,9 +53,14 @@ def differences(scores: Mapping[str, Scores], baseline: str, measure: str) -> di
         mine = one.values[measure]
         both = ~(np.isnan(mine) | np.isnan(base))
         gap = mine[both] - base[both]
-        p = randomization_test(mine[both], base[both])
+        p = randomization_test(mine[both], base[both]) if len(gap) > 1 else math.nan
         found[name] = Difference(
-            float(gap.mean()), p, p, int((gap > 0).sum()), int((gap < 0).sum()), int((gap == 0).sum())
+            float(gap.mean()) if len(gap) else math.nan,
+            p,
+            p,
+            int((gap > 0).sum()),
+            int((gap < 0).sum()),
+            int((gap == 0).sum()),
         )
     adjusted = holm({name: one.p for name, one in found.items()})
     return {name: replace(one, p_adjusted=adjusted[name]) for name, one in found.items()}
@@ -65,10 +72,10 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
     {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """
-    ordered = sorted(p_values, key=lambda name: p_values[name])
+    ordered = sorted((name for name in p_values if p_values[name] == p_values[name]), key=lambda name: p_values[name])
     adjusted: dict[str, float] = {}
     floor = 0.0
     for place, name in enumerate(ordered):
         floor = max(floor, min(1.0, (len(ordered) - place) * p_values[name]))
         adjusted[name] = floor
-    return {name: adjusted[name] for name in p_values}
+    return {name: adjusted.get(name, math.nan) for name in p_values}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from numbers import Integral, Real
 from typing import Any
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from ragauge.errors import BadInput
 from ragauge.records import NOTHING, Hit
-from ragauge.seams import Retriever, is_async
+from ragauge.seams import close, is_async
 
 IDS = ("id", "_id", "doc_id", "docid", "document_id", "id_", "node_id", "docno", "pid", "chunk_id")
 TEXTS = ("text", "page_content", "content", "document", "body", "passage")
@@ -31,24 +31,46 @@ class Adapted:
     def __init__(self, function: Callable[[str, int], Any], *, asynchronous: bool) -> None:
         self._function = function
         self.asynchronous = asynchronous
+        self.owned: Any = None
+        """What is to be closed with it: something that was built for it, and nothing that a user passed."""
 
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
         """What the function finds, at most `k`."""
         found = self._function(query, k)
-        if inspect.isawaitable(found):
+        if self.asynchronous:
             return self._later(found, k)
-        return hits_of(found)[:k]
+        return _Later(found, k) if inspect.isawaitable(found) else hits_of(found)[:k]
 
     async def _later(self, found: Awaitable[Any], k: int) -> list[Hit]:
         return hits_of(await found)[:k]
 
+    def close(self) -> Any:
+        """Close what was built for it."""
+        return close(self.owned)
 
-def as_retriever(thing: Any) -> Retriever:
+
+class _Later:
+    """Hits that unexpectedly are still to come; closing it closes what they come from, where nobody awaits it."""
+
+    def __init__(self, found: Awaitable[Any], k: int) -> None:
+        self._found = found
+        self._k = k
+
+    def __await__(self) -> Generator[Any, Any, list[Hit]]:
+        return (hits_of((yield from self._found.__await__())))[: self._k]
+
+    def close(self) -> None:
+        close(self._found)
+
+
+def as_retriever(thing: Any) -> Adapted:
     """A retriever from one, from a function `(query, k)`, or from a retriever of LangChain, LlamaIndex or Haystack.
 
     >>> [hit.id for hit in as_retriever(lambda query, k: ["a", "b"]).search("?", 10)]
     ['a', 'b']
     """
+    if inspect.isclass(thing):
+        raise BadInput(f"{thing.__name__} is a class", hint="give an object of it, or a function (query, k)")
     method = getattr(thing, "search", None)
     if callable(method):
         return Adapted(method, asynchronous=is_async(thing))

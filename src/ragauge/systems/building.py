@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,7 +15,9 @@ from ragauge.records import Document
 from ragauge.seams import Embedder, Retriever, is_async
 from ragauge.systems.adapters import as_retriever
 from ragauge.systems.embedders.cached import Cached
-from ragauge.systems.specs import Spec, parse
+from ragauge.systems.embedders.pieces import InPieces
+from ragauge.systems.identity import code_hash
+from ragauge.systems.specs import Spec, parse, without_secrets
 
 
 class Workshop:
@@ -26,9 +27,15 @@ class Workshop:
     """
 
     def __init__(
-        self, documents: Sequence[Document], systems: Mapping[str, Any] | None = None, *, cache: Path | None = None
+        self,
+        documents: Sequence[Document],
+        systems: Mapping[str, Any] | None = None,
+        *,
+        cache: Path | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._documents = documents
+        self._progress = progress
         self._systems = dict(systems or {})
         self._cache = cache
         self._built: dict[str, Any] = {}
@@ -53,14 +60,15 @@ class Workshop:
         else:
             as_retriever(found)
 
-    def describe(self, system: Any) -> str:
-        """The whole description of a system, with the systems that it is made of; for your own objects, their name.
+    def identity(self, system: Any) -> dict[str, str]:
+        """What a system is: its whole description; for your own objects their name and a hash of their code.
 
-        It goes into files: passwords in addresses do not.
+        It goes into files: passwords and keys do not.
         """
         found = self._found(system)
-        text = str(_told(self._whole(found, ()))) if isinstance(found, Spec) else _name(found)
-        return re.sub(r"(://[^/\s:@]*):[^/\s@]+@", r"\1:…@", text)
+        if isinstance(found, Spec):
+            return {"description": str(without_secrets(_told(self._whole(found, ()))))}
+        return {"description": _name(found), "code": code_hash(found)}
 
     def seconds(self, system: Any) -> float:
         """What building a system took, its parts included, whoever had them built."""
@@ -121,6 +129,10 @@ class Workshop:
         factory = plugins.find("retrievers", whole.name)
         made = self._made(factory, whole, retrievers, options)
         retriever: Retriever = await made if inspect.isawaitable(made) else made
+        if whole.name not in plugins.TABLE["retrievers"]:
+            adapted = as_retriever(retriever)  # what a plug-in returns is brought to hits like anybody's
+            adapted.owned = retriever
+            retriever = adapted
         self._seconds[key] = time.perf_counter() - began
         if is_async(retriever):
             closing.push_async_callback(_close, retriever)
@@ -170,8 +182,8 @@ class Workshop:
     def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
         """The embedder for queries, and the one for documents, which may remember."""
         embedder = self._part("embedders", description)
-        cached = Cached(embedder, self._cache / "embeddings") if self._cache else embedder
-        return embedder, cached
+        cached: Embedder = Cached(embedder, self._cache / "embeddings") if self._cache else embedder
+        return embedder, cached if self._progress is None else InPieces(cached, self._progress)
 
     def _part(self, family: str, description: Any) -> Any:
         spec = parse(description) if isinstance(description, str) else description
@@ -201,6 +213,8 @@ _PARTS = {
     "embedding": ("embedder",),
 }
 """Options that are built before the rest is handed on."""
+_ALIASES = ("retriever", "rerankers")
+"""Other words for `of` and `reranker`."""
 _FAMILIES = {
     "of": "retrievers",
     "retriever": "retrievers",
@@ -210,6 +224,11 @@ _FAMILIES = {
     "rerankers": "rerankers",
 }
 """What the names in an option are names of."""
+_FIRST = {
+    "retrievers": {"bm25": 1, "dense": 3, "hybrid": 1, "pipeline": 2, "pgvector": 2},
+    "rerankers": {"mmr": 2, "embedding": 2},
+}
+"""How many arguments a factory is given before its options; none where nothing is said."""
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "true or false"),
     ((int, float), "a number"),
@@ -221,12 +240,7 @@ def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: 
     """What a factory makes of options, if it knows them all and they are of the kind that its defaults are."""
     signature = inspect.signature(factory)
     parameters = signature.parameters
-    try:
-        signature.bind(*first, **options)
-    except TypeError as error:
-        taken = [name for name, one in parameters.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
-        known = [*_PARTS.get(spec.name, ()), *(name for name in taken[len(first) :] if name != "document_embedder")]
-        raise BadInput(f"`{spec}`: {error}", hint=f"options: {', '.join(known) or 'none'}") from None
+    _bound(signature, spec, first, options)
     for name, value in options.items():
         default = parameters[name].default if name in parameters else None
         for kind, word in _KINDS:
@@ -237,9 +251,24 @@ def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: 
     return factory(*first, **options)
 
 
+def _bound(signature: inspect.Signature, spec: Spec, first: list[Any], options: dict[str, Any]) -> None:
+    try:
+        signature.bind(*first, **options)
+    except TypeError as error:
+        parameters = signature.parameters
+        taken = [name for name, one in parameters.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+        known = [*_PARTS.get(spec.name, ()), *(name for name in taken[len(first) :] if name != "document_embedder")]
+        raise BadInput(f"`{without_secrets(spec)}`: {error}", hint=f"options: {', '.join(known) or 'none'}") from None
+
+
 def _check_names(family: str, spec: Spec) -> None:
-    if spec.name not in plugins.names(family):
-        plugins.find(family, spec.name)
+    factory = plugins.find(family, spec.name)
+    if spec.name in plugins.TABLE[family] and spec.name != "filtered":
+        options = {name: value for name, value in spec.options.items() if name not in _PARTS.get(spec.name, ())}
+        first = [None] * _FIRST.get(family, {}).get(spec.name, 0)
+        _bound(inspect.signature(factory), spec, first, {k: v for k, v in options.items() if k not in _ALIASES})
+    if spec.name == "filtered" and not spec.options.keys() - {"of", "retriever", "most"}:
+        raise BadInput("`filtered` filters by nothing", hint="filtered(of=bm25, module=json)")
     for option, inner in _FAMILIES.items():
         for one in _as_list(spec.options.get(option)):
             described = parse(one) if isinstance(one, str) else one

@@ -43,6 +43,9 @@ class Dense:
         ids = [documents[row].id for row in np.flatnonzero(some).tolist()]
         if ids:
             store.add(ids, vectors if some.all() else vectors[some])
+            build = getattr(store, "build", None)
+            if callable(build):
+                build()  # else the first query would pay for the index
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The nearest `k`; the score is 1 - distance, so that it is the cosine where the store's metric is cosine."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,8 @@ class HTTP:
     """POSTs `{"query": …, "k": …}` to `url`; the reply is a list of hits, or has one under `hits`.
 
     `query` and `k` name the fields where the service calls them otherwise, `extra` is sent along, and `path` says where
-    in the reply the hits are (`data.items`). Connections are kept open, so that a query is timed and not a handshake.
+    in the reply the hits are (`data.items`). `bearer` names an environment variable with a token, which is sent and
+    neither shown nor written. Connections are kept open, so that a query is timed and not a handshake.
     """
 
     asynchronous = True
@@ -28,6 +30,8 @@ class HTTP:
         k: str = "k",
         path: str = "",
         extra: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        bearer: str = "",
         timeout: float = 30,
     ) -> None:
         try:
@@ -46,7 +50,14 @@ class HTTP:
         self._path = [part for part in path.split(".") if part]
         self._extra = dict(extra or {})
         self._failures = (httpx.HTTPError,)
-        self._client: Any = httpx.AsyncClient(timeout=timeout)
+        sent = dict(headers or {})
+        if bearer:
+            if bearer not in os.environ:
+                raise BadInput(
+                    f"there is no environment variable `{bearer}`", hint="bearer names the one with the token"
+                )
+            sent["Authorization"] = f"Bearer {os.environ[bearer]}"
+        self._client: Any = httpx.AsyncClient(timeout=timeout, headers=sent)
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """What the service finds."""

@@ -10,7 +10,7 @@ from typing import Any
 from ragauge.errors import BadInput
 from ragauge.fusion import default_norm, fuse_query
 from ragauge.records import Hit
-from ragauge.seams import Retriever, is_async
+from ragauge.seams import Retriever, evidence_of, is_async
 from ragauge.stages import stage
 
 
@@ -37,7 +37,11 @@ class Hybrid:
             raise BadInput(f"a hybrid of {len(retrievers)} retrievers has {len(weights)} weights")
         self._retrievers = list(retrievers)
         self._method = method or ("rrf" if weights is None else "wsum")
-        self._norm = norm or default_norm(self._method)
+        usual = default_norm(self._method)
+        # A retriever that finds one document and no other has found it: min-max as files are fused would give it 0.
+        self._norm = norm or ("min-max-found" if usual == "min-max" else usual)
+        if depth < 1:
+            raise BadInput(f"the depth of a hybrid is {depth}, not at least 1")
         self._depth = depth
         self._parameters = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
         fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # fails early
@@ -52,16 +56,19 @@ class Hybrid:
         return self._fused(found, k)
 
     async def _later(self, query: str, depth: int, k: int) -> list[Hit]:
-        # Those that need no waiting come first: if one fails, nothing was begun that somebody would have to await.
-        found: list[Any] = [None if is_async(one) else one.search(query, depth) for one in self._retrievers]
-        waiting = [self._arrived(one, query, depth) for one in self._retrievers if is_async(one)]
-        arrived = iter(await asyncio.gather(*waiting))
-        return self._fused([next(arrived) if hits is None else hits for hits in found], k)
+        found = await asyncio.gather(*(self._arrived(one, query, depth) for one in self._retrievers))
+        return self._fused(list(found), k)
 
     @staticmethod
     async def _arrived(retriever: Retriever, query: str, depth: int) -> Any:
+        if not is_async(retriever):  # it must not hold up the loop
+            return await asyncio.to_thread(retriever.search, query, depth)
         found = retriever.search(query, depth)
         return await found if inspect.isawaitable(found) else found
+
+    def evidence(self, query: str, k: int) -> Any:
+        """What its parts say of themselves."""
+        return evidence_of(self._retrievers, query, max(k, self._depth), later=self.asynchronous)
 
     def _fused(self, rankings: list[Sequence[Hit]], k: int) -> list[Hit]:
         with stage("rerank"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ragauge import plugins
 from ragauge.errors import BadInput
 from ragauge.records import Document, Hit
 from ragauge.seams import Embedder
@@ -46,7 +47,7 @@ class PgVectorDB:
     async def create(  # noqa: PLR0913 - everything that a table and pgvector's indexes can be told
         cls,
         documents: Sequence[Document],
-        embedder: Embedder,
+        embedder: Embedder | str,
         *,
         dsn: str | None = None,
         table: str | None = None,
@@ -64,15 +65,18 @@ class PgVectorDB:
         connections: int = 8,
         document_embedder: Embedder | None = None,
     ) -> PgVectorDB:
-        """Embed the documents, load them into a new table, and index it.
+        """Embed the documents, load them into a new table, and index it; an embedder may also be named.
 
         `document_embedder` may be a cached or differently prompted one; queries always go to `embedder`.
         """
         if not documents:
             raise BadInput("there are no documents to put into the database")
+        named: Embedder = plugins.find("embedders", embedder)() if isinstance(embedder, str) else embedder
+        if not all(isinstance(document, Document) for document in documents):
+            raise BadInput("a document has to be a ragauge.Document", hint='Document("id", "text", metadata={…})')
         chosen = VectorIndex(index, "cosine", half, m, ef_construction, ef_search, lists, probes, force)
         statements = Statements(postgres.table_name(table), chosen.over(len(documents)), language, rank)
-        db = cls(Table(statements, keep=keep), embedder, document_embedder or embedder)
+        db = cls(Table(statements, keep=keep), named, document_embedder or named)
         try:
             await db._table.open(dsn, connections)
             await db.add(documents)
@@ -153,9 +157,22 @@ class PgVectorDB:
         The first weight is that of the semantic side. `minmax` adds scores brought to 0 to 1, `rrf` 1 / (60 + rank).
         Without a `depth` it is ten times `k`, and 100 at least.
         """
+        return _hits(await self._hybrid_rows(query, k, weights, where, depth=depth, fusion=fusion))
+
+    async def _hybrid_rows(
+        self,
+        query: str,
+        k: int,
+        weights: Sequence[float] = (0.7, 0.3),
+        where: Where = None,
+        *,
+        depth: int | None = None,
+        fusion: str = "minmax",
+        explained: bool = False,
+    ) -> list[Any]:
         semantic, keyword = _weights(weights)
         deep = max(100, 10 * whole("k", k)) if depth is None else whole("depth", depth, k)
-        statement = self._statements.hybrid(fusion, filtered=bool(where))
+        statement = self._statements.hybrid(fusion, filtered=bool(where), explained=explained)
         vector = await self._vector(query)
         given = {
             "query": _clean(query),
@@ -167,14 +184,19 @@ class PgVectorDB:
             "k": k,
             **_filter(where),
         }
-        return _hits(await self._table.rows(statement, given, self._index.local(deep, filtered=bool(where))))
+        return await self._table.rows(statement, given, self._index.local(deep, filtered=bool(where)))
 
     def retriever(self, search: str = "semantic", **options: Any) -> PgVectorRetriever:
         """One of the three searches with its options, as a retriever."""
         return PgVectorRetriever(self, search, options)
 
-    async def explain(self, query: str, k: int = 5, where: Where = None) -> Any:
-        """The plan of a semantic search, as PostgreSQL's JSON."""
+    async def explain(
+        self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
+    ) -> Any:
+        """PostgreSQL's plan, as JSON, of the very statement that a semantic or a hybrid search runs."""
+        if one_of("search", search, ("semantic", "hybrid")) == "hybrid":
+            rows = await self._hybrid_rows(query, k, where=where, explained=True, **how)
+            return rows[0][0][0]
         vector = await self._vector(query)
         if vector is None:
             raise BadInput("the query has no vector, and so there is no plan")
@@ -183,9 +205,11 @@ class PgVectorDB:
         rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
         return rows[0][0][0]
 
-    async def index_used(self, query: str, k: int = 5, where: Where = None) -> bool:
-        """Whether a semantic search walks the vector index, which is the planner's decision."""
-        return scans_vectors(await self.explain(query, k, where))
+    async def index_used(
+        self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
+    ) -> bool:
+        """Whether a search walks the vector index, which is the planner's decision."""
+        return scans_vectors(await self.explain(query, k, where, search=search, **how))
 
     async def close(self) -> None:
         """Drop the table, unless it is to be kept, and give the connections back."""
@@ -216,6 +240,7 @@ class PgVectorRetriever:
         self.db = db
         self._owner = owner
         self._method = getattr(db, f"{one_of('search', search, ('semantic', 'keyword', 'hybrid'))}_search")
+        self._search = search
         self._options = dict(options)
         try:
             inspect.signature(self._method).bind("", 1, **self._options)
@@ -228,16 +253,15 @@ class PgVectorRetriever:
         return found
 
     async def evidence(self, query: str, k: int) -> dict[str, Any]:
-        """The database's parameters, PostgreSQL's plan of a semantic search, and whether the index is in it."""
+        """The database's parameters, PostgreSQL's plan of this search, and whether the index is in it."""
         about = self.db.describe()
-        where = self._options.get("where")
-        if self._method == self.db.keyword_search:
+        if self._search == "keyword":
             return about
         try:
-            plan = await self.db.explain(query, k, where)
+            plan = await self.db.explain(query, k, search=self._search, **self._options)
         except BadInput:  # a query without any known word has no vector
             return about
-        used = {} if about.get("index") == "none" else {"index_used": await self.db.index_used(query, k, where)}
+        used = {} if about.get("index") == "none" else {"index_used": scans_vectors(plan)}
         return {**about, **used, "plan": plan}
 
     async def close(self) -> None:

@@ -109,11 +109,12 @@ class Statements:
         """The documents with any of the words, those first that have most of them."""
         return self._filled(KEYWORD, filtered)
 
-    def hybrid(self, fusion: str, *, filtered: bool) -> sql.Composed:
+    def hybrid(self, fusion: str, *, filtered: bool, explained: bool = False) -> sql.Composed:
         """Both lists, brought to one scale, weighted and added; what is not in a list gets nothing from it."""
         from psycopg import sql
 
-        return self._filled(HYBRID, filtered, part=sql.SQL(PARTS[one_of("fusion", fusion, FUSIONS)]))
+        text = ("EXPLAIN (FORMAT JSON) " if explained else "") + HYBRID
+        return self._filled(text, filtered, part=sql.SQL(PARTS[one_of("fusion", fusion, FUSIONS)]))
 
     def _filled(self, text: str, filtered: bool = False, **more: Any) -> sql.Composed:
         from psycopg import sql

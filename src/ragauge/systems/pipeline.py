@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ragauge.errors import BadInput
 from ragauge.records import Hit
-from ragauge.seams import Reranker, Retriever, is_async
+from ragauge.seams import Reranker, Retriever, evidence_of, is_async
 from ragauge.stages import stage
 from ragauge.systems.adapters import hits_of
 
@@ -34,13 +35,17 @@ class Pipeline:
         return self._later(query, found, k) if self.asynchronous else self._reranked(query, found, k)
 
     async def _later(self, query: str, found: Awaitable[Sequence[Hit]], k: int) -> list[Hit]:
-        return self._reranked(query, await found, k)
+        return await asyncio.to_thread(self._reranked, query, await found, k)
 
     def _reranked(self, query: str, hits: Sequence[Hit], k: int) -> list[Hit]:
         with stage("rerank"):
             for rerank in self._rerankers:
                 hits = hits_of(rerank(query, hits))
         return list(hits[:k])
+
+    def evidence(self, query: str, k: int) -> Any:
+        """What its retriever says of itself."""
+        return evidence_of([self._retriever], query, max(k, self._depth), later=self.asynchronous)
 
 
 class Filtered:
@@ -83,3 +88,7 @@ class Filtered:
 
     def _kept(self, hits: Sequence[Hit]) -> list[Hit]:
         return [hit for hit in hits if all(hit.metadata.get(name) == value for name, value in self._where.items())]
+
+    def evidence(self, query: str, k: int) -> Any:
+        """What its retriever says of itself."""
+        return evidence_of([self._retriever], query, 2 * k, later=self.asynchronous)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ragauge.errors import BackendFailed, MissingExtra
 from ragauge.seams import Vectors
+from ragauge.systems.model_folders import refuse_code
 
 
 class SentenceTransformer:
@@ -21,13 +22,14 @@ class SentenceTransformer:
             import sentence_transformers
         except ImportError:
             raise MissingExtra("the embedder `transformers`", "transformers") from None
+        refuse_code(model)
         try:
             self._model: Any = sentence_transformers.SentenceTransformer(
                 model, device=device, local_files_only=not download, trust_remote_code=False
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise BackendFailed(
-                f"the model `{model}` cannot be loaded: {str(error).splitlines()[0]}",
+                f"the model `{model}` cannot be loaded: {(str(error).splitlines() or [''])[0]}",
                 hint="give a folder with the model, or download=true to fetch it from the hub",
             ) from error
         self._batch = batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ class Faiss:
         self._nlist = None if nlist is None else whole("nlist", nlist)
         self._nprobe = whole("nprobe", nprobe)
         self._index: Any = None
+        self._lock = threading.Lock()
         self._waiting: list[Matrix] = []
 
     def __len__(self) -> int:
@@ -83,13 +85,14 @@ class Faiss:
 
     def build(self) -> None:
         """Index what was added; the first search does it otherwise, and would be timed with it."""
-        if not self._waiting:
-            return
-        matrix = np.concatenate(self._waiting)
-        if self._index is None:
-            self._index = self._made(matrix)
-        self._index.add(matrix)
-        self._waiting = []
+        with self._lock:
+            if not self._waiting:
+                return
+            matrix = np.concatenate(self._waiting)
+            if self._index is None:
+                self._index = self._made(matrix)
+            self._index.add(matrix)
+            self._waiting = []
 
     def search(self, vectors: Any, k: int) -> Neighbours:
         """The `k` nearest of each row, nearest first."""

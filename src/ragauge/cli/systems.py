@@ -1,0 +1,82 @@
+"""`ragauge systems`: what can be run by name, and the options of each."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from ragauge import plugins
+from ragauge.cli import console
+from ragauge.errors import UnknownName
+from ragauge.reports.tables import plain_table
+
+GIVEN = (
+    "documents",
+    "retrievers",
+    "retriever",
+    "rerankers",
+    "embedder",
+    "store",
+    "document_embedder",
+    "database",
+    "cls",
+)
+"""What is handed to a system when it is built, and is no option of its own."""
+PARTS = {
+    "dense": "embedder=wordllama, store=exact",
+    "hybrid": "of=dense+bm25",
+    "pipeline": "of=bm25, reranker",
+    "filtered": "of=bm25, NAME=VALUE of the metadata",
+    "pgvector": "embedder=wordllama, index=hnsw, m=16, ef_construction=64, ef_search=40, half=false, dsn",
+    "mmr": "embedder=wordllama",
+    "embedding": "embedder=wordllama",
+}
+"""Options that are descriptions themselves, or that are handed through."""
+
+
+def systems(
+    name: Annotated[str | None, typer.Argument(help="Explain this one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """List the retrievers, embedders, stores and rerankers, or explain one.
+
+    [dim]ragauge systems hybrid[/dim]
+    """
+    rows = [(family, one) for family in plugins.TABLE for one in plugins.names(family) if name in (None, one)]
+    if not rows:
+        known = [one for family in plugins.TABLE for one in plugins.names(family)]
+        raise UnknownName("system", str(name), known, hint="`ragauge systems` lists them")
+    if as_json:
+        typer.echo(json.dumps([{"family": f, "name": n, "options": _options(f, n)} for f, n in rows], indent=2))
+        return
+    if name is None:
+        table = plain_table(["kind", "name", "options"], numbers=False)
+        for family, one in rows:
+            table.add_row(
+                Text(family.removesuffix("s"), style="dim"), Text(one, style="bold"), Text(_options(family, one))
+            )
+        console.show(table)
+        console.talk(["written as dense(embedder=minilm, store=faiss(kind=hnsw)); several values are joined by +"])
+        return
+    for family, one in rows:
+        factory = plugins.find(family, one)
+        console.show(Text(f"{one} ({family.removesuffix('s')})", style="bold"), inspect.getdoc(factory) or "", "")
+        console.show(Text(f"options: {_options(family, one) or 'none'}"))
+
+
+def _options(family: str, name: str) -> str:
+    own = [
+        parameter.name + ("" if parameter.default in (parameter.empty, None, "") else f"={_shown(parameter.default)}")
+        for parameter in inspect.signature(plugins.find(family, name)).parameters.values()
+        if parameter.name not in GIVEN and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    parts = PARTS.get(name) if not (family == "stores" and name == "pgvector") else None
+    return ", ".join([*([parts] if parts else []), *own])
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,35 @@
+"""Many texts a few at a time, so that somebody can look on and an interrupted build loses little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ragauge.seams import Embedder, Vectors
+
+PIECE = 256
+
+
+class InPieces:
+    """An embedder that is given many texts a few hundred at a time; `progress` hears how many are done."""
+
+    def __init__(self, embedder: Embedder, progress: Callable[[int, int], None]) -> None:
+        self._embedder = embedder
+        self._progress = progress
+        self.name = embedder.name
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """A row for each text."""
+        if len(texts) <= PIECE:
+            return self._embedder.embed(texts)
+        parts = []
+        # Sorted by length, so that embedders which pad find texts of like length together.
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        for start in range(0, len(order), PIECE):
+            parts.append(self._embedder.embed([texts[i] for i in order[start : start + PIECE]]))
+            self._progress(min(start + PIECE, len(order)), len(order))
+        vectors = np.concatenate(parts)
+        out = np.empty_like(vectors)
+        out[order] = vectors
+        return out
