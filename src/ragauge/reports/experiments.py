@@ -184,7 +184,12 @@ def markdown(experiment: Experiment, strata: Sequence[tuple[list[str], list[list
         [name, str(one.manifest["system"]["description"]), str(one.manifest["finished"])]
         for name, one in experiment.runs.items()
     ]
-    lines += ["## What the systems are", "", *_grid(["system", "description", "finished"], described), ""]
+    lines += [
+        "## What the systems are",
+        "",
+        *_grid(["system", "description", "finished"], described, numbers=False),
+        "",
+    ]
     if experiment.notes:
         lines += ["## Notes", "", *(f"- {_safe(note)}" for note in experiment.notes), ""]
     return "\n".join(lines)
@@ -193,14 +198,14 @@ def markdown(experiment: Experiment, strata: Sequence[tuple[list[str], list[list
 def _safe(text: str) -> str:
     """A text as text: no line breaks, no control characters, nothing that Markdown or HTML would act on."""
     plain = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
-    return re.sub(r"([\\`*_\[\]|#!])", r"\\\1", plain.replace("&", "&amp;").replace("<", "&lt;"))
+    return re.sub(r"([\\`*\[\]|#!])", r"\\\1", plain.replace("&", "&amp;").replace("<", "&lt;"))
 
 
-def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _grid(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> list[str]:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(_safe(cell) for cell in cells) + " |"
 
-    return [line(header), "|---|" + "---:|" * (len(header) - 1), *map(line, rows)]
+    return [line(header), "|---|" + ("---:|" if numbers else "---|") * (len(header) - 1), *map(line, rows)]
 
 
 def summary_csv(experiment: Experiment) -> str:

@@ -54,20 +54,20 @@ def from_table(name: str, table: Mapping[str, Any]) -> Spec:
     return Spec(read.name, {**read.options, **{key: _value(value) for key, value in options.items()}})
 
 
-SECRET = re.compile(r"pass|pwd|secret|token|key|auth|header|extra|dsn", re.I)
+SECRET = re.compile(r"(^|_)(pass|password|pwd|secret|token|key|auth|headers|extra|dsn)$", re.I)
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
     """The same without what may be a password or a key: options named like one, and what addresses carry of them.
 
-    >>> str(without_secrets(parse('http(url="http://me:pass@host/search?key=1", api_key=2)')))
+    >>> str(without_secrets(parse('http(url="http://me:pass@host/search?key=1", api_key=abc)')))
     'http(url=http://host/search, api_key=…)'
     """
     if isinstance(value, Spec):
         return Spec(value.name, {key: without_secrets(one, key) for key, one in value.options.items()})
     if isinstance(value, list):
         return [without_secrets(one, name) for one in value]
-    if SECRET.search(name) and not isinstance(value, bool):
+    if SECRET.search(name):
         return "…"
     if isinstance(value, str) and "://" in value:
         return re.sub(r"://[^/\s]*@", "://", re.split(r"[?#]", value)[0])
