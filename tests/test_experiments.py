@@ -574,3 +574,29 @@ def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
     assert "the same command goes on from there" in talk
     assert "Traceback" not in talk
     assert journal.exists()
+
+
+SLOW = """
+import sys, time
+import ragauge
+from ragauge.systems.specs import Spec
+
+class Slow:
+    name = "slow"
+
+    def embed(self, texts):
+        sys.stderr.write("embedding\\n")
+        sys.stderr.flush()
+        time.sleep(60)
+
+ragauge.run("synthetic:needles", {"slow": Spec("dense", {"embedder": Slow()})})
+"""
+
+
+def test_ctrl_c_is_obeyed_while_a_system_is_being_built(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    process = subprocess.Popen([sys.executable, "slow.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == "embedding\n"
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in talk

@@ -34,7 +34,7 @@ class Bar:
             self._live = Progress(
                 SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=12),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}", markup=False),
                 TimeElapsedColumn(),
@@ -60,14 +60,15 @@ class Bar:
         self._steps = self._shown = 0
         self.now = system
         if self._live is not None:
-            self._task = self._live.add_task(system, total=total, completed=done, rate="building")
+            short = system if len(system) <= 24 else f"{system[:14]}…{system[-9:]}"
+            self._task = self._live.add_task(short, total=total, completed=done, rate="building")
         elif done < total:
             sys.stderr.write(f"{system}: building\n")
 
     def building(self, done: int, total: int) -> None:
         """So many of the documents are embedded."""
         if self._live is not None:
-            self._live.update(self._task, rate=f"embedding {done:,} of {total:,}")
+            self._live.update(self._task, rate=f"embeds {done:,}/{total:,}")
 
     def step(self) -> None:
         """One query has its answer; the bar moves ten times a second at most, so that drawing does not cost."""

@@ -100,9 +100,10 @@ def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
     try:
         return loop.run_until_complete(task)
     except BaseException:
-        task.cancel()
-        with contextlib.suppress(BaseException):
-            loop.run_until_complete(task)
+        if not task.done():  # a loop that is asked to wait for one that Ctrl-C ended would wait for ever
+            task.cancel()
+            with contextlib.suppress(BaseException):
+                loop.run_until_complete(task)
         raise
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
