@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,13 @@ def show(*tables: RenderableType) -> None:
 def talk(lines: Iterable[str]) -> None:
     """Say something beside the data."""
     for line in lines:
-        sys.stderr.write(f"note: {one_line(line)}\n")
+        text = f"note: {one_line(line)}"
+        if sys.stderr.isatty():  # a terminal would break inside words
+            width = shutil.get_terminal_size().columns
+            text = textwrap.fill(
+                text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
+            )
+        sys.stderr.write(f"{text}\n")
 
 
 def one_line(text: str) -> str:

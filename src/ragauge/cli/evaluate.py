@@ -16,9 +16,11 @@ from ragauge.errors import BadInput
 from ragauge.formats.files import Source
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
 from ragauge.records import Scores
 from ragauge.reports import tables
+from ragauge.runs.archive import made_with
 from ragauge.verbs import DEFAULT_MEASURES, count, judgments_for, read_measures
 
 
@@ -89,6 +91,18 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
             console.show(tables.query_table(scores, width), "")
         console.show(tables.score_table(scores, width))
         _about(scores, rules)
+        console.talk(_shallow(runs, wanted))
+
+
+def _shallow(runs: Sequence[str], wanted: Sequence[Any]) -> list[str]:
+    """What a run of ten documents a query cannot tell, though a number comes out."""
+    deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
+    depths = {run: made_with(run, "k") for run in runs}
+    return [
+        f"{run} has {k} documents a query, so measures beyond @{k} are those of {k}"
+        for run, k in depths.items()
+        if k is not None and deepest > k
+    ]
 
 
 def _about(scores: dict[str, Scores], rules: Convention) -> None:

@@ -77,7 +77,9 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
 def _params(options: Sequence[str], weights: str | None) -> dict[str, Any]:
     """The parameters by name, as numbers, or as lists of numbers where there are commas."""
     params: dict[str, Any] = {}
-    for text in [*options, *([] if weights is None else [f"weights={weights}"])]:
+    # Descriptions of systems join values by a plus sign, and whoever knows these writes it here too.
+    given = [] if weights is None else ["weights=" + weights.replace("+", ",")]
+    for text in [*options, *given]:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadInput(f"`--set {text}` sets nothing", hint="--set k=60")

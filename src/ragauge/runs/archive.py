@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
 from ragauge.records import Run
@@ -23,8 +21,11 @@ def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) ->
     The order of return is the ranking. So scores are made to fall strictly, each by the smallest step that there is,
     and of a document that came twice the first place stays.
     """
+    import polars as pl
+
     rows = [row for one in answers if one.repeat == 0 for row in _ranked(one)]
-    table = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    schema = {"query": pl.String, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
+    table = pl.DataFrame(rows, schema=schema, orient="row")
     columns = dict.fromkeys([*STAGES, *(name for one in answers for name in one.stages)])
     timings = pl.DataFrame(
         {
@@ -43,9 +44,6 @@ def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) ->
         }
     )
     return Run(table, name, timings, manifest)
-
-
-_SCHEMA = {"query": pl.String, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
 
 
 def _ranked(answer: Answer) -> Iterator[tuple[str, str, int, float]]:
@@ -70,6 +68,8 @@ def _text(text: str) -> str:
 
 def good_answers(run: Run) -> list[Answer]:
     """The answers of a run that was written, those that failed left out."""
+    import polars as pl
+
     ranked: dict[str, list[tuple[str, float]]] = {}
     for query, doc, score in run.table.select("query", "doc", "score").iter_rows():
         ranked.setdefault(query, []).append((doc, score))
@@ -123,10 +123,20 @@ def is_complete(folder: Path) -> bool:
     return (folder / "manifest.json").exists() and (folder / "run.parquet").exists()
 
 
+def made_with(folder: str | Path, setting: str) -> Any:
+    """A setting of the plan that the run in a folder was made with; None where no such run is there."""
+    try:
+        return json.loads((Path(folder) / "manifest.json").read_text(encoding="utf-8"))["plan"][setting]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def read(folder: Path) -> Run:
     """A run that was written here."""
     if not is_complete(folder):
         raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
+    import polars as pl
+
     timings = folder / "timings.parquet"
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
