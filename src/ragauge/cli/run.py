@@ -135,7 +135,8 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> N
         ]
     )
     for error in experiment.failures.values():
-        sys.stderr.write(f"error: {console.one_line(error.message)}\n")
+        hint = f" ({error.hint})" if error.hint else ""
+        sys.stderr.write(f"error: {console.one_line(error.message + hint)}\n")
     if experiment.failures:
         raise typer.Exit(max(error.exit_code for error in experiment.failures.values()))
     if all(one.failed + one.timed_out == one.asked for one in experiment.speeds.values()):
