@@ -1,8 +1,10 @@
-"""What tests share: where the real collections are."""
+"""What tests share: where the real collections are, and a real PostgreSQL."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,3 +27,25 @@ def shared():
         return path
 
     return find
+
+
+@pytest.fixture(scope="module")
+def dsn():
+    """A PostgreSQL with pgvector: RAGAUGE_DSN, or an embedded one in a folder that goes away afterwards."""
+    pytest.importorskip("psycopg")
+    pytest.importorskip("pgvector")
+    from ragauge.systems.stores import postgres
+
+    if os.environ.get("RAGAUGE_DSN"):
+        yield os.environ["RAGAUGE_DSN"]
+        return
+    pytest.importorskip("fasteners")
+    folder = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
+    folder.chmod(0o755)  # as root the server has a user of its own, which must be able to reach it
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAGAUGE_CACHE", str(folder))
+        try:
+            yield postgres.server()
+        finally:
+            postgres.stop()
+            shutil.rmtree(folder)

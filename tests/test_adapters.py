@@ -8,10 +8,8 @@ import inspect
 import json
 import math
 import socket
-import threading
 import uuid
 from collections import namedtuple
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -24,6 +22,7 @@ from ragauge.errors import BackendFailed, BadInput
 from ragauge.records import Hit
 from ragauge.seams import Retriever, is_async
 from ragauge.systems.adapters import as_retriever, hits_of
+from servers import serving
 
 Row = namedtuple("Row", ["id", "text"])
 
@@ -443,29 +442,14 @@ def service():
     """A real server: `answer` is what it says next, `bodies` what it was asked."""
     state = SimpleNamespace(status=200, answer=b"[]", bodies=[])
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(body, headers):
+        state.bodies.append(body)
+        state.headers = headers
+        return state.status, state.answer
 
-        def do_POST(self):
-            state.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            answer = state.answer if isinstance(state.answer, bytes) else json.dumps(state.answer).encode()
-            self.send_response(state.status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/search"
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(answer) as url:
+        state.url = f"{url}/search"
+        yield state
 
 
 def asked(url, many=2, **options):
@@ -553,3 +537,12 @@ def test_what_is_no_address_is_refused_at_once(url):
 
     with pytest.raises(BadInput, match="is no address"):
         HTTP(url)
+
+
+def test_a_token_comes_from_the_environment_and_headers_go_along(service, monkeypatch):
+    service.answer = ["a"]
+    monkeypatch.setenv("MY_TOKEN", "s3cret")
+    assert [hit.id for hit in asked(service.url, bearer="MY_TOKEN", headers={"X-Tenant": "me"})] == ["a"]
+    assert (service.headers["Authorization"], service.headers["X-Tenant"]) == ("Bearer s3cret", "me")
+    with pytest.raises(BadInput, match="no environment variable `NOT_THERE`"):
+        asked(service.url, bearer="NOT_THERE")

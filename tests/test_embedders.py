@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import json
 import socket
 import sqlite3
 import sys
 import threading
 import traceback
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +16,7 @@ import pytest
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.seams import Embedder
 from ragauge.systems.embedders.cached import Cached
+from servers import serving
 
 SENTENCES = [
     "How do I sort a list of tuples by the second element?",
@@ -173,32 +172,15 @@ def endpoint(monkeypatch):
 
     state.answer = vectors
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            state.bodies.append(body)
-            state.headers.append(self.headers)
-            status, reply = state.answer(body)
-            data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json" if not isinstance(reply, bytes) else "text/plain")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(body, headers):
+        state.bodies.append(body)
+        state.headers.append(headers)
+        return state.answer(body)
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/v1"
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(answer) as url:
+        state.url = f"{url}/v1"
+        yield state
 
 
 def vector(text: str) -> list[float]:
@@ -430,3 +412,13 @@ def test_a_file_that_is_no_cache_is_named_and_left_alone(tmp_path):
     assert path.read_bytes().startswith(b"this is no")
     with pytest.raises(BadInput, match="cannot be kept"):
         Cached(Counting(), path)
+
+
+def test_a_model_folder_that_brings_code_is_refused_unrun(tmp_path):
+    pytest.importorskip("sentence_transformers")
+    from ragauge.systems.embedders.transformers import SentenceTransformer
+
+    (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]')
+    (tmp_path / "evil.py").write_text("raise SystemExit('it ran')")
+    with pytest.raises(BadInput, match="code of its own"):
+        SentenceTransformer(str(tmp_path))

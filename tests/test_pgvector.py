@@ -69,24 +69,6 @@ def corpus(n: int, seed: int = 0, size: int = 12) -> list[Document]:
     ]
 
 
-@pytest.fixture(scope="module")
-def dsn():
-    """A server for these tests: RAGAUGE_DSN, or an embedded one in a folder that goes away afterwards."""
-    if os.environ.get("RAGAUGE_DSN"):
-        yield os.environ["RAGAUGE_DSN"]
-        return
-    pytest.importorskip("fasteners")
-    folder = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
-    folder.chmod(0o755)  # as root the server has a user of its own, which must be able to reach it
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAGAUGE_CACHE", str(folder))
-        try:
-            yield postgres.server()
-        finally:
-            postgres.stop()
-            shutil.rmtree(folder)
-
-
 def tables(dsn: str) -> set[str]:
     with psycopg.connect(dsn) as connection:
         return {name for (name,) in connection.execute("SELECT relname FROM pg_class WHERE relkind = 'r'").fetchall()}

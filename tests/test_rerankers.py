@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import traceback
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +15,7 @@ from ragauge.records import Document, Hit
 from ragauge.seams import Reranker
 from ragauge.systems.rerankers.embedding import MMR, ByEmbedding
 from ragauge.systems.rerankers.llm import read_order
+from servers import serving
 
 KEY = "sk-very-secret-0123456789"
 
@@ -160,37 +159,22 @@ def chat(monkeypatch):
     """A real server that speaks OpenAI's chat protocol; `content` is what the model says."""
     state = SimpleNamespace(bodies=[], status=200, content="", raw=None)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            state.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            message = {"role": "assistant", "content": state.content}
-            reply = {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 1,
-                "model": "m",
-                "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-            }
-            data = json.dumps(reply if state.raw is None else state.raw).encode()
-            self.send_response(state.status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(body, headers):
+        state.bodies.append(body)
+        message = {"role": "assistant", "content": state.content}
+        reply = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        }
+        return state.status, reply if state.raw is None else state.raw
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/v1"
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(answer) as url:
+        state.url = f"{url}/v1"
+        yield state
 
 
 @pytest.fixture

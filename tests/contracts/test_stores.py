@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,28 +24,6 @@ APPROXIMATE = [
     "pgvector-ivfflat",
 ]
 STORES = EXACT + APPROXIMATE
-
-
-@pytest.fixture(scope="module")
-def dsn():
-    """A server for these tests: RAGAUGE_DSN, or an embedded one in a folder that goes away afterwards."""
-    pytest.importorskip("psycopg")
-    pytest.importorskip("pgvector")
-    from ragauge.systems.stores import postgres
-
-    if os.environ.get("RAGAUGE_DSN"):
-        yield os.environ["RAGAUGE_DSN"]
-        return
-    pytest.importorskip("fasteners")
-    folder = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
-    folder.chmod(0o755)  # as root the server has a user of its own, which must be able to reach it
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAGAUGE_CACHE", str(folder))
-        try:
-            yield postgres.server()
-        finally:
-            postgres.stop()
-            shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BackendFailed, MissingExtra
 from ragauge.seams import Vectors
-from ragauge.systems.model_folders import refuse_code
+from ragauge.systems.model_folders import load
 
 
 class SentenceTransformer:
@@ -18,20 +17,8 @@ class SentenceTransformer:
     def __init__(
         self, model: str, *, batch: int = 32, device: str | None = None, prompt: str = "", download: bool = False
     ) -> None:
-        try:
-            import sentence_transformers
-        except ImportError:
-            raise MissingExtra("the embedder `transformers`", "transformers") from None
-        refuse_code(model)
-        try:
-            self._model: Any = sentence_transformers.SentenceTransformer(
-                model, device=device, local_files_only=not download, trust_remote_code=False
-            )
-        except (OSError, ValueError) as error:
-            raise BackendFailed(
-                f"the model `{model}` cannot be loaded: {(str(error).splitlines() or [''])[0]}",
-                hint="give a folder with the model, or download=true to fetch it from the hub",
-            ) from error
+        what = "the embedder `transformers`"
+        self._model: Any = load("SentenceTransformer", model, what=what, device=device, download=download)
         self._batch = batch
         self._prompt = prompt
         self.name = f"{model}{f' ({prompt!r})' if prompt else ''}"

@@ -7,29 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.errors import BadInput
 from ragauge.records import Hit
-from ragauge.systems.model_folders import refuse_code
+from ragauge.systems.model_folders import load
 
 
 class CrossEncoder:
     """Any cross-encoder of sentence-transformers, from a folder or, where that is allowed, from the hub."""
 
     def __init__(self, model: str, *, batch: int = 32, device: str | None = None, download: bool = False) -> None:
-        try:
-            import sentence_transformers
-        except ImportError:
-            raise MissingExtra("the reranker `cross-encoder`", "transformers") from None
-        refuse_code(model)
-        try:
-            self._model: Any = sentence_transformers.CrossEncoder(
-                model, device=device, local_files_only=not download, trust_remote_code=False
-            )
-        except (OSError, ValueError) as error:
-            raise BackendFailed(
-                f"the model `{model}` cannot be loaded: {(str(error).splitlines() or [''])[0]}",
-                hint="give a folder with the model, or download=true to fetch it from the hub",
-            ) from error
+        what = "the reranker `cross-encoder`"
+        self._model: Any = load("CrossEncoder", model, what=what, device=device, download=download)
         labels = int(self._model.config.num_labels)
         if labels != 1:
             raise BadInput(f"the model `{model}` gives {labels} numbers for a pair, and no single score")
