@@ -431,6 +431,8 @@ def test_mistakes_in_systems_are_told_before_anything_runs():
         run(DATA, {"mine": right}, baseline="nothing")
     with pytest.raises(UnknownName, match="`worker`"):
         run(DATA, {"mine": right}, worker=3)
+    with pytest.raises(BadInput, match="k is 0, not at least 1"):
+        run(DATA, {"mine": right}, k=0)
     with pytest.raises(BadInput, match="share a folder"):
         run(DATA, {"a b": right, "a/b": right})
     with pytest.raises(BadInput, match="no system"):

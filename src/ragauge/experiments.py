@@ -20,6 +20,7 @@ from ragauge.measures.speed import speed
 from ragauge.outcomes import Experiment
 from ragauge.records import Dataset, Judgments, Run
 from ragauge.runs.execute import Plan
+from ragauge.runs.manifest import fingerprint
 from ragauge.stats.paired import differences
 from ragauge.systems.building import Workshop
 from ragauge.systems.cache import cache_folder
@@ -64,11 +65,12 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     workshop = Workshop(data.documents, named, cache=cache_folder(), progress=look.building)
     for system in named.values():
         workshop.check(system)
+    known = fingerprint(data)
     runs: dict[str, Run] = {}
     failures: dict[str, RagaugeError] = {}
     try:
         for name, system in named.items():
-            work = Work(name, system, data, plan, workshop, folder and folder / slug(name), look)
+            work = Work(name, system, data, plan, known, workshop, folder and folder / slug(name), look)
             try:
                 runs[name] = work.done(fresh=fresh)
             except RagaugeError as error:
@@ -117,7 +119,7 @@ def _measured(
     how: dict[str, Any], measures: Measures | None, rules: Convention
 ) -> tuple[Plan, list[Measure | OwnMeasure]]:
     """The plan and the measures; k is as deep as the deepest cutoff, and no cutoff is deeper than a given k."""
-    k = int(how.get("k") or 10)
+    k = _plan(how).k
     wanted = read_measures(measures or (f"ndcg@{k}", f"recall@{k}", f"mrr@{k}", f"hit_rate@{k}"), rules)
     deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
     if how.get("k") is not None and deepest > k:

@@ -6,7 +6,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -68,6 +68,8 @@ class Work:
     system: Any
     data: Dataset
     plan: Plan
+    fingerprint: Mapping[str, Any]
+    """What the dataset is; taken once for all systems, since it reads every document."""
     workshop: Workshop
     folder: Path | None
     watch: Watch
@@ -77,7 +79,7 @@ class Work:
         """What must be the same for going on, or for believing that it was done."""
         return {
             "system": {"name": self.name, **self.workshop.identity(self.system)},
-            "dataset": manifest.fingerprint(self.data),
+            "dataset": dict(self.fingerprint),
             "plan": asdict(self.plan),
         }
 
