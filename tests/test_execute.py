@@ -315,12 +315,17 @@ def test_settings_that_make_no_sense_are_refused(how):
         Plan(**how)
 
 
-@pytest.mark.parametrize("way", [SystemExit("bye"), GeneratorExit()])
-def test_what_would_end_a_thread_is_an_answer_too(way):
+@pytest.mark.parametrize("way", [SystemExit("bye"), GeneratorExit(), StopIteration("over")])
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_what_would_end_a_thread_is_an_answer_too(way, in_a_loop):
     def search(query, k):
         raise way
 
-    answers = asked(Plain(search), JOBS[:4], workers=2)
+    answers = []
+    if in_a_loop:
+        asyncio.run(ask_async(Plain(search), JOBS[:4], Plan(workers=2), answers.append))
+    else:
+        ask(Plain(search), JOBS[:4], Plan(workers=2), answers.append)
     assert {one.status for one in answers} == {"error"}
     assert len(answers) == 4
 

@@ -104,14 +104,14 @@ class RAGEvaluator:
         texts, grades = read_ground_truth(ground_truth)
         retriever = self._retriever(retrieval_fn)
         listening = _Listening(retriever, count)
-        asked = _Asked(grades, [], listening.tokens, texts)
+        asked = _Asked(grades, [], listening.tokens)
         jobs = [Job(query, text, 0) for query, text in texts.items()]
         await ask_async(listening, jobs, Plan(k=k, **self._how), asked.answers.append)  # type: ignore[arg-type]
         return asked
 
     def _retriever(self, retrieval_fn: Callable[..., Any] | None) -> Retriever:
         if retrieval_fn is not None:
-            return as_retriever(_with_k(retrieval_fn))
+            return as_retriever(retrieval_fn)
         if self._db is None:
             raise BadInput("there is nothing to search", hint="RAGEvaluator(db), or retrieval_fn=…")
         method = getattr(self._db, "semantic_search", None)
@@ -120,8 +120,6 @@ class RAGEvaluator:
 
 def _with_k(function: Callable[..., Any]) -> Any:
     """The function called as `(query, k=k)`: the second parameter of a database's search is not always k."""
-    if hasattr(function, "search"):
-        return function
     if inspect.iscoroutinefunction(function):
 
         async def later(query: str, k: int) -> Any:
@@ -160,7 +158,6 @@ class _Asked:
     grades: Mapping[str, Mapping[str, float]]
     answers: list[Answer]
     counted: Mapping[str, list[float]]
-    texts: Mapping[str, str]
 
     def rankings(self) -> dict[str, dict[str, float]]:
         """The order of return as scores; a document that comes again holds its place under a name of its own."""

@@ -21,7 +21,8 @@ from ragauge.runs.perform import Performed, perform, warm_up_queries
 from ragauge.seams import Retriever
 from ragauge.systems.building import Workshop
 
-FILES = ("manifest.json", "run.parquet", "timings.parquet", "journal.jsonl")
+JOURNAL = "journal.jsonl"
+FINISHED = ("manifest.json", "run.parquet", "timings.parquet")
 
 
 class Watch(Protocol):
@@ -103,7 +104,7 @@ class Work:
         if self.folder is None:
             return self._ask(None, [])
         if fresh:
-            self._clear()
+            self._remove(*FINISHED, JOURNAL)
         carried: list[Answer] = []
         notes: list[str] = []
         if archive.is_complete(self.folder):
@@ -119,8 +120,10 @@ class Work:
                 if other
                 else f"{self.name}: {missing} queries that had failed were asked again"
             ]
-            self._clear()
-        journal = Journal(self.folder / "journal.jsonl", self.purpose, carried)
+            self._remove(JOURNAL)  # of this finished run, if its process died before it could do so itself
+        journal = Journal(self.folder / JOURNAL, self.purpose, carried)
+        # Only now: what the journal carries over is on disk before the files that it came from are gone.
+        self._remove(*FINISHED)
         if journal.replaced:
             notes = [f"{self.name}: another system than last time ({journal.replaced}), so it was begun anew"]
         try:
@@ -131,8 +134,8 @@ class Work:
         journal.path.unlink(missing_ok=True)
         return run
 
-    def _clear(self) -> None:
-        for file in FILES:
+    def _remove(self, *files: str) -> None:
+        for file in files:
             if self.folder is not None:
                 (self.folder / file).unlink(missing_ok=True)
 

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ragauge.reports.tables import one_line
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -42,8 +44,3 @@ def talk(lines: Iterable[str]) -> None:
                 text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
             )
         sys.stderr.write(f"{text}\n")
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks and control characters: it may hold what a server had to say."""
-    return " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())

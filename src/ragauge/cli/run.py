@@ -23,7 +23,7 @@ from ragauge.experiments import slug
 from ragauge.formats.writing import whole_file
 from ragauge.outcomes import Experiment
 from ragauge.reports import experiments as reports
-from ragauge.reports.tables import as_csv
+from ragauge.reports.tables import as_csv, one_line
 from ragauge.systems.specs import parse, without_secrets
 
 
@@ -136,7 +136,7 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> N
     )
     for error in experiment.failures.values():
         hint = f" ({error.hint})" if error.hint else ""
-        sys.stderr.write(f"error: {console.one_line(error.message + hint)}\n")
+        sys.stderr.write(f"error: {one_line(error.message + hint)}\n")
     if experiment.failures:
         raise typer.Exit(max(error.exit_code for error in experiment.failures.values()))
     if all(one.failed + one.timed_out == one.asked for one in experiment.speeds.values()):
@@ -171,7 +171,7 @@ def _function(path: str) -> Any:
     except Exception as error:  # whatever stands in it
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
         message = f"the module `{module}` cannot be imported: {type(error).__name__}: {error}{where}"
-        raise BadInput(console.one_line(message), hint="--debug shows the traceback") from error
+        raise BadInput(one_line(message), hint="--debug shows the traceback") from error
     for part in attribute.split("."):
         if not hasattr(thing, part):
             near = difflib.get_close_matches(part, dir(thing), n=1)

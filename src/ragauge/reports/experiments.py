@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragauge.outcomes import Experiment
-from ragauge.reports.tables import plain_table, shown
+from ragauge.reports.tables import one_line, plain_table, shown
 from ragauge.stages import STAGES
 
 SURE = 0.05
@@ -73,15 +73,8 @@ def milliseconds(value: float | None) -> str:
     """
     if value is None or math.isnan(value):
         return "-"
-    return (
-        f"{value:.3f}"
-        if value < 1
-        else f"{value:.2f}"
-        if value < 10
-        else f"{value:.1f}"
-        if value < 100
-        else f"{value:.0f}"
-    )
+    decimals = 3 - sum(value >= bound for bound in (1, 10, 100))
+    return f"{value:.{decimals}f}"
 
 
 def tables(experiment: Experiment, width: int) -> list[Table]:
@@ -197,8 +190,7 @@ def markdown(experiment: Experiment, strata: Sequence[tuple[list[str], list[list
 
 def _safe(text: str) -> str:
     """A text as text: no line breaks, no control characters, nothing that Markdown or HTML would act on."""
-    plain = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
-    return re.sub(r"([\\`*\[\]|#!])", r"\\\1", plain.replace("&", "&amp;").replace("<", "&lt;"))
+    return re.sub(r"([\\`*\[\]|#!])", r"\\\1", one_line(text).replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> list[str]:

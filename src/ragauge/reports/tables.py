@@ -26,6 +26,11 @@ def shown(value: float, measure: str = "") -> str:
     return f"{value:.0f}" if measure.startswith("num_") else f"{value:.4f}"
 
 
+def one_line(text: str) -> str:
+    """A text without line breaks and control characters: it may hold what a server had to say."""
+    return " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
+
+
 def score_table(scores: Mapping[str, Scores], width: int) -> Table:
     """Runs against measures where that fits the width, else measures against runs; the best of each in bold."""
     runs = list(scores)

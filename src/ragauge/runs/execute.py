@@ -168,16 +168,25 @@ async def _in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def done(result: Any, error: BaseException | None) -> None:
-        if not future.done():  # nobody waits any more for one that was given up
-            future.set_result(result) if error is None else future.set_exception(error)
+    def done(result: Any, error: Exception | None) -> None:
+        if future.done():  # nobody waits any more for one that was given up
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
     def call() -> None:
-        result, failure = None, None
+        result: Any = None
+        failure: Exception | None = None
         try:
             result = context.run(function, *arguments)
-        except BaseException as error:  # raised again where it is waited for
+        except Exception as error:  # raised again where it is waited for
             failure = error
+        except BaseException as error:  # what would end a thread must not end the loop
+            failure = RuntimeError(f"{type(error).__name__}: {error}")
+        if isinstance(failure, StopIteration):  # a future refuses to hold one
+            failure = RuntimeError(f"StopIteration: {failure}")
         with contextlib.suppress(RuntimeError):  # the loop may be gone by then
             loop.call_soon_threadsafe(done, result, failure)
 
