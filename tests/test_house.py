@@ -18,27 +18,33 @@ from ragauge.measures.table import TABLE
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
 
-NOUNS = {"errors", "records", "outcomes"}
+NOUNS = {"errors", "records", "outcomes", "comparisons", "findings"}
 DOING = {"datasets", "systems", "runs", "seams", "stages", "plugins", "fusion"}
 MAY_IMPORT = {
     "errors": set(),
     "records": {"errors"},
-    "outcomes": {"errors", "records"},
+    "findings": set(),
+    "comparisons": {"errors", "records"},
+    "outcomes": {"errors", "records", "comparisons"},
     "stages": set(),
     "seams": {"errors", "records"},
     "plugins": {"errors"},
     "formats": {"errors", "records"},
     "fusion": {"errors", "records"},
-    "datasets": {"errors", "records", "formats"},
+    "datasets": {"errors", "records", "findings", "formats"},
     "systems": {"errors", "records", "seams", "stages", "plugins", "fusion"},
     "runs": {"errors", "records", "seams", "stages", "formats"},
     "measures": NOUNS,
     "stats": NOUNS,
+    "audit": NOUNS | {"measures", "stats"},
     "reports": NOUNS | {"stages"},
     "verbs": {"errors", "records", "formats", "measures"},
     "fusing": {"errors", "records", "formats", "fusion", "measures", "verbs"},
     "experiment_files": {"errors", "runs", "systems"},
     "work": NOUNS | DOING,
+    "inputs": {"errors", "records", "datasets", "formats", "runs"},
+    "auditing": NOUNS | {"audit", "datasets", "formats", "inputs", "measures", "runs", "stats", "verbs"},
+    "trials": NOUNS | {"formats", "inputs", "measures", "runs", "stats", "verbs"},
     "experiments": NOUNS | DOING | {"formats", "measures", "stats", "verbs", "work"},
     "evaluator": NOUNS | DOING | {"measures", "stats", "verbs"},
     "ir_measures_provider": {"records", "measures", "verbs"},

@@ -5,7 +5,9 @@
     ├── UnknownName      also a LookupError   no measure, convention or format has that name
     ├── MissingEvidence  also a ValueError    a number was asked for that this data cannot give
     ├── MissingExtra     also an ImportError  an optional library is not installed
-    └── BackendFailed    also a RuntimeError  a server or library behind a seam failed; its own words
+    ├── BackendFailed    also a RuntimeError  a server or library behind a seam failed; its own words
+    ├── Incomparable     also a ValueError    two results differ in more than the system; what differs is named
+    └── CheckFailed      also an AssertionError  a gate did not pass; each rule that failed, with its figures
 
 A message is one sentence. A hint says what to do next. `exit_code` is what the command line returns.
 """
@@ -67,3 +69,15 @@ class BackendFailed(RagaugeError, RuntimeError):
     """A server or library behind a seam failed; the message has its own words, never a password."""
 
     exit_code = 3
+
+
+class Incomparable(RagaugeError, ValueError):
+    """Two results are not of the same queries, data, convention or judge; the message names what differs."""
+
+    exit_code = 4
+
+
+class CheckFailed(RagaugeError, AssertionError):
+    """A gate did not pass; the message lists the rules that failed."""
+
+    exit_code = 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from ragauge.datasets.loading import load
 from ragauge.errors import BadInput, RagaugeError, UnknownName
-from ragauge.formats.writing import write_judgments
+from ragauge.formats.writing import write_judgments, write_queries
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
@@ -27,7 +27,7 @@ from ragauge.systems.cache import cache_folder
 from ragauge.verbs import Measures, count, judgments_for, read_measures
 from ragauge.work import Unwatched, Watch, Work
 
-RESERVED = ("report.md", "summary.csv", "scores.csv", "judgments.parquet")
+RESERVED = ("report.md", "summary.csv", "scores.csv", "judgments.parquet", "queries.parquet")
 """What stands beside the runs in a folder."""
 
 
@@ -90,6 +90,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
         write_judgments(data.judgments, str(folder / "judgments.parquet"))
+        write_queries(data.queries, data.tags, str(folder / "queries.parquet"))
     return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures)
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ragauge import formats
 from ragauge.errors import BadInput
 from ragauge.formats.files import Source
@@ -103,7 +105,11 @@ def count(
     from ragauge.measures import from_frames
 
     judged = from_frames.judged_ranks(judgments, found, rules, top=top)
-    return replace(judged, name=name or judged.name, tag=getattr(found, "tag", ""))
+    answered = judged.answered
+    asked = formats.asked(run)
+    if asked is not None:  # an empty answer, or a failure, is an answer: it must not leave the mean
+        answered = answered | np.array([query in asked for query in judged.pool.queries], np.bool_)
+    return replace(judged, name=name or judged.name, tag=getattr(found, "tag", ""), answered=answered)
 
 
 def _looks_at_documents(measure: Measure) -> bool:

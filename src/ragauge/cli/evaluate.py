@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ragauge.cli import console, trec_eval
-from ragauge.datasets.loading import judgments_of
 from ragauge.errors import BadInput
-from ragauge.formats.files import Source
+from ragauge.inputs import gather
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
@@ -25,12 +23,13 @@ from ragauge.verbs import DEFAULT_MEASURES, count, judgments_for, read_measures
 
 
 def evaluate(  # noqa: PLR0913 - each is an option of the command
-    qrels: Annotated[
-        str, typer.Argument(help="Judgments: TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet; - is stdin.")
-    ],
-    runs: Annotated[
+    files: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Runs: TREC, CSV, TSV, JSONL, JSON, Parquet; .gz, .zst; - is stdin."),
+        typer.Argument(
+            metavar="QRELS RUN...",
+            help="Judgments (TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet), then runs (TREC, CSV, TSV, "
+            "JSONL, JSON, Parquet), plain, .gz or .zst; - is stdin. Folders that `run` wrote know their judgments.",
+        ),
     ],
     measure: Annotated[
         list[str] | None,
@@ -66,15 +65,14 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     shape = "json" if as_json else "csv" if as_csv else output
     if shape not in ("table", "json", "csv", "trec_eval"):
         raise BadInput(f"there is no output format `{shape}`", hint="table, json, csv, trec_eval")
-    if [qrels, *runs].count("-") > 1:
-        raise BadInput("standard input can be read once", hint="give - for one file only")
+    given = gather(files)
     trec = shape == "trec_eval"
     wanted = read_measures(
         trec_eval.own_lines(measure or ["official"]) if trec else measure or DEFAULT_MEASURES, rules, trec=trec
     )
-    judgments = judgments_for(wanted, judgments_of(qrels), form=qrels_format, targets=targets, split=split)
+    judgments = judgments_for(wanted, given.qrels, form=qrels_format, targets=targets, split=split)
     scores: dict[str, Scores] = {}
-    for name, run in zip(_names(runs), runs, strict=True):
+    for name, run in given.singles.items():
         judged = count(judgments, run, wanted, rules, name=name, form=run_format)
         scores[name] = score(judged, wanted, rules)
     if trec:
@@ -91,7 +89,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
             console.show(tables.query_table(scores, width), "")
         console.show(tables.score_table(scores, width))
         _about(scores, rules)
-        console.talk(_shallow(runs, wanted))
+        console.talk(_shallow(list(given.singles.values()), wanted))
 
 
 def _shallow(runs: Sequence[str], wanted: Sequence[Any]) -> list[str]:
@@ -136,16 +134,3 @@ def _rules(name: str, options: Sequence[str], rel: float | None, depth: int | No
     if depth is not None:
         chosen["depth"] = depth
     return find_convention(name).but(**chosen)
-
-
-def _names(runs: Sequence[str]) -> list[str]:
-    """The stem of each file; where two are alike, with the folder before it."""
-    stems = [Source(run).stem for run in runs]
-    if len(set(stems)) == len(stems):
-        return stems
-    longer = [f"{Path(run).parent.name}/{stem}" for run, stem in zip(runs, stems, strict=True)]
-    if len(set(longer)) == len(longer):
-        return longer
-    if len(set(runs)) < len(runs):
-        raise BadInput("the same run is given twice", hint="give each file once")
-    return list(runs)

@@ -131,7 +131,7 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> N
             f"{first['harness_microseconds']:.0f} microseconds a query",
             *experiment.notes,
             f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
-            f"and a folder for each run ({', '.join(map(slug, experiment.runs))})",
+            f"queries.parquet, and a folder for each run ({', '.join(map(slug, experiment.runs))})",
         ]
     )
     for error in experiment.failures.values():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragauge import formats
 from ragauge.errors import BadInput
+from ragauge.findings import Finding
 from ragauge.formats.documents import json_lines
 from ragauge.formats.files import Source
 
@@ -16,23 +16,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 CUTOFFS = (1, 5, 10, 20, 100)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing to know about the data."""
-
-    subject: str
-    """The file."""
-    what: str
-    """A short name of what was looked for."""
-    problem: bool
-    """Whether it is something to mend; otherwise it only describes."""
-    count: int
-    """How many rows, documents or queries it concerns."""
-    message: str
-    """One sentence."""
-    examples: Sequence[str] = field(default=())
 
 
 def validate(

@@ -21,6 +21,7 @@ FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "p
 __all__ = [
     "FORMATS",
     "arrays",
+    "asked",
     "judgment_rows",
     "neighbours",
     "read_judgments",
@@ -149,6 +150,21 @@ def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run
     if isinstance(found, Mapping):
         return Run(memory.as_table(found), name)
     return Run(pl.concat(list(found.frames())).rechunk(), found.name)
+
+
+def asked(thing: Any) -> set[str] | None:
+    """The queries that a run is known to have been asked, whether or not it has documents for them; None otherwise."""
+    import polars as pl
+
+    if isinstance(thing, Run):
+        return None if thing.timings is None else set(thing.timings["query"].to_list())
+    timings = Path(thing) / "timings.parquet" if isinstance(thing, str | Path) else None
+    if timings is None or not timings.exists():
+        return None
+    try:
+        return set(pl.read_parquet(timings, columns=["query"])["query"].to_list())
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise BadInput(f"is damaged ({error})", file=str(timings)) from None
 
 
 def read_targets(thing: Any) -> dict[str, list[str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -97,6 +98,18 @@ def _subtopic_frame(judgments: Judgments) -> pl.DataFrame:
         raise BadInput("these judgments have no subtopics", file=judgments.source)
     rows = [(q, *key.split("\t", 1), grade) for q, docs in judgments.subtopics.items() for key, grade in docs.items()]
     return whole_grades(pl.DataFrame(rows, schema=["query", "subtopic", "doc", "grade"], orient="row"))
+
+
+def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, str]], path: str) -> None:
+    """Write what is asked, as Parquet: `query`, `text`, and `tags` as JSON."""
+    import polars as pl
+
+    rows = [
+        (query, text.encode("utf-8", "replace").decode(), json.dumps(dict(tags.get(query, {}))))
+        for query, text in queries.items()
+    ]
+    with whole_file(path) as out:
+        pl.DataFrame(rows, schema=dict.fromkeys(("query", "text", "tags"), pl.String), orient="row").write_parquet(out)
 
 
 def write_run(run: Run, path: str, format: str | None = None) -> None:

@@ -123,12 +123,18 @@ def is_complete(folder: Path) -> bool:
     return (folder / "manifest.json").exists() and (folder / "run.parquet").exists()
 
 
-def made_with(folder: str | Path, setting: str) -> Any:
-    """A setting of the plan that the run in a folder was made with; None where no such run is there."""
+def circumstance(folder: str | Path, name: str) -> Any:
+    """What the manifest of the run in a folder says under a name; None where no such run is there."""
     try:
-        return json.loads((Path(folder) / "manifest.json").read_text(encoding="utf-8"))["plan"][setting]
+        return json.loads((Path(folder) / "manifest.json").read_text(encoding="utf-8"))[name]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def made_with(folder: str | Path, setting: str) -> Any:
+    """A setting of the plan that the run in a folder was made with; None where no such run is there."""
+    plan = circumstance(folder, "plan")
+    return plan.get(setting) if isinstance(plan, dict) else None
 
 
 def read(folder: Path) -> Run:

@@ -1,0 +1,49 @@
+"""More nouns: what was found when data and runs were looked at, and what it does to the score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Grid(NamedTuple):
+    """A small table; a cell is a text, a number, or None where there is none."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | float | None]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know about the data."""
+
+    subject: str
+    """The file or the run."""
+    what: str
+    """A short name of what was looked for."""
+    problem: bool
+    """Whether it is something to mend; otherwise it only describes."""
+    count: int
+    """How many rows, documents or queries it concerns."""
+    message: str
+    """One sentence."""
+    examples: Sequence[str] = field(default=())
+    effect: str = ""
+    """What it does to the score, in one sentence with figures; empty where that is not known or nothing."""
+    grid: Grid | None = None
+    """The evidence as a table, where it has more than one figure."""
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """All findings of an audit, and the checks that could not be made."""
+
+    findings: Sequence[Finding]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """`{check: why it was not made}`: what was not looked at is not clean."""
+
+    @property
+    def problems(self) -> list[Finding]:
+        """The findings that are something to mend."""
+        return [one for one in self.findings if one.problem]
