@@ -22,6 +22,7 @@ bench: .venv/dev
 	@echo "== bench: speed and memory against the peers, in one run on this machine"
 	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/compare.py
 
 clean:
 	rm -rf .venv demo

@@ -28,4 +28,7 @@ if __name__ == "__main__":
         speed = found.speeds[name]
         print(f"{name:<10} nDCG@10 {scores.means['ndcg@10']:.4f}   p95 {speed.stages['total'].p95:.2f} ms")
     gap = found.differences["by title"]
-    print(f"against bm25: {gap.mean:+.4f} (p = {gap.p:.4f}), {gap.better} queries better, {gap.worse} worse")
+    low, high = gap.ci
+    print(
+        f"against bm25: {gap.difference:+.4f} [{low:+.4f}, {high:+.4f}], {gap.wins} queries better, {gap.losses} worse"
+    )

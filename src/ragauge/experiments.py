@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ragauge.comparing import compare
+from ragauge.comparisons import Comparison
 from ragauge.datasets.loading import load
 from ragauge.errors import BadInput, RagaugeError, UnknownName
 from ragauge.formats.writing import write_judgments, write_queries
@@ -21,7 +23,6 @@ from ragauge.outcomes import Experiment
 from ragauge.records import Dataset, Judgments, Run
 from ragauge.runs.execute import Plan
 from ragauge.runs.manifest import fingerprint
-from ragauge.stats.paired import differences
 from ragauge.systems.building import Workshop
 from ragauge.systems.cache import cache_folder
 from ragauge.verbs import Measures, count, judgments_for, read_measures
@@ -86,7 +87,10 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     scores = {name: score(count(judgments, one, wanted, rules, name=name), wanted, rules) for name, one in runs.items()}
     speeds = {name: speed(one.timings) for name, one in runs.items() if one.timings is not None}
     compared = next(iter(scores.values())).measures[0]
-    gaps = differences(scores, baseline, compared) if baseline in scores and len(scores) > 1 else {}
+    gaps: dict[str, Comparison] = {}
+    if baseline in scores and len(scores) > 1:
+        found = compare(scores, baseline, measures=compared, count_missing=True)
+        gaps = {row.system: row for row in found}
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
         write_judgments(data.judgments, str(folder / "judgments.parquet"))

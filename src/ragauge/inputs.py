@@ -20,6 +20,9 @@ NAMED = re.compile(r"([\w.+-][\w .+-]*)=(.+)", re.S)
 """`NAME=FILE`; the same name again is the same system again: another seed, another trial."""
 
 
+HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
+
+
 @dataclass(frozen=True, eq=False)
 class Given:
     """Judgments, and the runs by name: several files of one name are repetitions of one system."""
@@ -53,23 +56,32 @@ def gather(arguments: Sequence[str]) -> Given:
         raise BadInput("standard input can be read once", hint="give - for one file only")
     if not arguments:
         raise BadInput("nothing is given", hint="judgments and runs, or a folder that `ragauge run` wrote")
-    split = [_named(one) for one in arguments]
+    split = [named(one) for one in arguments]
     paths = [path for _, path in split]
     whole = [_is_experiment(path) for path in paths]
-    if all(whole):
-        inside = [(None, str(run)) for path in paths for run in _runs_in(Path(path))]
-        return _from_folders(inside, [Path(path) for path in paths])
-    if all(archive.is_complete(Path(path)) for path in paths):
-        homes = list(dict.fromkeys(Path(path).resolve().parent for path in paths))
-        if all(_is_experiment(str(home)) for home in homes):
-            return _from_folders(split, homes)
-        raise BadInput(
-            f"no judgments.parquet is beside {paths[0]}", hint="give the judgments first: QRELS, then the runs"
-        )
+    finished = [is_run_folder(path) for path in paths]
+    inside = whole[0] and all(Path(path).resolve().parent == Path(paths[0]).resolve() for path in paths[1:])
+    if all(one or other for one, other in zip(whole, finished, strict=True)) and not (inside and len(paths) > 1):
+        runs: list[tuple[str | None, str]] = []
+        for (name, path), experiment in zip(split, whole, strict=True):
+            runs += [(None, str(run)) for run in _runs_in(Path(path))] if experiment else [(name, path)]
+        homes = list(dict.fromkeys(Path(path).resolve().parent for _, path in runs))
+        alone = next((home for home in homes if not _is_experiment(str(home))), None)
+        if alone is not None:
+            raise BadInput(f"no judgments.parquet is in {alone}", hint="give the judgments first: QRELS, then the runs")
+        return _from_folders(runs, homes)
     if len(arguments) < 2:
         raise BadInput("a run is missing", file=paths[0], hint="judgments first, then runs")
     known = _known(Path(paths[0])) if whole[0] else Given(judgments_of(arguments[0]), {})
     return Given(known.qrels, _by_name(split[1:]), known.texts, known.tags, known.dataset)
+
+
+def trials_in(path: str) -> Sequence[str | Run]:
+    """A run; or each of its repeats, where a folder has them and they are not all the same."""
+    if not (_exists(path) and (Path(path) / "repeats.parquet").exists()):
+        return [path]
+    trials = archive.read(Path(path)).trials()
+    return trials if any(not one.table.equals(trials[0].table) for one in trials[1:]) else [path]
 
 
 def open_run(path: str) -> Run:
@@ -77,13 +89,26 @@ def open_run(path: str) -> Run:
     return archive.read(Path(path)) if Path(path).is_dir() else formats.read_run(path, name=Source(path).stem)
 
 
-def _named(argument: str) -> tuple[str | None, str]:
-    found = None if Path(argument).exists() else NAMED.fullmatch(argument)
+def named(argument: str) -> tuple[str | None, str]:
+    """The name and the path of `NAME=PATH`; no name where the argument is a path as it stands."""
+    found = None if _exists(argument) else NAMED.fullmatch(argument)
     return (found[1], found[2]) if found else (None, argument)
 
 
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError) as error:  # a name too long for any file, or with a zero byte in it
+        raise BadInput(f"no such file can be ({error.__class__.__name__})", file=f"{path[:60]}…") from None
+
+
+def is_run_folder(path: str) -> bool:
+    """Whether a finished run is in a folder."""
+    return _exists(path) and archive.is_complete(Path(path))
+
+
 def _is_experiment(path: str) -> bool:
-    return (Path(path) / "judgments.parquet").exists() and bool(_runs_in(Path(path)))
+    return _exists(path) and (Path(path) / "judgments.parquet").exists() and bool(_runs_in(Path(path)))
 
 
 def _runs_in(folder: Path) -> list[Path]:
@@ -121,6 +146,26 @@ def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path])
     return Given(first, _by_name(runs), known.texts, known.tags, known.dataset)
 
 
+def refuse_other_data(given: Given) -> None:
+    """Refuse run folders whose systems did not answer the same queries over the same documents."""
+    folders = [path for runs in given.runs.values() for path in runs if is_run_folder(path)]
+    known = [(path, archive.circumstance(path, "dataset") or {}) for path in folders]
+    for path, data in known[1:]:
+        refuse_other_dataset((known[0][0], known[0][1]), (path, data))
+
+
+def refuse_other_dataset(one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]]) -> None:
+    """Refuse two runs, each a name and what its manifest says of the dataset, that were not made on the same one."""
+    (name, mine), (label, theirs) = one, other
+    for key, what in HASHES.items():
+        if key in mine and key in theirs and mine[key] != theirs[key]:
+            raise Incomparable(
+                f"{name} was run on `{mine.get('name')}` with {mine.get(what)} {what}, {label} on "
+                f"`{theirs.get('name')}` with {theirs.get(what)}: they are not the same {what}",
+                hint="run both on the same data",
+            )
+
+
 def same_judgments(one: Judgments, other: Judgments) -> bool:
     """Whether two judgments say the same, in whatever order."""
     return one is other or {q: dict(docs) for q, docs in one.nested.items()} == {
@@ -129,10 +174,13 @@ def same_judgments(one: Judgments, other: Judgments) -> bool:
 
 
 def _by_name(runs: Sequence[tuple[str | None, str]]) -> dict[str, list[str]]:
-    named = _names([path for name, path in runs if name is None])
+    stems = _names([path for name, path in runs if name is None])
     found: dict[str, list[str]] = {}
     for name, path in runs:
-        found.setdefault(name or named[path], []).append(path)
+        mine = found.setdefault(name or stems[path], [])
+        if any(Path(path).resolve() == Path(one).resolve() for one in mine):
+            raise BadInput("the same run is given twice", file=path, hint="give each file once")
+        mine.append(path)
     return found
 
 

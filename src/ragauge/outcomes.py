@@ -1,4 +1,4 @@
-"""More nouns: what comes of letting systems answer. How fast they were, how they differ, and all of it together."""
+"""More nouns: what comes of letting systems answer. How fast they were, and all of it together."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from ragauge.comparisons import Comparison
 from ragauge.errors import RagaugeError, UnknownName
 from ragauge.records import Dataset, Run, Scores
 
@@ -41,26 +43,6 @@ class Speed:
     """Queries that ended in an error. Their times are in no percentile: an error that comes at once is not fast."""
     timed_out: int
     """Queries that were given up. Their times are in the percentiles of `total`, as long as somebody waited."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A system against the baseline on the queries that both have a value for."""
-
-    mean: float
-    """Its mean minus the baseline's."""
-    p: float
-    """How often swapping the two systems' values at random, query by query, gives a mean difference as large."""
-    p_adjusted: float
-    """The same after Holm's correction for all systems that were compared."""
-    better: int
-    worse: int
-    same: int
-
-    @property
-    def n(self) -> int:
-        """How many queries."""
-        return self.better + self.worse + self.same
 
 
 @dataclass(frozen=True)
@@ -99,7 +81,8 @@ class Experiment:
     runs: Mapping[str, Run]
     scores: Mapping[str, Scores]
     speeds: Mapping[str, Speed]
-    differences: Mapping[str, Difference] = field(default_factory=dict)
+    differences: Mapping[str, Comparison] = field(default_factory=dict)
+    """Each other system against the baseline, by the first measure."""
     baseline: str | None = None
     folder: Path | None = None
     notes: Sequence[str] = ()
@@ -132,3 +115,68 @@ class Experiment:
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.scores.values()))
+
+
+class Estimate(NamedTuple):
+    """A figure, and how far it may be off."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """How a system does when every task is tried several times."""
+
+    system: str
+    counts: Mapping[str, tuple[int, int]]
+    """`{task: (trials, successes)}`."""
+    success_rate: Estimate
+    """The mean over tasks of the share of trials that succeed."""
+    pass_at: Mapping[int, Estimate]
+    """For each k the chance that of k trials of a task at least one succeeds (pass@k)."""
+    pass_all: Mapping[int, Estimate]
+    """For each k the chance that all k trials of a task succeed (pass^k)."""
+    agreement: float
+    """The chance that two trials of a task have the same outcome; NaN where no task was tried twice."""
+    over: str = "tasks"
+    """What the intervals speak of: other such `tasks`, or other `trials` of these very tasks."""
+    confidence: float = 0.95
+    success: str = ""
+    """What counted as a success."""
+    notes: Sequence[str] = ()
+
+    @property
+    def n(self) -> int:
+        """How many tasks."""
+        return len(self.counts)
+
+    @property
+    def trials(self) -> tuple[int, int]:
+        """The fewest and the most trials of a task."""
+        tried = [n for n, _ in self.counts.values()]
+        return min(tried), max(tried)
+
+    @property
+    def always(self) -> list[str]:
+        """The tasks of which every trial succeeded."""
+        return [task for task, (n, c) in self.counts.items() if c == n]
+
+    @property
+    def never(self) -> list[str]:
+        """The tasks of which no trial succeeded."""
+        return [task for task, (_, c) in self.counts.items() if c == 0]
+
+    @property
+    def flaky(self) -> list[str]:
+        """The tasks of which some trials succeeded and some did not, the most even ones first."""
+        some = [task for task, (n, c) in self.counts.items() if 0 < c < n]
+        return sorted(some, key=lambda task: abs(self.counts[task][1] / self.counts[task][0] - 0.5))
+
+    def __repr__(self) -> str:
+        most = max(self.pass_at)
+        return (
+            f"Reliability({self.system!r}, {self.n} tasks: success rate {self.success_rate.value:.4f}, "
+            f"pass@{most} {self.pass_at[most].value:.4f}, pass^{most} {self.pass_all[most].value:.4f})"
+        )

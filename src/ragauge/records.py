@@ -228,6 +228,27 @@ class Run:
     """A row for each query and repeat: when it began, nanoseconds of each stage and in total, status and error."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """Versions, machine, settings and content hashes."""
+    repeats: pl.DataFrame | None = None
+    """The rankings of every further time the queries were asked: the columns of `table`, and `repeat` from 1 on."""
+
+    def trials(self) -> list[Run]:
+        """Each time the queries were asked as a run of its own; a query that failed then is in its timings only."""
+        if self.repeats is None:
+            return [self]
+        import polars as pl
+
+        source = self.repeats if self.timings is None else self.timings
+        times = range(1, 1 + max((int(one) for one in source["repeat"].unique()), default=0))
+        tables = [self.table, *(self.repeats.filter(pl.col("repeat") == time).drop("repeat") for time in times)]
+        return [
+            Run(
+                table,
+                self.name,
+                None if self.timings is None else self.timings.filter(pl.col("repeat") == time),
+                self.manifest,
+            )
+            for time, table in enumerate(tables)
+        ]
 
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
         """The table, in one piece."""
@@ -288,6 +309,12 @@ class Scores:
     """For each measure the queries that have no value, each with its reason."""
     notes: Sequence[str] = ()
     """What a reader should know before believing the numbers."""
+    lower_is_better: frozenset[str] = frozenset()
+    """The measures of which less is better."""
+    rel: float | None = None
+    """The least grade that counted as relevant, where it is known."""
+    judge: str = ""
+    """Who judged, where it was a model; scores of different judges are not compared."""
     judged: Any = field(default=None, repr=False)
     """The judged ranks behind the numbers: scoring again under another measure needs no second reading."""
 

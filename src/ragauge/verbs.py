@@ -112,6 +112,13 @@ def count(
     return replace(judged, name=name or judged.name, tag=getattr(found, "tag", ""), answered=answered)
 
 
+def shallow(name: str, k: int | None, measures: Sequence[Measure | OwnMeasure]) -> list[str]:
+    """What a run of k documents a query cannot tell, though a number comes out; k is None where it is not known."""
+    beyond = [one for one in measures if isinstance(one, Measure) and k is not None and (one.cutoff or 0) > k]
+    what = f"{beyond[0]} is that" if len(beyond) == 1 else f"measures beyond @{k} are those"
+    return [f"{name} has {k} documents a query, so {what} of {k}"] if beyond else []
+
+
 def _looks_at_documents(measure: Measure) -> bool:
     return measure.spec.needs_top or dict(measure.options).get("of") == "eps"
 

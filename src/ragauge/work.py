@@ -22,7 +22,7 @@ from ragauge.seams import Retriever
 from ragauge.systems.building import Workshop
 
 JOURNAL = "journal.jsonl"
-FINISHED = ("manifest.json", "run.parquet", "timings.parquet")
+FINISHED = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
 
 
 class Watch(Protocol):
@@ -115,10 +115,12 @@ class Work:
             missing = len(self.data.queries) * self.plan.repeats - len(carried)
             if not other and not missing:
                 return self._kept(found)
+            unkept = found.repeats is None and self.plan.repeats > 1
+            why = "whose ranking was not kept" if unkept else "that had failed"
             notes = [
                 f"{self.name}: another system than last time ({told(other)}), so it was run again"
                 if other
-                else f"{self.name}: {missing} queries that had failed were asked again"
+                else f"{self.name}: {missing} queries {why} were asked again"
             ]
             self._remove(JOURNAL)  # of this finished run, if its process died before it could do so itself
         journal = Journal(self.folder / JOURNAL, self.purpose, carried)
@@ -145,7 +147,7 @@ class Work:
         self.watch.end(self.name)
         note = f"{self.name}: kept from {found.manifest.get('finished')}, not run again (--fresh does)"
         notes = [*found.manifest.get("notes", ()), note]
-        return Run(found.table, self.name, found.timings, {**found.manifest, "notes": notes})
+        return replace(found, name=self.name, manifest={**found.manifest, "notes": notes})
 
     def _ask(self, journal: Journal | None, notes: list[str]) -> Run:
         began = manifest.now()

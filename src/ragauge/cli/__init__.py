@@ -24,7 +24,8 @@ def main() -> None:
     except RagaugeError as error:
         if debug:
             raise
-        sys.stderr.write(f"error: {error}\n")
+        told = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in str(error))  # it may quote a file
+        sys.stderr.write(f"error: {told}\n")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); there is nobody left to tell.

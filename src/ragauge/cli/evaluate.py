@@ -14,12 +14,11 @@ from ragauge.errors import BadInput
 from ragauge.inputs import gather
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
 from ragauge.records import Scores
 from ragauge.reports import tables
 from ragauge.runs.archive import made_with
-from ragauge.verbs import DEFAULT_MEASURES, count, judgments_for, read_measures
+from ragauge.verbs import DEFAULT_MEASURES, count, judgments_for, read_measures, shallow
 
 
 def evaluate(  # noqa: PLR0913 - each is an option of the command
@@ -61,7 +60,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge evaluate qrels.txt bm25.run dense.run -m ndcg@10 -m recall@100[/dim]
     """
-    rules = _rules(convention, options or [], rel, depth)
+    rules = rules_of(convention, options or [], rel, depth)
     shape = "json" if as_json else "csv" if as_csv else output
     if shape not in ("table", "json", "csv", "trec_eval"):
         raise BadInput(f"there is no output format `{shape}`", hint="table, json, csv, trec_eval")
@@ -89,18 +88,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
             console.show(tables.query_table(scores, width), "")
         console.show(tables.score_table(scores, width))
         _about(scores, rules)
-        console.talk(_shallow(list(given.singles.values()), wanted))
-
-
-def _shallow(runs: Sequence[str], wanted: Sequence[Any]) -> list[str]:
-    """What a run of ten documents a query cannot tell, though a number comes out."""
-    deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
-    depths = {run: made_with(run, "k") for run in runs}
-    return [
-        f"{run} has {k} documents a query, so measures beyond @{k} are those of {k}"
-        for run, k in depths.items()
-        if k is not None and deepest > k
-    ]
+        console.talk(note for run in given.singles.values() for note in shallow(run, made_with(run, "k"), wanted))
 
 
 def _about(scores: dict[str, Scores], rules: Convention) -> None:
@@ -116,7 +104,8 @@ def _about(scores: dict[str, Scores], rules: Convention) -> None:
     console.talk(dict.fromkeys(note for one in scores.values() for note in one.notes))
 
 
-def _rules(name: str, options: Sequence[str], rel: float | None, depth: int | None) -> Convention:
+def rules_of(name: str, options: Sequence[str], rel: float | None, depth: int | None) -> Convention:
+    """A convention by name, with options set as the command line has them."""
     chosen: dict[str, Any] = {}
     types = {f.name: f.type for f in fields(Convention)}
     for text in options:

@@ -23,7 +23,7 @@ from ragauge.experiments import slug
 from ragauge.formats.writing import whole_file
 from ragauge.outcomes import Experiment
 from ragauge.reports import experiments as reports
-from ragauge.reports.tables import as_csv, one_line
+from ragauge.reports.tables import as_csv, one_line, plain
 from ragauge.systems.specs import parse, without_secrets
 
 
@@ -112,7 +112,7 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> N
     else:
         width = console.data().width
         quality, speed = reports.tables(experiment, width)
-        console.show(quality, "", speed, *(part for rows in strata for part in ("", reports.plain(*rows, width))))
+        console.show(quality, "", speed, *(part for rows in strata for part in ("", plain(*rows, width))))
     first = next(iter(experiment.runs.values())).manifest
     data = experiment.dataset
     console.talk(
@@ -121,8 +121,8 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> N
             f"{next(iter(experiment.scores.values())).convention}",
             *(
                 [
-                    f"p: randomization test on {experiment.measures[0]} against {experiment.baseline} "
-                    "(9,999 permutations), Holm-corrected"
+                    f"p: paired t-test on {experiment.measures[0]} against {experiment.baseline}, Holm-corrected; "
+                    f"`ragauge compare {folder} -b {experiment.baseline}` says more"
                 ]
                 if experiment.differences
                 else []

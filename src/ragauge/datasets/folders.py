@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragauge.datasets.strata import number_of_answers
+from ragauge.datasets.strata import by_answers
 from ragauge.errors import BadInput
 from ragauge.formats import read_judgments
 from ragauge.formats.documents import json_lines
@@ -31,14 +31,11 @@ def load(folder: Path, *, split: str | None = None) -> Dataset:
         raise BadInput(
             "no collection is here", file=str(folder), hint="a BEIR folder has corpus.jsonl, queries.jsonl and qrels/"
         )
-    documents = [
-        Document(name, str(row.get("text") or ""), str(row.get("title") or ""), row.get("metadata") or NOTHING)
-        for name, row in _rows(place, "corpus")
-    ]
+    documents = read_documents(place)
     plain = place / "qrels.txt"
     judgments = read_judgments(plain if plain.exists() else place, split=None if plain.exists() else split)
     grades = judgments.nested
-    asked = {name: str(row.get("text") or row.get("query") or "") for name, row in _rows(place, "queries")}
+    asked = read_queries(place)
     queries = {name: asked[name] for name in asked if name in grades}
     if not queries:
         raise BadInput("no query has judgments", file=str(place))
@@ -47,9 +44,22 @@ def load(folder: Path, *, split: str | None = None) -> Dataset:
         documents=documents,
         queries=queries,
         judgments=judgments,
-        tags={name: {"answers": number_of_answers(grades[name])} for name in queries},
+        tags={name: by_answers(grades[name]) for name in queries},
         about=str(folder),
     )
+
+
+def read_documents(path: Path) -> list[Document]:
+    """The documents of a file, JSONL or tab-separated, or of a collection's folder."""
+    return [
+        Document(name, str(row.get("text") or ""), str(row.get("title") or ""), row.get("metadata") or NOTHING)
+        for name, row in _rows(path, "corpus")
+    ]
+
+
+def read_queries(path: Path) -> dict[str, str]:
+    """The texts of queries, likewise."""
+    return {name: str(row.get("text") or row.get("query") or "") for name, row in _rows(path, "queries")}
 
 
 def _file(folder: Path, stem: str) -> Path | None:
@@ -60,8 +70,10 @@ def _file(folder: Path, stem: str) -> Path | None:
     return None
 
 
-def _rows(folder: Path, stem: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    path = _file(folder, stem)
+def _rows(place: Path, stem: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    path = _file(find(place) or place, stem) if place.is_dir() else place
+    if path is None:
+        raise BadInput(f"no {stem}.jsonl is here", file=str(place))
     source = Source(str(path))
     seen: set[str] = set()
     for line, row in json_lines(source) if source.ending == ".jsonl" else _tab_lines(source):

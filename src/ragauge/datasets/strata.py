@@ -22,11 +22,11 @@ def strata(
     documents: Mapping[str, Document],
     given: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, str]]:
-    """The given tags of each query, and `answers` (one, few, many) and `overlap` (none, some, most) beside them."""
+    """The given tags of each query, and beside them `answers`, `complexity` and `overlap`."""
     return {
         query: {
             **given.get(query, {}),
-            "answers": number_of_answers(grades.get(query, {})),
+            **by_answers(grades.get(query, {})),
             "overlap": overlap(text, grades.get(query, {}), documents),
         }
         for query, text in queries.items()
@@ -41,6 +41,25 @@ def number_of_answers(grades: Mapping[str, float]) -> str:
     """
     relevant = sum(grade > 0 for grade in grades.values())
     return "none" if not relevant else "one" if relevant == 1 else "few" if relevant <= 3 else "many"
+
+
+def by_answers(grades: Mapping[str, float], rel: float | None = None) -> dict[str, str]:
+    """The tags that follow from the judgments alone: `answers` (one, few, many) and `complexity`.
+
+    Relevant is a grade of at least `rel`; any above 0 where that is not given.
+    """
+    relevant = {doc: grade for doc, grade in grades.items() if rel is None or grade >= rel}
+    return {"answers": number_of_answers(relevant), "complexity": complexity(relevant)}
+
+
+def complexity(grades: Mapping[str, float]) -> str:
+    """How much there is to find: simple up to three relevant documents, medium up to six, complex beyond.
+
+    >>> complexity({"a": 2, "b": 0}), complexity(dict.fromkeys("abcd", 1)), complexity(dict.fromkeys("abcdefg", 1))
+    ('simple', 'medium', 'complex')
+    """
+    relevant = sum(grade > 0 for grade in grades.values())
+    return "simple" if relevant <= 3 else "medium" if relevant <= 6 else "complex"
 
 
 def overlap(text: str, grades: Mapping[str, float], documents: Mapping[str, Document]) -> str:

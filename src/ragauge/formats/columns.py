@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ SCORE = ("score", "similarity", "sim", "relevance_score")
 DISTANCE = ("distance", "dist")
 RANK = ("rank", "position")
 SUBTOPIC = ("subtopic", "subtopic_id", "intent")
+SYSTEM = ("system", "method", "model", "agent")
+TRIAL = ("trial", "trial_id", "repeat", "attempt", "sample", "sample_id", "seed")
+TABLES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+"""Which ending is which kind of table."""
 ROWS = 1 << 20
 
 
@@ -36,6 +41,43 @@ def find(columns: Sequence[str], names: Sequence[str]) -> str | None:
 def is_header(fields: Sequence[str]) -> bool:
     """Whether a line names columns: a query column and a document column."""
     return find(fields, QUERY) is not None and find(fields, DOC) is not None
+
+
+def header(source: Source, form: str) -> list[str]:
+    """What the columns of a table are called, without reading the rest; of what is no table, nothing."""
+    if form == "parquet":
+        import polars as pl
+
+        try:
+            return list(pl.read_parquet_schema(source.path))
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=source.label) from None
+    with source.open() as file:
+        lines = (line.decode("utf-8", "replace") for line in file)
+        try:
+            if form == "jsonl":
+                first = json.loads(next((line for line in lines if line.strip()), "{}"))
+                return list(first) if isinstance(first, dict) else []
+            return next((cells for _, cells in numbered_cells(lines, form, source.label)), [])
+        except ValueError:
+            return []
+
+
+def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV or TSV that hold anything, each with the line that it begins on; the header is the first."""
+    usual = csv.field_size_limit(1 << 30)  # a transcript in a cell is longer than what the library expects
+    line = 1
+    try:
+        reader = csv.reader(lines, delimiter="\t" if form == "tsv" else ",", skipinitialspace=True, strict=True)
+        for cells in reader:
+            plain = [cell.strip() for cell in cells]
+            if any(plain):
+                yield line, plain
+            line = reader.line_num + 1
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise BadInput(f"the table cannot be read ({error})", file=label, line=line) from None
+    finally:
+        csv.field_size_limit(usual)
 
 
 def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:

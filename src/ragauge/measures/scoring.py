@@ -44,6 +44,8 @@ def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convent
         means=ByMeasure(means, canonical),
         unscored=ByMeasure(unscored, canonical),
         notes=_notes(judged, convention),
+        rel=convention.rel,
+        lower_is_better=frozenset(str(m) for m in measures if isinstance(m, Measure) and m.spec.lower_is_better),
         judged=judged,
     )
 

@@ -62,6 +62,8 @@ class Spec:
     """Whether it needs subtopic judgments."""
     keeps_missing: bool = False
     """Whether a query that the run does not have keeps its value: judgments are counted alone, or 0 would be best."""
+    lower_is_better: bool = False
+    """Whether a smaller value is a better one."""
     averages_ties: bool = False
     """Whether it is defined as a mean over the orders of equal scores."""
     trec: str = ""
@@ -214,6 +216,7 @@ TABLE: Mapping[str, Spec] = {
             pooled.judged_nonrelevant_retrieved,
             aggregate=total,
             needs_relevant=False,
+            lower_is_better=True,
             trec="num_nonrel_judged_ret",
         ),
         Spec(
@@ -225,13 +228,14 @@ TABLE: Mapping[str, Spec] = {
             needs_relevant=False,
             trec="rbp",
         ),
-        Spec("rbp_resid", graded.rbp_residual, needs_relevant=False, trec="rbp_resid"),
+        Spec("rbp_resid", graded.rbp_residual, needs_relevant=False, lower_is_better=True, trec="rbp_resid"),
         Spec(
             "unjudged",
             pooled.unjudged_share,
             ("unj",),
             "rank",
             needs_relevant=False,
+            lower_is_better=True,
             trec="unj",
             trec_cutoffs=(5, 10, 20),
         ),
@@ -284,6 +288,7 @@ TABLE: Mapping[str, Spec] = {
             ("rde",),
             "rank",
             needs_relevant=False,
+            lower_is_better=True,
             needs_top=True,
             keeps_missing=True,
         ),

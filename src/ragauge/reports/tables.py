@@ -35,25 +35,39 @@ def score_table(scores: Mapping[str, Scores], width: int) -> Table:
     """Runs against measures where that fits the width, else measures against runs; the best of each in bold."""
     runs = list(scores)
     measures = list(dict.fromkeys(m for s in scores.values() for m in s.measures))
-    best = {m: max((s.means[m] for s in scores.values()), default=math.nan) for m in measures}
+    best = {m: best_of([s.means[m] for s in scores.values()], lower=_lower(scores, m)) for m in measures}
     cells = {(r, m): _cell(scores[r], m, best[m], many=len(runs) > 1) for r in runs for m in measures}
     counts = [[scores[r].n[m] for m in measures] for r in runs]
     if len(runs) > 1 and max(map(len, runs)) + sum(max(len(m), 6) + 2 for m in measures) + 10 <= width:
         table = plain_table(["run", *measures, "n"])
         for r, n in zip(runs, counts, strict=True):
-            table.add_row(Text(r), *(cells[r, m] for m in measures), _counts(n))
+            table.add_row(cell(r), *(cells[r, m] for m in measures), _counts(n))
         return table
     table = plain_table(["measure", *runs, "n"])
     for i, m in enumerate(measures):
-        table.add_row(Text(m), *(cells[r, m] for r in runs), _counts([n[i] for n in counts]))
+        table.add_row(cell(m), *(cells[r, m] for r in runs), _counts([n[i] for n in counts]))
     return table
+
+
+def _lower(scores: Mapping[str, Scores], measure: str) -> bool:
+    return any(measure in one.lower_is_better for one in scores.values())
+
+
+def best_of(values: Sequence[float], *, lower: bool) -> float:
+    """The best of some means; what is no number is not the best.
+
+    >>> best_of([0.2, math.nan, 0.1], lower=True), best_of([0.2, 0.1], lower=False)
+    (0.1, 0.2)
+    """
+    known = [value for value in values if not math.isnan(value)]
+    return math.nan if not known else min(known) if lower else max(known)
 
 
 def plain_table(headers: Sequence[str], *, numbers: bool = True) -> Table:
     """A table without lines; the first column holds names, the others numbers, unless they do not."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headers))
     for i, header in enumerate(headers):
-        table.add_column(Text(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold")
+        table.add_column(cell(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold")
     return table
 
 
@@ -77,12 +91,12 @@ def query_table(scores: Mapping[str, Scores], width: int) -> Table:
         for name, one in scores.items():
             for m in one.measures:
                 for query, value in zip(one.queries, one.values[m].tolist(), strict=True):
-                    table.add_row(Text(query), *([Text(name)] if several else []), Text(m), shown(value, m))
+                    table.add_row(cell(query), *([cell(name)] if several else []), cell(m), shown(value, m))
         return table
     table = plain_table(["query", *(["run"] if several else []), *first.measures])
     for name, one in scores.items():
         for i, query in enumerate(one.queries):
-            lead = [Text(query), *([Text(name)] if several else [])]
+            lead = [cell(query), *([cell(name)] if several else [])]
             table.add_row(*lead, *(shown(float(one.values[m][i]), m) for m in one.measures))
     return table
 
@@ -121,3 +135,55 @@ def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
                 mean = one.means[m]
                 writer.writerow([name, m, "" if math.isnan(mean) else repr(mean), one.n[m], len(one.unscored[m])])
     return out.getvalue()
+
+
+def p_value(p: float) -> str:
+    """Three decimals, and no smaller than what can be told.
+
+    >>> p_value(0.0004), p_value(0.03)
+    ('<0.001', '0.030')
+    """
+    return "-" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:
+    """The columns that fit; of those that may go, one after the other does. Markdown and CSV have them all."""
+    wide = {i: max(len(title), *(len(row[i]) for row in rows)) + 2 for i, title in enumerate(header)}
+    for column in goes:
+        if sum(wide.values()) - 2 <= width:
+            break
+        wide.pop(column, None)
+    return list(wide)
+
+
+def cell(text: str, style: str = "") -> Text:
+    """A text from wherever, as one line that a terminal does not act on."""
+    return Text(one_line(text) if not text.isprintable() else text, style=style)
+
+
+def shortened(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> list[str]:
+    """The names of the first column, cut in the middle where numbers would not fit beside them."""
+    others = sum(max(len(header[i]), *(len(row[i]) for row in rows)) + 2 for i in kept if i)
+    room = max(12, width - others)
+    return [
+        name if len(name) <= room else f"{name[: (room - 1) // 2]}…{name[-((room - 2) // 2) :]}"
+        for name in (row[0] for row in rows)
+    ]
+
+
+def plain(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """Header and rows as a table."""
+    kept = list(range(len(header)))
+    table = plain_table(header)
+    for name, row in zip(shortened(header, rows, kept, width), rows, strict=True):
+        table.add_row(cell(name), *map(cell, row[1:]))
+    return table
+
+
+def without_nan(value: Any) -> Any:
+    """JSON has no word for what is not a number; null says that there is none."""
+    if isinstance(value, dict):
+        return {key: without_nan(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,7 @@
-"""A run as a folder: `manifest.json`, `run.parquet` (query, doc, rank, score), `timings.parquet` (a row a query)."""
+"""A run as a folder: `manifest.json`, `run.parquet` (query, doc, rank, score), `timings.parquet` (a row a query).
+
+Where queries were asked more than once, `repeats.parquet` (query, repeat, doc, rank, score) has the later rankings.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
@@ -14,18 +17,19 @@ from ragauge.records import Run
 from ragauge.runs.execute import Answer
 from ragauge.stages import STAGES
 
+if TYPE_CHECKING:
+    import polars as pl
+
 
 def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) -> Run:
-    """A run from answers: the ranking of the first time each query was asked, the timings of every time.
+    """A run from answers: the ranking of the first time each query was asked, those of further times, all timings.
 
     The order of return is the ranking. So scores are made to fall strictly, each by the smallest step that there is,
     and of a document that came twice the first place stays.
     """
     import polars as pl
 
-    rows = [row for one in answers if one.repeat == 0 for row in _ranked(one)]
-    schema = {"query": pl.String, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
-    table = pl.DataFrame(rows, schema=schema, orient="row")
+    again = sorted((one for one in answers if one.repeat), key=lambda one: one.repeat)
     columns = dict.fromkeys([*STAGES, *(name for one in answers for name in one.stages)])
     timings = pl.DataFrame(
         {
@@ -43,17 +47,25 @@ def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) ->
             "total_ns": pl.Series([one.total for one in answers], dtype=pl.Int64),
         }
     )
-    return Run(table, name, timings, manifest)
+    first = _rankings([one for one in answers if not one.repeat]).drop("repeat")
+    return Run(first, name, timings, manifest, _rankings(again) if again else None)
 
 
-def _ranked(answer: Answer) -> Iterator[tuple[str, str, int, float]]:
+def _rankings(answers: Sequence[Answer]) -> pl.DataFrame:
+    import polars as pl
+
+    schema = {"query": pl.String, "repeat": pl.Int32, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
+    return pl.DataFrame([row for one in answers for row in _ranked(one)], schema=schema, orient="row")
+
+
+def _ranked(answer: Answer) -> Iterator[tuple[str, int, str, int, float]]:
     last, seen = math.inf, set()
     for doc, score in zip(answer.docs, answer.scores, strict=True):
         if doc in seen:
             continue
         seen.add(doc)
         last = score if score < last else math.nextafter(last, -math.inf)
-        yield _text(answer.query), _text(doc), len(seen), last
+        yield _text(answer.query), answer.repeat, _text(doc), len(seen), last
 
 
 def _column(stage: str) -> str:
@@ -67,20 +79,25 @@ def _text(text: str) -> str:
 
 
 def good_answers(run: Run) -> list[Answer]:
-    """The answers of a run that was written, those that failed left out."""
+    """The answers of a run that was written, those that failed left out, and those whose ranking was not kept."""
     import polars as pl
 
-    ranked: dict[str, list[tuple[str, float]]] = {}
-    for query, doc, score in run.table.select("query", "doc", "score").iter_rows():
-        ranked.setdefault(query, []).append((doc, score))
+    ranked: dict[tuple[str, int], list[tuple[str, float]]] = {}
+    rankings = [run.table.select("query", pl.lit(0).alias("repeat"), "doc", "score")]
     timings = pl.DataFrame() if run.timings is None else run.timings.filter(pl.col("status") == "ok")
+    if run.repeats is not None:
+        rankings.append(run.repeats.select("query", "repeat", "doc", "score"))
+    elif run.timings is not None:
+        timings = timings.filter(pl.col("repeat") == 0)
+    for query, repeat, doc, score in (row for one in rankings for row in one.iter_rows()):
+        ranked.setdefault((query, repeat), []).append((doc, score))
     stages = [name for name in timings.columns if name.endswith("_ns") and name not in ("began_ns", "total_ns")]
     return [
         Answer(
             row["query"],
             row["repeat"],
-            [doc for doc, _ in ranked.get(row["query"], ())],
-            [score for _, score in ranked.get(row["query"], ())],
+            [doc for doc, _ in ranked.get((row["query"], row["repeat"]), ())],
+            [score for _, score in ranked.get((row["query"], row["repeat"]), ())],
             attempts=row["attempts"],
             began=row["began_ns"],
             total=row["total_ns"],
@@ -98,14 +115,15 @@ def repeated(answers: Sequence[Answer]) -> int:
 
 def changed_rankings(answers: Sequence[Answer]) -> int:
     """How many queries got another ranking when they were asked again; failures are told elsewhere."""
-    good = [one for one in answers if one.status == "ok"]
-    first = {one.query: one.docs for one in good if one.repeat == 0}
-    return len({one.query for one in good if one.query in first and first[one.query] != one.docs})
+    # Each document once: that is how an answer comes back from a folder.
+    good = [(one, list(dict.fromkeys(one.docs))) for one in answers if one.status == "ok"]
+    first = {one.query: docs for one, docs in good if one.repeat == 0}
+    return len({one.query for one, docs in good if one.query in first and first[one.query] != docs})
 
 
 def write(run: Run, folder: Path) -> None:
     """Write a run; the manifest comes last, so that a folder with one is complete."""
-    for name, table in (("run", run.table), ("timings", run.timings)):
+    for name, table in (("run", run.table), ("repeats", run.repeats), ("timings", run.timings)):
         if table is not None:
             with whole_file(str(folder / f"{name}.parquet")) as out:
                 table.write_parquet(out)
@@ -143,7 +161,7 @@ def read(folder: Path) -> Run:
         raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
     import polars as pl
 
-    timings = folder / "timings.parquet"
+    timings, repeats = folder / "timings.parquet", folder / "repeats.parquet"
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         return Run(
@@ -151,6 +169,7 @@ def read(folder: Path) -> Run:
             str(manifest.get("system", {}).get("name", folder.name)),
             pl.read_parquet(timings) if timings.exists() else None,
             manifest,
+            pl.read_parquet(repeats) if repeats.exists() else None,
         )
     except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
         raise BadInput(f"the run here is damaged ({error})", file=str(folder), hint="--fresh runs it again") from None

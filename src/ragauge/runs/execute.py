@@ -30,7 +30,7 @@ class Plan:
 
     k: int = 10
     repeats: int = 1
-    """How often the whole set is asked; the first time gives the ranking, all give timings."""
+    """How often the whole set is asked; the first time gives the ranking that is scored, and all are kept and timed."""
     warmup: int = 5
     """Queries before the clock counts, none of them among those that are measured."""
     workers: int = 1

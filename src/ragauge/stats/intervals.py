@@ -2,11 +2,66 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ragauge.records import Floats
+from ragauge.stats.resampling import bootstrap_means
 
 ROUNDS = 10_000
+
+
+def t_interval(values: Floats, confidence: float) -> tuple[float, float]:
+    """Student's interval of a mean: the shifts that a t-test at the level that is left, both sides, would not reject.
+
+    Formula: mean -+ t s / sqrt(n), with t the (1 + confidence) / 2 quantile for n - 1 degrees of freedom.
+
+    >>> tuple(round(end, 4) for end in t_interval(np.array([1.0, 2.0, 3.0]), 0.95))
+    (-0.4841, 4.4841)
+    """
+    from scipy.special import stdtrit
+
+    n, mean = len(values), float(values.mean())
+    reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * float(values.std(ddof=1)) / math.sqrt(n)
+    return mean - reach, mean + reach
+
+
+def percentile_interval(resampled: Floats, confidence: float) -> Floats:
+    """The middle part of the resampled means: a row of lower ends and one of upper ends, for each column.
+
+    >>> percentile_interval(np.arange(101.0)[:, None], 0.5).ravel().tolist()
+    [25.0, 75.0]
+    """
+    outside = (1 - confidence) / 2
+    return np.asarray(np.quantile(resampled, [outside, 1 - outside], axis=0))
+
+
+def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Floats:
+    """Bias-corrected and accelerated: percentiles that allow for a skewed and shifted distribution.
+
+    Formula: with z0 the normal quantile of the share of resampled means below the mean (ties count half) and a a sixth
+    of the skewness of the leave-one-out means, the ends are the percentiles Phi(z0 + (z0 + z) / (1 - a (z0 + z))) for
+    z = -+ the normal quantile of the confidence. Where all values are equal, so are the ends.
+    Paper: Efron, JASA 1987.
+    """
+    from scipy.special import ndtr, ndtri
+
+    mean = columns.mean(axis=0)
+    ends = np.empty((2, columns.shape[1]))
+    gaps = (columns - mean) / (len(columns) - 1)  # leave-one-out means are the mean minus these
+    cubes, squares = (gaps**3).sum(axis=0), (gaps**2).sum(axis=0)
+    for j in range(columns.shape[1]):
+        if squares[j] <= (1e-15 * abs(mean[j])) ** 2:
+            ends[:, j] = mean[j]
+            continue
+        near = 1e-11 * float(np.abs(columns[:, j]).mean())  # sums of the same steps in another order are the same
+        below = ((resampled[:, j] < mean[j] - near).mean() + (resampled[:, j] <= mean[j] + near).mean()) / 2
+        z0 = ndtri(np.clip(below, 0.5 / len(resampled), 1 - 0.5 / len(resampled)))
+        a = cubes[j] / (6 * squares[j] ** 1.5)
+        z = z0 + np.array([-1.0, 1.0]) * ndtri((1 + confidence) / 2)
+        ends[:, j] = np.quantile(resampled[:, j], ndtr(z0 + z / (1 - a * z)))
+    return ends
 
 
 def bootstrap_upper(
@@ -22,9 +77,4 @@ def bootstrap_upper(
     True
     """
     known = np.append(values, worst)
-    rng = np.random.default_rng(seed)
-    means = np.empty(rounds)
-    for start in range(0, rounds, 500):
-        part = known[rng.integers(0, len(known), (min(500, rounds - start), len(known)))]
-        means[start : start + len(part)] = part.mean(axis=1)
-    return float(np.quantile(means, confidence))
+    return float(np.quantile(bootstrap_means(known[:, None], rounds, seed), confidence))

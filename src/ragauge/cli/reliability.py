@@ -1,0 +1,72 @@
+"""`ragauge reliability QRELS NAME=RUN NAME=RUN…`: pass@k and pass^k over repeated trials."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from ragauge.cli import console
+from ragauge.errors import BadInput
+from ragauge.reports import reliability as reports
+from ragauge.trials import MEASURE, estimate, from_arguments
+
+
+def reliability(  # noqa: PLR0913 - each is an option of the command
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QRELS NAME=RUN...",
+            help="Judgments and runs, where runs of one name are trials of one system; or folders made by `run "
+            "--repeats 3`; or tables with the columns task, trial, success (or task, n, c).",
+        ),
+    ],
+    ks: Annotated[
+        str | None, typer.Option("-k", help="How many trials, e.g. 1,2,3. [dim]All up to the number of trials[/dim]")
+    ] = None,
+    measure: Annotated[str, typer.Option("-m", "--measure", help="What tells a success, of rankings.")] = MEASURE,
+    at_least: Annotated[
+        float | None, typer.Option(help="From which value on it is a success. [dim]1 of a measure[/dim]")
+    ] = None,
+    over: Annotated[
+        str | None, typer.Option(help="What intervals speak of: `tasks`, all such ones, or `trials`, of these alone.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    flaky: Annotated[int, typer.Option(help="How many flaky tasks to show.")] = 10,
+    convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """How sure a system is to succeed: at least once in k trials (pass@k), and every time (pass^k).
+
+    [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --at-least 0.5[/dim]
+    """
+    wanted = None if ks is None else _whole_numbers(ks)
+    tried = from_arguments(files, measure, at_least, convention)
+    found = estimate(tried, wanted, over=over, confidence=confidence)
+    if as_json:
+        typer.echo(json.dumps(reports.as_data(found, tried.texts), ensure_ascii=False, indent=2, allow_nan=False))
+    else:
+        width = console.data().width
+        shaky = reports.flaky_table(found, tried.texts, max(0, flaky), min(width, 120))
+        console.show(reports.pass_table(found, width), "", reports.steady_table(found, width))
+        if shaky is not None:
+            console.show("", shaky)
+    tasks = len({task for one in found.values() for task in one.flaky})
+    first = next(iter(found.values()))
+    whose = "all such tasks" if first.over == "tasks" else "these very tasks, tried for ever,"
+    console.talk(
+        [
+            f"a success is {tried.success}; between low and high lies the figure of {whose} with "
+            f"{100 * confidence:g}% confidence",
+            *dict.fromkeys(note for one in found.values() for note in one.notes),
+            *([f"{tasks} tasks are flaky; --flaky {tasks} shows them all"] if tasks > flaky and not as_json else []),
+        ]
+    )
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise BadInput(f"`-k {text}` is no list of numbers", hint="-k 1,2,3") from None

@@ -1,0 +1,212 @@
+"""The verb `compare`: scores side by side, refused where they are not of the same thing, tested where they are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.comparisons import Comparison, Comparisons, Method
+from ragauge.datasets.strata import by_answers
+from ragauge.errors import BadInput, UnknownName
+from ragauge.formats.scores import read_scores
+from ragauge.outcomes import Experiment
+from ragauge.sides import (
+    Side,
+    Table,
+    aligned,
+    named_sides,
+    refuse_other_circumstances,
+    shared_measures,
+    shared_queries,
+    unscored,
+)
+from ragauge.stats.pairs import Mask, Pair, compared
+
+Tags = Mapping[str, Mapping[str, str]]
+FEW = 10
+"""On fewer queries that differ a bootstrap has seen too little: where none is lost, it cannot imagine that one is."""
+
+
+def compare(
+    scores: Any,
+    baseline: str | None = None,
+    *,
+    measures: str | Iterable[str] | None = None,
+    by: str | Mapping[str, str] | None = None,
+    tags: Tags | None = None,
+    overlap: bool = False,
+    count_missing: bool = False,
+    **how: Any,
+) -> Comparisons:
+    """Every system against the baseline, or against every other: differences, intervals, tests, effects.
+
+    `scores` is what `evaluate` gives for several runs, an Experiment, a table of scores on disk, or plain numbers:
+    `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds, in the place
+    of one system's scores is the same system again, and the interval is then over queries and seeds. `by` is a tag of
+    the queries, `complexity`, or a mapping from queries to strata. `how` is test, correction, family, confidence,
+    interval, rounds, seed, margin, detect and power: see `Method`.
+
+    >>> found = compare({"a": {"q1": 0.1, "q2": 0.4, "q3": 0.3}, "b": {"q1": 0.3, "q2": 0.5, "q3": 0.9}}, baseline="a")
+    >>> row = found.find("b")
+    >>> round(row.difference, 4), row.wins, row.losses, row.stars
+    (0.3, 3, 0, 'ns')
+    """
+    method = _method(how)
+    if overlap and count_missing:
+        raise BadInput("what systems lack is left out or counts 0, not both", hint="overlap or count-missing")
+    texts: Mapping[str, str] = {}
+    if isinstance(scores, str | Path):
+        scores, told = read_scores(str(scores))
+        tags = {**told, **(tags or {})}
+    if isinstance(scores, Experiment):
+        baseline, tags = baseline or scores.baseline, tags or scores.dataset.tags
+        texts, scores, count_missing = scores.dataset.queries, scores.scores, not overlap
+    named = named_sides(scores)
+    if len(named) < 2:
+        raise BadInput("there is nothing to compare with", hint="give at least two systems")
+    if baseline is not None and baseline not in named:
+        raise UnknownName("system", baseline, named, hint=f"the baseline is one of {', '.join(named)}")
+    sides = [side for seeds in named.values() for side in seeds.values()]
+    refuse_other_circumstances(sides)
+    chosen = shared_measures(sides, measures)
+    queries, notes = shared_queries(sides, overlap=overlap, count_missing=count_missing)
+    table = aligned(named, chosen, queries, count_missing=count_missing)
+    notes += _counted(sides, count_missing) + (_left(sides, chosen) if measures is None else [])
+    notes += unscored(table, sides, chosen, queries, overlap=overlap)
+    lower = frozenset(m for side in sides for m in side.lower)
+    others = [name for name in named if name != baseline]
+    couples = [(baseline, name) for name in others] if baseline else list(itertools.combinations(named, 2))
+    pairs = [_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
+    rows = compared(pairs, method)
+    strata: list[Comparison] = []
+    if by is not None:
+        groups, more = _strata(by, tags, sides[0], queries)
+        notes += more
+        strata = compared([_within(pair, label, mask) for pair in pairs for label, mask in groups.items()], method)
+    notes += _remarks([*rows, *strata], sides, chosen)
+    return Comparisons(rows, method, baseline, list(named), strata, notes, texts)
+
+
+def _method(how: dict[str, Any]) -> Method:
+    known = list(Method.__dataclass_fields__)
+    for name in how:
+        if name not in known:
+            raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
+    return Method(**{name: value for name, value in how.items() if value is not None})
+
+
+def _pair(
+    table: Table,
+    measure: str,
+    baseline: str,
+    system: str,
+    queries: Sequence[str],
+    lower: bool,
+) -> Pair:
+    base = {label: columns[measure] for label, columns in table[baseline].items()}
+    mine = {label: columns[measure] for label, columns in table[system].items()}
+    labels: list[str] = []
+    if set(base) == set(mine) and len(mine) > 1:
+        labels = list(mine)
+        base = {label: base[label] for label in labels}
+    elif 1 in (len(base), len(mine)) and len(base) != len(mine):
+        labels = list(mine if len(mine) > 1 else base)
+    stacked = np.stack(list(base.values())), np.stack(list(mine.values()))
+    return Pair(measure, baseline, system, queries, *stacked, seeds=labels, lower_is_better=lower)
+
+
+def _strata(
+    by: str | Mapping[str, str], tags: Tags | None, first: Side, queries: Sequence[str]
+) -> tuple[dict[str, Mask], list[str]]:
+    """For each stratum its label and which queries are in it, and what to say about those in none."""
+    label, found = "", {}
+    if isinstance(by, Mapping):
+        found = {str(query): str(value) for query, value in by.items()}
+    else:
+        label = f"{by}="
+        found = {query: values[by] for query, values in (tags or {}).items() if by in values}
+        if by in by_answers({}) and first.scores is not None and first.scores.judged is not None:
+            grades = first.scores.judged.judgments.nested
+            found = {query: by_answers(grades[query], first.scores.rel)[by] for query in grades}
+    values = [found.get(query) for query in queries]
+    names = [value for value in dict.fromkeys(values) if value is not None]
+    if not names:
+        known = sorted({name for one in (tags or {}).values() for name in one} | {"answers", "complexity"})
+        raise UnknownName("tag", str(by), known, hint=f"there are {', '.join(known)}")
+    groups = {f"{label}{name}": np.array([value == name for value in values]) for name in names}
+    left = values.count(None)
+    notes = [f"{left} queries have no {str(by) if isinstance(by, str) else 'stratum'}"] if left else []
+    return dict(sorted(groups.items(), key=lambda pair: -int(pair[1].sum()))), notes
+
+
+def _within(pair: Pair, stratum: str, mask: Mask) -> Pair:
+    return replace(pair, stratum=stratum, base=np.where(mask, pair.base, math.nan))
+
+
+def _counted(sides: Sequence[Side], count_missing: bool) -> list[str]:
+    """Which queries count 0 because a system lacks them; and what else is known of the scores."""
+    notes = list(dict.fromkeys(note for side in sides if side.scores is not None for note in side.scores.notes))
+    if count_missing:
+        known = {query for side in sides for query in side.queries}
+        lacks = {side.name: len(known - set(side.queries)) for side in sides}
+        notes += [f"{name} does not have {n} of {len(known)} queries: they count 0" for name, n in lacks.items() if n]
+    return notes
+
+
+def _left(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    """Which measures only some systems have."""
+    left = dict.fromkeys(m for side in sides for m in side.values if m not in measures)
+    return [f"not compared, since not all systems have them: {', '.join(left)}"] if left else []
+
+
+def _remarks(rows: Sequence[Comparison], sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    notes = []
+    for row in rows:
+        if row.seeds is not None and row.seeds.flips:
+            notes.append(
+                f"{row.measure}{f' ({row.stratum})' * bool(row.stratum)}: {row.system} is better or worse than "
+                f"{row.baseline} depending on the seed "
+                f"({min(row.seeds.differences):+.4f} to {max(row.seeds.differences):+.4f})"
+            )
+    few = [row for row in rows if 0 < row.n - row.ties < FEW or 1 < row.n < 2 * FEW]
+    if few:
+        least = min(few, key=lambda row: row.n - row.ties)
+        notes.append(
+            f"{least.system} and {least.baseline} differ on {least.n - least.ties} of {least.n} queries by "
+            f"{least.measure}{f', and {len(few) - 1} more rows are of few' if len(few) > 1 else ''}: "
+            "there intervals and tests are rough"
+        )
+    for measure in measures:
+        one = sides[0].scores
+        if one is not None and measure in one.means and not np.isnan(one.values[measure]).all():
+            plain = float(np.nanmean(one.values[measure]))
+            if not math.isclose(plain, one.means[measure], rel_tol=1e-9, abs_tol=1e-12):
+                notes.append(f"{measure}: compared by its mean over queries, which is not how `evaluate` sums it up")
+    return notes + _shallow(sides, measures)
+
+
+def _shallow(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    """Which rankings end before a measure's cutoff, though others go on."""
+    depths = {
+        side.name: int(side.scores.judged.retrieved.max(initial=0))
+        for side in sides
+        if side.scores is not None and side.scores.judged is not None
+    }
+    if len(set(depths.values())) < 2:
+        return []
+    shortest, longest = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
+    cutoffs = {measure: re.search(r"@(\d+)$", measure) for measure in measures}
+    deep = [m for m, cutoff in cutoffs.items() if cutoff is None or int(cutoff[1]) > depths[shortest]]
+    if not deep:
+        return []
+    return [
+        f"{shortest} has at most {depths[shortest]} documents a query, {longest} {depths[longest]}: "
+        f"{', '.join(deep)} may differ for that reason alone"
+    ]

@@ -1,0 +1,220 @@
+"""Scores that somebody has already: long or wide tables with a row for each query, and rig's reports."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.formats.columns import DOC, QUERY, SYSTEM, TABLES, TRIAL, find, header
+from ragauge.formats.documents import read_json
+from ragauge.formats.files import Source
+from ragauge.formats.rows import Rows, as_id, read_rows
+from ragauge.records import ByMeasure, Scores
+
+RUN = (*SYSTEM, "run", "name")
+MEASURE = ("measure", "metric")
+VALUE = ("value", "score")
+TAGS = ("query_complexity", "complexity", "stratum")
+JUDGE = ("judge", "judge_fingerprint")
+CONVENTION = ("convention",)
+BESIDE = (*QUERY, *RUN, *TRIAL, *TAGS, *JUDGE, *CONVENTION, "gt_count")
+"""Columns that hold no measure, whatever is in them."""
+LESS_ENDINGS = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
+LESS_MEASURES = ("unjudged", "rbp_resid", "num_nonrel_judged_ret", "relative_distance_error")
+"""Measures that `evaluate` writes of which less is better."""
+
+Known = dict[str, Scores | dict[str, Scores]]
+"""`{system: scores}`, or `{system: {seed: scores}}` where there are several seeds."""
+
+
+def holds_scores(path: str) -> bool:
+    """Whether a file holds scores: a table with a query and no document, or one of rig's reports."""
+    source = Source(path)
+    if os.path.isdir(path):
+        return False
+    if source.ending == ".json":
+        with source.open() as file:
+            return b'"per_query"' in file.read(1 << 20)
+    names = header(source, TABLES[source.ending]) if source.ending in TABLES else []
+    return find(names, QUERY) is not None and find(names, DOC) is None
+
+
+def read_scores(path: str) -> tuple[Known, dict[str, dict[str, str]]]:
+    """Scores by system and seed, and the tags of the queries.
+
+    A long table has the columns query, measure and value; a wide one a query and a column for each measure. Both may
+    have a system (method, model, run), a seed, a judge and a convention; without a system the file's name is taken.
+    """
+    source = Source(path)
+    if source.ending not in (*TABLES, ".json"):
+        raise BadInput(
+            "this is no table of scores",
+            file=source.label,
+            hint="a .csv, .tsv, .jsonl or .parquet file with a row for each query, or a report of rig (.json)",
+        )
+    if source.ending == ".json":
+        return {source.stem: _rig(source)}, {}
+    rows = read_rows(source, TABLES[source.ending])
+    if not len(rows):
+        raise BadInput("no rows", file=source.label)
+    query = find(rows.names, QUERY)
+    if query is None:
+        raise BadInput(f"a query column is missing; found {', '.join(rows.names)}", file=source.label, hint="query_id")
+    return _by_system(rows, query, source.stem), _tags(rows, query)
+
+
+def less_is_better(measure: str) -> bool:
+    """Whether less of a figure is better, going by its name.
+
+    >>> [less_is_better(name) for name in ("p95_ms", "Latency (s)", "unjudged@10", "ndcg_msmarco", "recall_second")]
+    [True, True, True, False, False]
+    """
+    name = measure.lower()
+    return (
+        name.endswith(LESS_ENDINGS)
+        or "latency" in re.split(r"[^a-z]+", name)
+        or re.split(r"[(@]", name)[0] in LESS_MEASURES
+    )
+
+
+def _by_system(rows: Rows, query: str, name: str) -> Known:
+    system, seed = find(rows.names, RUN), find(rows.names, TRIAL)
+    measure, value = find(rows.names, MEASURE), find(rows.names, VALUE)
+    columns = [] if measure and value else _measures(rows)
+    judge, convention = _texts(rows, JUDGE), _texts(rows, CONVENTION)
+    known: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    told: dict[tuple[str, str], tuple[str, str]] = {}
+    for at in range(len(rows)):
+        line = rows.line(at)
+        asked = rows.id(query, at, "query")
+        place = (rows.id(system, at, "system") if system else name, rows.id(seed, at, seed.lower()) if seed else "")
+        cells = {column: rows.columns[column][at] for column in columns}
+        if measure and value:
+            cells = {rows.id(measure, at, "measure"): rows.columns[value][at]}
+        mine = known.setdefault(place, {})
+        for column, cell in cells.items():
+            values = mine.setdefault(column, {})
+            if asked in values:
+                raise BadInput(f"{column} of query `{asked}` of {place[0]} comes twice", file=rows.label, line=line)
+            values[asked] = _number(cell, column, rows.label, line)
+        if any(cell is not None for cell in cells.values()):
+            said = (judge[at], convention[at])
+            for what, first, here in zip(("judge", "convention"), told.setdefault(place, said), said, strict=True):
+                if first != here:
+                    raise BadInput(
+                        f"the {what} of {place[0]} is {_quoted(first)} above and {_quoted(here)} here",
+                        file=rows.label,
+                        line=line,
+                        hint=f"keep the rows of one {what}, or give each a system of its own",
+                    )
+    found: dict[str, dict[str, Scores]] = {}
+    for (one, label), by_measure in known.items():
+        found.setdefault(one, {})[label] = _scores(one, by_measure, *told.get((one, label), ("", "")))
+    return {one: next(iter(seeds.values())) if len(seeds) == 1 else seeds for one, seeds in found.items()}
+
+
+def _measures(rows: Rows) -> list[str]:
+    """The columns of a wide table that hold numbers and nothing else."""
+    found = []
+    for name, cells in rows.columns.items():
+        held = [cell for cell in cells if cell is not None]
+        if held and not find([name], BESIDE) and all(_float(cell) is not None for cell in held):
+            found.append(name)
+    if not found:
+        raise BadInput("no column holds numbers", file=rows.label, hint="a column for each measure, or measure, value")
+    return found
+
+
+def _texts(rows: Rows, names: tuple[str, ...]) -> list[str]:
+    """What columns say of each row, joined where there are several; nothing where there is none."""
+    columns = [rows.columns[column] for column in (find(rows.names, [name]) for name in names) if column]
+    return [" ".join(str(cells[at]) for cells in columns if cells[at] is not None) for at in range(len(rows))]
+
+
+def _tags(rows: Rows, query: str) -> dict[str, dict[str, str]]:
+    tags: dict[str, dict[str, str]] = {}
+    for tag in TAGS:
+        column = find(rows.names, [tag])
+        for at, cell in enumerate(rows.columns[column] if column else ()):
+            if cell is not None:
+                tags.setdefault(rows.id(query, at, "query"), {})[tag.removeprefix("query_")] = str(cell)
+    return tags
+
+
+def _float(cell: Any) -> float | None:
+    """A cell as a number; None where it is none."""
+    try:
+        return None if isinstance(cell, bool) else float(cell)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        return None
+
+
+def _number(cell: Any, what: str, label: str, line: int | None = None) -> float:
+    """A number, or NaN where the cell is empty; what has no end (inf, 1e999) is refused."""
+    number = math.nan if cell is None else _float(cell)
+    if number is None or math.isinf(number):
+        kind = "a number" if number is None else "a finite number"
+        raise BadInput(f"{what} is `{str(cell)[:40]}`, not {kind}", file=label, line=line, hint="empty where unknown")
+    return number
+
+
+def _quoted(text: str) -> str:
+    return f"`{text}`" if text else "blank"
+
+
+def _scores(name: str, columns: Mapping[str, Mapping[str, float]], judge: str, convention: str) -> Scores:
+    queries = list(dict.fromkeys(query for column in columns.values() for query in column))
+    values = {m: np.array([column.get(query, math.nan) for query in queries]) for m, column in columns.items()}
+    means = {m: float(np.nanmean(column)) if not np.isnan(column).all() else math.nan for m, column in values.items()}
+    unscored = {
+        m: {query: "no value in the file" for query, v in zip(queries, column.tolist(), strict=True) if math.isnan(v)}
+        for m, column in values.items()
+    }
+    return Scores(
+        run=name,
+        convention=convention or "as given",
+        queries=queries,
+        values=ByMeasure(values, str),
+        means=ByMeasure(means, str),
+        unscored=ByMeasure(unscored, str),
+        lower_is_better=frozenset(filter(less_is_better, values)),
+        judge=judge,
+    )
+
+
+def _rig(source: Source) -> Scores:
+    """Rig's MultiReport: the values of each query by metric, and which judge gave them."""
+    report = read_json(source)
+    metrics = report.get("metrics") if isinstance(report, dict) else None
+    if not isinstance(metrics, list) or not metrics or not all(map(_is_metric, metrics)):
+        raise BadInput(
+            "this is no report of rig",
+            file=source.label,
+            hint='{"metrics": [{"metric": …, "per_query": [[query, value]]}]}',
+        )
+    columns: dict[str, dict[str, float]] = {}
+    for one in metrics:
+        metric = as_id(one["metric"], "the name of a metric", source.label)
+        if metric in columns:
+            raise BadInput(f"{metric} comes twice", file=source.label)
+        values = columns.setdefault(metric, {})
+        for query, value in one["per_query"]:
+            asked = as_id(query, f"a query of {metric}", source.label)
+            if asked in values:
+                raise BadInput(f"{metric} of query `{asked}` comes twice", file=source.label)
+            values[asked] = _number(value, f"{metric} of query `{asked}`", source.label)
+    judge, convention = (" ".join(str(report[key]) for key in keys if report.get(key)) for keys in (JUDGE, CONVENTION))
+    return _scores(source.stem, columns, judge, convention)
+
+
+def _is_metric(one: Any) -> bool:
+    pairs = one.get("per_query") if isinstance(one, dict) and "metric" in one else None
+    return isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)

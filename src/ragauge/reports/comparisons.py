@@ -1,0 +1,264 @@
+"""Comparisons on a terminal, as Markdown, as CSV and as plain data: differences, and how sure one can be of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from ragauge.comparisons import Comparison, Comparisons, figures
+from ragauge.reports.markdown import grid, safe
+from ragauge.reports.tables import cell, fitting, one_line, p_value, plain_table, shortened, shown, without_nan
+
+SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
+TESTS = {
+    "t": "paired t-test",
+    "wilcoxon": "Wilcoxon's signed-rank test",
+    "sign": "sign test",
+    "randomisation": "paired randomisation test",
+}
+CORRECTIONS = {"holm": "Holm-corrected", "bonferroni": "Bonferroni-corrected", "bh": "Benjamini-Hochberg-corrected"}
+Columns = list[tuple[str, Callable[[Comparison], str], int]]
+"""Title, what stands in it, and how soon a narrow terminal does without it: 1 first, 0 never."""
+
+
+class Part(NamedTuple):
+    """A titled table."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    sure: list[bool]
+    """Which rows are more than chance."""
+    goes: Sequence[int] = ()
+    """Which columns a narrow terminal does without, the first first."""
+
+
+def parts(found: Comparisons) -> Iterator[Part]:
+    """The tables in the order in which they are read."""
+    if found.baseline is None and len(found.systems) > 2:
+        yield letters(found)
+    yield from _against(found, found.rows)
+    yield from _against(found, found.strata, _tag(found))
+
+
+def letters(found: Comparisons) -> Part:
+    """Each system's means; a letter stands for each system that it is surely better than."""
+    marks = list(SUPERSCRIPTS) if len(found.systems) <= len(SUPERSCRIPTS) else []
+    names = dict(zip(found.systems, marks or [str(i + 1) for i in range(len(found.systems))], strict=False))
+    means = {(row.measure, name): mean for row in found for name, mean in zip(_names(row), row.means, strict=True)}
+    beaten: dict[tuple[str, str], list[str]] = {}
+    for row in found:
+        if found.sure(row):
+            winner, loser = (row.system, row.baseline) if row.better else (row.baseline, row.system)
+            beaten.setdefault((row.measure, winner), []).append(names[loser])
+    rows = []
+    for name in found.systems:
+        cells = []
+        for measure in found.measures:
+            above = sorted(beaten.get((measure, name), ()), key=list(names.values()).index)
+            raised = "".join(SUPERSCRIPTS[one] for one in above) if marks else f" ({' '.join(above)})" if above else ""
+            cells.append(shown(means[measure, name]) + raised)
+        rows.append([f"{names[name]} {one_line(name)}", *cells])
+    widest = [max(len(row[i]) for row in rows) for i in range(1, len(found.measures) + 1)]
+    # Values stand under each other, and letters after them.
+    padded = [[one[0], *(cell.ljust(wide) for cell, wide in zip(one[1:], widest, strict=True))] for one in rows]
+    return Part("", ["system", *found.measures], padded, [False] * len(rows))
+
+
+def _tag(found: Comparisons) -> str:
+    """The tag by which strata were made; `stratum` where they have no common one."""
+    tags = {row.stratum.partition("=")[0] for row in found.strata if "=" in row.stratum}
+    return tags.pop() if len(tags) == 1 else "stratum"
+
+
+def _names(row: Comparison) -> tuple[str, str]:
+    return row.baseline, row.system
+
+
+def _against(found: Comparisons, rows: Sequence[Comparison], tag: str = "") -> Iterator[Part]:
+    """A table for each measure; one for all measures where only two systems are compared."""
+    if not rows:
+        return
+    if len(found.systems) == 2:
+        base, system = _names(rows[0])
+        first: Columns = [("measure", lambda row: row.measure, 0)]
+        yield _part(found, rows, f"{system} against {base}", first, tag)
+        return
+    for measure in found.measures:
+        mine = [row for row in rows if row.measure == measure]
+        first = [("system", lambda row: row.system, 0)]
+        title = measure
+        if found.baseline is None:
+            first.append(("against", lambda row: row.baseline, 0))
+        else:
+            title += f" against {found.baseline}"
+            title += "" if tag else f" ({shown(mine[0].means[0])}, n={mine[0].n})"
+        yield _part(found, mine, title, first, tag)
+
+
+def _part(found: Comparisons, rows: Sequence[Comparison], title: str, first: Columns, tag: str) -> Part:
+    method = found.method
+    two = first[0][0] == "measure"
+    columns: Columns = list(first)
+    if tag:
+        columns.append((tag, lambda row: row.stratum.removeprefix(f"{tag}="), 0))
+    if tag or two or found.baseline is None:
+        columns.append(("n", lambda row: str(row.n), 7))
+        columns.append((rows[0].baseline if two else "base", lambda row: shown(row.means[0]), 5))
+    columns += [
+        (rows[0].system if two else "mean", lambda row: shown(row.means[1]), 6),
+        ("change", lambda row: signed(row.difference), 0),
+        ("%", lambda row: "-" if math.isnan(row.percent) else f"{row.percent:+.1f}%", 3),
+        (f"{100 * method.confidence:g}% interval", lambda row: interval(row.ci), 0),
+    ]
+    decided = method.correction != "none" or method.test != "t"
+    columns.append(
+        ("p_t", lambda row: "-" if math.isnan(row.p_t) else f"{p_value(row.p_t)} {row.stars:<3}", 9 if decided else 0)
+    )
+    if decided:
+        columns.append(("p", lambda row: p_value(row.p_corrected), 0))
+    columns += [
+        ("d", lambda row: signed(row.effect, 2), 4),
+        ("won/lost/tied", lambda row: f"{row.wins}/{row.losses}/{row.ties}", 2),
+        ("detects", lambda row: shown(row.detectable), 1),
+    ]
+    if method.margin is not None:
+        columns.append(("noninf", lambda row: "-" if row.margin is None else p_value(row.margin.p_noninferior), 0))
+        columns.append(("equiv", lambda row: "-" if row.margin is None else p_value(row.margin.p_equivalent), 0))
+    if method.detect is not None:
+        columns.append(("needs", lambda row: f"{row.needed:,}" if row.needed else "-", 0))
+    if any(row.seeds is not None for row in rows):
+        columns.append(("by seed", _by_seed, 8))
+    lines = [[one_line(cells(row)) for _, cells, _ in columns] for row in rows]
+    goes = sorted((i for i, column in enumerate(columns) if column[2]), key=lambda i: columns[i][2])
+    return Part(title, [name for name, _, _ in columns], lines, [found.sure(row) for row in rows], goes)
+
+
+def _by_seed(row: Comparison) -> str:
+    if row.seeds is None:
+        return "-"
+    return f"{min(row.seeds.differences):+.4f} to {max(row.seeds.differences):+.4f}" + (" flips" * row.seeds.flips)
+
+
+def signed(value: float, digits: int = 4) -> str:
+    """A number with its sign; a dash for nothing."""
+    return "-" if math.isnan(value) else f"{value:+.{digits}f}"
+
+
+def interval(ends: tuple[float, float]) -> str:
+    """The two ends in brackets."""
+    return "-" if math.isnan(ends[0]) else f"[{ends[0]:+.4f}, {ends[1]:+.4f}]"
+
+
+def tables(found: Comparisons, width: int, moved: int) -> list[Table | Text]:
+    """Everything for a terminal; a narrow one does without some columns, which JSON and CSV have."""
+    shown_parts: list[Table | Text] = []
+    for part in parts(found):
+        if part.title:
+            shown_parts.append(cell(part.title, "bold"))
+        kept = fitting(part.header, part.rows, width, part.goes)
+        table = plain_table([part.header[i] for i in kept])
+        names = shortened(part.header, part.rows, kept, width)
+        for name, row, sure in zip(names, part.rows, part.sure, strict=True):
+            bold = found.method.correction == "none" and found.method.test == "t"
+            decides = "p_t" if bold else "p"
+            cells = [cell(row[i], "bold" if sure and part.header[i] == decides else "") for i in kept[1:]]
+            table.add_row(cell(name), *cells)
+        shown_parts += [table, Text("")]
+    if moved:
+        shown_parts += _moved(found, moved)
+    return shown_parts[:-1] if isinstance(shown_parts[-1], Text) else shown_parts
+
+
+def _moved(found: Comparisons, count: int) -> Iterator[Table | Text]:
+    """The queries that moved most by the first measure, up and down."""
+    for row in found.rows:
+        if row.measure != found.measures[0] or not row.moved:
+            continue
+        yield cell(f"moved most by {row.measure}: {row.system} against {row.baseline}", "bold")
+        table = plain_table(["query", row.baseline, row.system, "change", *(["asked"] if found.texts else [])])
+        table.columns[-1].justify = "left" if found.texts else "right"
+        table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
+        up = [one for one in row.moved if one.difference > 0][:count]
+        down = [one for one in row.moved if one.difference < 0][:count]
+        for one in [*up, *reversed(down)]:
+            cells = [shown(one.baseline), shown(one.system), signed(one.difference)]
+            text = [cell(found.texts.get(one.query, ""))] if found.texts else []
+            table.add_row(cell(one.query), *map(Text, cells), *text)
+        yield table
+        yield Text("")
+
+
+def about(found: Comparisons) -> list[str]:
+    """What the numbers are."""
+    method = found.method
+    first = [row for row in found.rows if row.measure == found.measures[0]]
+    family = len(first) if method.family == "measure" else len(found.rows)
+    lines = [
+        "p_t: paired t-test, two-sided; *** below 0.001, ** 0.01, * 0.05, ns otherwise",
+        f"interval: of the difference, {'BCa' if method.interval == 'bca' else 'percentile'} bootstrap, "
+        f"{method.rounds:,} resamples of queries",
+    ]
+    if any(row.seeds is not None for row in found.rows):
+        lines[1] = (
+            f"interval: of the difference, percentile bootstrap, {method.rounds:,} resamples of queries and seeds"
+        )
+    if method.correction != "none":
+        lines.insert(
+            1, f"p: {TESTS[method.test]}, {CORRECTIONS[method.correction]} for {family} comparison{'s' * (family != 1)}"
+        )
+    elif method.test != "t":
+        lines.insert(1, f"p: {TESTS[method.test]}, uncorrected")
+    finds = [row.detectable for row in first if not math.isnan(row.detectable)]
+    if finds:
+        span = f"{min(finds):.4f}" + (f" to {max(finds):.4f}" if max(finds) - min(finds) > 5e-5 else "")
+        lines.append(
+            f"{first[0].n} queries detect a true difference in {first[0].measure} of {span} "
+            f"(power {method.power:.0%}, level {method.alpha:g})"
+        )
+    if method.margin is not None:
+        lines.append(f"noninf, equiv: p of one and of two one-sided t-tests that it is within {method.margin:g}")
+    if method.detect is not None:
+        lines.append(f"needs: so many queries detect a true difference of {method.detect:g}")
+    return [*lines, *found.notes]
+
+
+def markdown(found: Comparisons) -> str:
+    """The tables and what they are, as Markdown."""
+    lines: list[str] = []
+    for part in parts(found):
+        lines += [f"### {safe(part.title)}", ""] if part.title else []
+        lines += [*grid(part.header, part.rows), ""]
+    return "\n".join([*lines, *(f"- {safe(line)}" for line in about(found)), ""])
+
+
+def as_csv(found: Comparisons) -> str:
+    """A row for each comparison and stratum."""
+    return str(found.to_polars().write_csv())
+
+
+def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
+    """`{"comparisons": […], "strata": […], "method": …, "notes": …}`; what is not a number is null."""
+    data = {
+        "comparisons": [_row(row, moved) for row in found.rows],
+        "strata": [_row(row, moved) for row in found.strata],
+        "baseline": found.baseline,
+        "systems": list(found.systems),
+        "method": asdict(found.method),
+        "notes": list(found.notes),
+    }
+    return dict(without_nan(data))
+
+
+def _row(row: Comparison, moved: int) -> dict[str, Any]:
+    flat: dict[str, Any] = {name: value for name, value in figures(row).items() if not name.startswith("ci_")}
+    flat["ci"] = list(row.ci)
+    flat["lower_is_better"] = row.lower_is_better
+    flat["seeds"] = None if row.seeds is None else asdict(row.seeds)
+    flat["moved"] = [one._asdict() for one in row.moved[:moved]]
+    return flat

@@ -1,0 +1,209 @@
+"""Pairs of systems, tested together: the columns that share their queries share their resamples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.comparisons import Comparison, Margin, Method, Moved, Seeds
+from ragauge.records import Floats
+from ragauge.stats import paired
+from ragauge.stats.correction import corrected
+from ragauge.stats.intervals import bca_interval, percentile_interval
+from ragauge.stats.power import detectable, queries_needed
+from ragauge.stats.resampling import bootstrap_means
+from ragauge.stats.seeds import hierarchical_means, seeds_interval, seeds_test, sides_of, variances
+
+Mask = NDArray[np.bool_]
+MOST = 20_000_000
+"""How many resampled means are in memory at a time; beyond that columns go in turns, each with the same resamples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A system and a baseline by one measure: a row for each seed (one where there are none), a column for each query.
+
+    A value that is not a number leaves its query out.
+    """
+
+    measure: str
+    baseline: str
+    system: str
+    queries: Sequence[str]
+    base: Floats
+    mine: Floats
+    seeds: Sequence[str] = ()
+    """The labels of the rows, where both systems have the same seeds or one has one row only."""
+    lower_is_better: bool = False
+    stratum: str = ""
+
+
+def compared(pairs: Sequence[Pair], method: Method) -> list[Comparison]:
+    """A comparison for each pair, in the same order, p-values corrected for the family."""
+    kept = [_scored(one) for one in pairs]
+    groups: dict[bytes, list[int]] = {}
+    for place, mask in enumerate(kept):
+        groups.setdefault(mask.tobytes(), []).append(place)
+    found: dict[int, Comparison] = {}
+    width = max(1, MOST // method.rounds)
+    for whole in groups.values():
+        for start in range(0, len(whole), width):
+            places = whole[start : start + width]
+            rows = _tested([pairs[i] for i in places], kept[places[0]], method)
+            found.update(zip(places, rows, strict=True))
+    return _corrected([found[i] for i in range(len(pairs))], method)
+
+
+def _scored(pair: Pair) -> Mask:
+    return np.asarray(~(np.isnan(pair.base).any(axis=0) | np.isnan(pair.mine).any(axis=0)))
+
+
+def _corrected(rows: Sequence[Comparison], method: Method) -> list[Comparison]:
+    chosen = np.array([getattr(row, f"p_{method.test}") for row in rows], np.float64)
+    after = chosen.copy()
+    families: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        families.setdefault(row.measure if method.family == "measure" else "", []).append(place)
+    for places in families.values():
+        after[places] = corrected(chosen[places], method.correction)
+    return [replace(row, p_corrected=float(p)) for row, p in zip(rows, after, strict=True)]
+
+
+def _tested(pairs: Sequence[Pair], mask: Mask, method: Method) -> list[Comparison]:
+    """The pairs that have the same queries, each a column."""
+    base = np.stack([one.base[:, mask].mean(axis=0) for one in pairs], axis=1)
+    mine = np.stack([one.mine[:, mask].mean(axis=0) for one in pairs], axis=1)
+    gaps = gaps_of(mine, base)
+    n, width = gaps.shape
+    nothing = np.full(width, math.nan)
+    if n < 2:
+        p_t = p_wilcoxon = p_sign = p_randomisation = effect = delta = nothing
+        ends = np.stack([nothing, nothing])
+    else:
+        p_t, _ = paired.t_test(gaps)
+        p_wilcoxon, p_sign = paired.wilcoxon_test(gaps), paired.sign_test(gaps)
+        p_randomisation = paired.randomisation_test(gaps, rounds=method.rounds, seed=method.seed)
+        effect, delta = paired.cohens_d(gaps), paired.cliffs_delta(mine, base)
+        resampled = bootstrap_means(gaps, method.rounds, method.seed)
+        ends = (
+            bca_interval(gaps, resampled, method.confidence)
+            if method.interval == "bca"
+            else percentile_interval(resampled, method.confidence)
+        )
+        several = [j for j, one in enumerate(pairs) if len(one.mine) > 1 or len(one.base) > 1]
+        if several:
+            p_t[several], ends[:, several] = _over_seeds([pairs[j] for j in several], mask, gaps[:, several], method)
+    queries = [query for query, there in zip(pairs[0].queries, mask.tolist(), strict=True) if there]
+    rows = []
+    for j, one in enumerate(pairs):
+        gap = gaps[:, j]
+        up, down = int((gap > 0).sum()), int((gap < 0).sum())
+        deviation = float(gap.std(ddof=1)) if n > 1 else math.nan
+        rows.append(
+            Comparison(
+                measure=one.measure,
+                baseline=one.baseline,
+                system=one.system,
+                n=n,
+                means=(_mean(base[:, j]), _mean(mine[:, j])),
+                difference=_mean(gap),
+                ci=(float(ends[0, j]), float(ends[1, j])),
+                p_t=float(p_t[j]),
+                p_wilcoxon=float(p_wilcoxon[j]),
+                p_sign=float(p_sign[j]),
+                p_randomisation=float(p_randomisation[j]),
+                p_corrected=math.nan,
+                effect=float(effect[j]),
+                cliffs_delta=float(delta[j]),
+                wins=down if one.lower_is_better else up,
+                losses=up if one.lower_is_better else down,
+                ties=n - up - down,
+                detectable=detectable(deviation, n, alpha=method.alpha, power=method.power),
+                needed=_needed(deviation, method),
+                lower_is_better=one.lower_is_better,
+                stratum=one.stratum,
+                moved=_moved(queries, base[:, j], mine[:, j], gap),
+                margin=_margin(gap, one, method),
+                seeds=_seeds(one, mask),
+            )
+        )
+    return rows
+
+
+def gaps_of(mine: Floats, base: Floats) -> Floats:
+    """The differences; those of the same size but for rounding are made the same: 0.3 - 0.2 is a step as 0.2 - 0.1 is.
+
+    Ranks, signs and ties must not hang on the last digits of a subtraction.
+
+    >>> len(set(gaps_of(np.array([[0.3], [0.2]]), np.array([[0.2], [0.1]])).ravel().tolist()))
+    1
+    """
+    gaps = mine - base
+    if not len(gaps):
+        return gaps
+    near = 1e-12 * np.maximum(np.abs(mine), np.abs(base)).max(axis=0)
+    order = np.argsort(np.abs(gaps), axis=0)
+    sizes = np.take_along_axis(np.abs(gaps), order, axis=0)
+    steps = np.diff(sizes, axis=0, prepend=0.0) > near
+    first = np.maximum.accumulate(np.where(steps, np.arange(len(gaps))[:, None], -1), axis=0)
+    same = np.where(first < 0, 0.0, np.take_along_axis(sizes, np.maximum(first, 0), axis=0))
+    np.put_along_axis(sizes, order, same, axis=0)
+    return np.asarray(np.copysign(sizes, gaps) + 0.0)  # without a negative zero
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _needed(deviation: float, method: Method) -> int | None:
+    if method.detect is None or not deviation > 0:  # no deviation is no knowledge of it
+        return None
+    return queries_needed(deviation, method.detect, alpha=method.alpha, power=method.power)
+
+
+def _moved(queries: Sequence[str], base: Floats, mine: Floats, gap: Floats) -> list[Moved]:
+    order = np.argsort(-np.abs(gap), kind="stable")
+    return [Moved(queries[i], float(base[i]), float(mine[i]), float(gap[i])) for i in order.tolist() if gap[i] != 0]
+
+
+def _margin(gap: Floats, pair: Pair, method: Method) -> Margin | None:
+    """Two one-sided t-tests (Schuirmann 1987): above minus the margin, and below the margin."""
+    if method.margin is None:
+        return None
+    if len(gap) < 2:
+        return Margin(method.margin, math.nan, math.nan)
+    better = -gap if pair.lower_is_better else gap
+    above = float(paired.t_test(better[:, None], -method.margin)[1][0])
+    below = float(paired.t_test(-better[:, None], -method.margin)[1][0])
+    return Margin(method.margin, above, max(above, below))
+
+
+def _over_seeds(pairs: Sequence[Pair], mask: Mask, gaps: Floats, method: Method) -> tuple[Floats, Floats]:
+    """The p-values and the intervals over queries and seeds."""
+    sides = [sides_of(one.mine[:, mask], one.base[:, mask], paired=_is_paired(one)) for one in pairs]
+    resampled = hierarchical_means(sides, method.rounds, method.seed)
+    found = []
+    for column, mine in enumerate(sides):
+        difference, known = _mean(gaps[:, column]), variances(mine, method.seed)
+        ends = seeds_interval(resampled[:, column], difference, known, method.confidence)
+        found.append((seeds_test(difference, known), *ends))
+    p, low, high = np.array(found).T
+    return p, np.stack([low, high])
+
+
+def _is_paired(pair: Pair) -> bool:
+    return bool(pair.seeds) and len(pair.mine) == len(pair.base)
+
+
+def _seeds(pair: Pair, mask: Mask) -> Seeds | None:
+    if len(pair.mine) == len(pair.base) == 1 or not mask.any():
+        return None
+    mine, base = pair.mine[:, mask].mean(axis=1), pair.base[:, mask].mean(axis=1)
+    if pair.seeds:
+        return Seeds(list(pair.seeds), (mine - base).tolist(), paired=True)
+    labels = [f"{i + 1}/{j + 1}" for i in range(len(mine)) for j in range(len(base))]
+    return Seeds(labels, (mine[:, None] - base[None, :]).ravel().tolist(), paired=False)

@@ -1,0 +1,81 @@
+"""What a query set can tell: the smallest difference it can detect, and how many queries a smaller one needs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ragauge.errors import BadInput
+
+MOST = 10_000_000
+"""Beyond so many queries nobody will judge."""
+
+
+def power_of(effect: float, n: int, *, alpha: float = 0.05) -> float:
+    """The chance that a two-sided paired t-test on n queries finds a true effect (difference over its deviation).
+
+    Formula: P(|T| > t) where T has n - 1 degrees of freedom and noncentrality effect * sqrt(n), and t is the
+    1 - alpha/2 quantile without it.
+
+    >>> round(power_of(0.5, 34), 4)
+    0.8078
+    """
+    from scipy.special import chdtri, nctdtr, ndtr, stdtrit
+
+    df, shift = n - 1, abs(effect) * math.sqrt(n)
+    edge = float(stdtrit(df, 1 - alpha / 2))
+    below, above = nctdtr(df, shift, -edge), nctdtr(df, shift, edge)
+    if shift > 30 or math.isnan(above):  # so far out the noncentral distribution is not computed well
+        chances = (np.arange(4096) + 0.5) / 4096
+        return float(ndtr(shift - edge * np.sqrt(chdtri(df, chances) / df)).mean())
+    return float(1 - above + (0.0 if math.isnan(below) else below))
+
+
+def detectable(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The smallest true difference that n queries find with the given power, where differences deviate by sd.
+
+    NaN where fewer than two queries, or queries that do not differ at all, can tell nothing.
+
+    >>> round(detectable(0.1, 100), 4)
+    0.0283
+    """
+    from scipy.optimize import brentq
+
+    _check(alpha, power)
+    if n < 2 or not sd > 0:
+        return math.nan
+    high = 1.0
+    while power_of(high, n, alpha=alpha) < power:
+        high *= 2
+        if high > 1e9:
+            return math.nan
+    return float(brentq(lambda effect: power_of(effect, n, alpha=alpha) - power, 0.0, high, xtol=1e-12)) * sd
+
+
+def queries_needed(sd: float, difference: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
+    """How many queries find a true difference with the given power; None where not even ten million do.
+
+    >>> queries_needed(0.1, 0.05), queries_needed(0.1, 0.01)
+    (34, 787)
+    """
+    _check(alpha, power)
+    if not abs(difference) > 0:
+        raise BadInput("a difference of 0 cannot be detected", hint="give the least difference that matters")
+    if not sd > 0:
+        raise BadInput("differences that do not deviate say nothing about others", hint="give their deviation")
+    effect = difference / sd
+    low, high = 1, 2
+    while power_of(effect, high, alpha=alpha) < power:
+        low, high = high, high * 2
+        if high > MOST:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(effect, middle, alpha=alpha) >= power else (middle, high)
+    return high
+
+
+def _check(alpha: float, power: float) -> None:
+    if not (0 < alpha < 1 and alpha < power < 1):
+        raise BadInput(f"a power of {power:g} at a level of {alpha:g} is none", hint="alpha=0.05, power=0.8")

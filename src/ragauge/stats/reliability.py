@@ -1,0 +1,240 @@
+"""Several trials of every task: pass@k, pass^k, and how far their means over the tasks may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ragauge.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.outcomes import Estimate, Reliability
+from ragauge.records import Floats, Ints
+
+ROUNDS = 20_000
+OVER = ("tasks", "trials")
+
+
+def pass_at(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
+    """The chance that of k trials at least one succeeds, from n trials of which c succeeded; unbiased.
+
+    Formula: 1 - C(n - c, k) / C(n, k), for each task.
+    Paper: Chen et al., Evaluating Large Language Models Trained on Code, 2021.
+
+    >>> pass_at([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
+    [1.0, 0.6667, 0.5333]
+    """
+    tried, passed = _checked(n, c, [k])
+    return np.asarray(1 - _shares(tried, tried - passed, [k])[0])
+
+
+def pass_all(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
+    """The chance that all of k trials succeed (pass^k), from n trials of which c succeeded; unbiased.
+
+    Formula: C(c, k) / C(n, k), for each task.
+    Paper: Yao et al., tau-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains, 2024.
+
+    >>> pass_all([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
+    [0.3333, 0.0, 0.0667]
+    """
+    tried, passed = _checked(n, c, [k])
+    return np.asarray(_shares(tried, passed, [k])[0])
+
+
+def agreement(n: ArrayLike, c: ArrayLike) -> float:
+    """The chance that two trials of a task have the same outcome, over the tasks that were tried twice or more.
+
+    >>> agreement([3, 3], [3, 1])
+    0.6666666666666666
+    """
+    tried, passed = _checked(n, c, [1])
+    twice = tried > 1
+    if not twice.any():
+        return float("nan")
+    tried, passed = tried[twice], passed[twice]
+    return float(np.mean(_shares(tried, passed, [2]) + _shares(tried, tried - passed, [2])))
+
+
+def reliability_of(
+    counts: Mapping[str, tuple[int, int]],
+    ks: Sequence[int] | None = None,
+    *,
+    system: str = "",
+    over: str | None = None,
+    confidence: float = 0.95,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> Reliability:
+    """Everything about the trials of one system, `{task: (trials, successes)}`."""
+    if not counts:
+        raise MissingEvidence("there is no task", hint="give at least one task with at least one trial")
+    if over is not None and over not in OVER:
+        raise UnknownName("interval", over, OVER, hint=f"there are {', '.join(OVER)}")
+    if not 0.5 <= confidence < 1:
+        raise BadInput(f"the confidence is {confidence:g}, not between 0.5 and 1", hint="0.95")
+    n, c = (np.array([pair[i] for pair in counts.values()], np.int64) for i in (0, 1))
+    wanted = usual_ks(int(n.min())) if ks is None else sorted(set(ks))
+    _checked(n, c, wanted, list(counts), system)
+    over = over or ("tasks" if len(counts) > 1 else "trials")
+    values = np.concatenate([c[None] / n, 1 - _shares(n, n - c, wanted), _shares(n, c, wanted)])
+    if over == "tasks":
+        low, high = over_tasks(values, confidence, rounds=rounds, seed=seed)
+    elif len(counts) > 1:
+        low, high = over_trials(values, n, [1, *wanted, *wanted], confidence)
+    else:
+        low, high = _one_task(int(n[0]), int(c[0]), wanted, confidence)
+    mean = values.mean(axis=1)
+    # An unbiased figure may lie outside what is possible for any one chance of success: 0 for pass^3 of 2 in 3.
+    ends = zip(mean, np.minimum(low, mean), np.maximum(high, mean), strict=True)
+    found = [Estimate(*map(float, row)) for row in ends]
+    return Reliability(
+        system=system,
+        counts=counts,
+        success_rate=found[0],
+        pass_at=dict(zip(wanted, found[1:], strict=False)),
+        pass_all=dict(zip(wanted, found[1 + len(wanted) :], strict=True)),
+        agreement=agreement(n, c),
+        over=over,
+        confidence=confidence,
+    )
+
+
+def over_tasks(
+    values: Floats, confidence: float = 0.95, *, rounds: int = ROUNDS, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """The ends of an interval for the mean of each row of values between 0 and 1, were other tasks drawn.
+
+    Formula: the lower end is the (1 - confidence) / 2 quantile of the mean of the m values and one more that is 0,
+    under weights drawn uniformly from all that sum to 1 (Dirichlet); the upper end is its mirror image, with a 1. A
+    Bayesian bootstrap with the worst task imagined that has not been seen: m perfect tasks do not prove perfection.
+    For values of 0 and 1 it is Clopper and Pearson's interval, and taken from there. That it covers at its level for
+    every distribution on [0, 1] is conjectured, and no exception is known.
+    Each task's figure carries the chance of its own trials, so these are covered too; drawing trials again inside of
+    tasks would count them twice, and around (c/n)^k where the figure is C(c, k) / C(n, k).
+    Paper: Gaffke, Mathematical Methods of Statistics 2005; Learned-Miller and Thomas, arXiv 1905.06208.
+
+    >>> low, high = over_tasks(np.array([[1.0] * 30, [1.0, 0.5] * 15]))
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([0.88, 0.63], [1.0, 0.84])
+    """
+    # Weights of equal tasks add up to a gamma variate, so a thousand tasks of three trials are four draws a round.
+    kinds, sizes = np.unique(values.round(12), axis=1, return_counts=True)
+    rng = np.random.default_rng(seed)
+    low, high = np.empty((2, rounds, len(values)))
+    step = max(1, (1 << 22) // len(sizes))
+    for start in range(0, rounds, step):
+        part = slice(start, min(start + step, rounds))
+        weights = rng.standard_gamma(sizes.astype(np.float64), (part.stop - part.start, len(sizes)))
+        unseen = rng.standard_exponential((len(weights), 1))
+        total = weights.sum(axis=1, keepdims=True) + unseen
+        low[part] = weights @ kinds.T / total
+        high[part] = 1 - weights @ (1 - kinds.T) / total
+    outside = (1 - confidence) / 2
+    exact = _clopper_pearson(kinds @ sizes / sizes.sum(), np.array(values.shape[1]), confidence)
+    plain = ((kinds == 0) | (kinds == 1)).all(axis=1)
+    return (
+        np.where(plain, exact[0], np.quantile(low, outside, axis=0)),
+        np.where(plain, exact[1], np.quantile(high, 1 - outside, axis=0)),
+    )
+
+
+def over_trials(values: Floats, n: Ints, ks: Sequence[int], confidence: float = 0.95) -> tuple[Floats, Floats]:
+    """The ends of an interval for the mean of each row, were these very tasks tried again.
+
+    Formula: Clopper and Pearson's for N trials of which the mean's share succeeded, N = m^2 / (k sum 1/n): all k of a
+    subset of a task's trials go well or not, and the mean over its subsets varies no more than that of n/k separate
+    ones would (Hoeffding 1948); tasks of unequal chances vary less together than equal ones (Hoeffding 1956).
+    """
+    mean = values.mean(axis=1)
+    return _clopper_pearson(mean, n.size**2 / (np.array(ks) * (1 / n).sum()), confidence)
+
+
+def differ_by_trial(outcomes: NDArray[np.bool_]) -> float:
+    """The p-value of Cochran's Q: whether some trials went better than others over all tasks (a row each).
+
+    Intervals take the tasks to be tried independently. A bad seed or a bad hour that many tasks share is seen here.
+    Paper: Cochran, Biometrika 1950.
+
+    >>> round(differ_by_trial(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)), 4)
+    0.1054
+    """
+    from scipy.special import chdtrc
+
+    ones = outcomes.astype(np.float64)
+    trials = ones.shape[1]
+    by_task, by_trial = ones.sum(axis=1), ones.sum(axis=0)
+    spread = float((by_task * (trials - by_task)).sum())
+    if not spread:
+        return 1.0
+    q = trials * (trials - 1) * float(((by_trial - by_trial.mean()) ** 2).sum()) / spread
+    return float(chdtrc(trials - 1, q))
+
+
+def usual_ks(n: int) -> list[int]:
+    """Every k up to ten trials; of more, some, and the largest.
+
+    >>> usual_ks(3), usual_ks(200)
+    ([1, 2, 3], [1, 2, 5, 10, 20, 50, 100, 200])
+    """
+    if n <= 10:
+        return list(range(1, n + 1))
+    return sorted(
+        {n, *(step * 10**power for power in range(len(str(n))) for step in (1, 2, 5) if step * 10**power < n)}
+    )
+
+
+def _one_task(n: int, c: int, ks: Sequence[int], confidence: float) -> tuple[Floats, Floats]:
+    """Clopper and Pearson's interval for the chance p of one task, carried through 1 - (1 - p)^k and p^k."""
+    powers = np.array(ks)
+    low, high = (
+        np.concatenate([p, 1 - (1 - p) ** powers, p**powers])
+        for p in _clopper_pearson(np.array([c / n]), np.array([n]), confidence)
+    )
+    return low, high
+
+
+def _clopper_pearson(share: Floats, n: Floats, confidence: float) -> tuple[Floats, Floats]:
+    from scipy.special import betaincinv
+
+    outside = (1 - confidence) / 2
+    good, bad = n * share, n * (1 - share)
+    low = np.where(good > 0, betaincinv(np.maximum(good, 1e-12), bad + 1, outside), 0.0)
+    high = np.where(bad > 0, betaincinv(good + 1, np.maximum(bad, 1e-12), 1 - outside), 1.0)
+    return low, high
+
+
+def _shares(n: Ints, x: Ints, ks: Sequence[int]) -> Floats:
+    """C(x, k) / C(n, k), a row for each k and a column for each task; a product of factors, so that none overflows."""
+    found = np.empty((len(ks), len(n)))
+    share = np.ones(len(n))
+    place = {k: row for row, k in enumerate(ks)}
+    for drawn in range(max(ks)):
+        share = share * np.maximum(x - drawn, 0) / (n - drawn)
+        if drawn + 1 in place:
+            found[place[drawn + 1]] = share
+    return found
+
+
+def _checked(
+    n: ArrayLike, c: ArrayLike, ks: Sequence[int], tasks: Sequence[str] = (), system: str = ""
+) -> tuple[Ints, Ints]:
+    """Trials and successes as arrays, once it is sure that they are possible and enough."""
+    tried, passed = np.broadcast_arrays(np.atleast_1d(np.asarray(n)), np.atleast_1d(np.asarray(c)))
+
+    def named(at: int) -> str:
+        where = f"{system}: " if system else ""
+        return where + (f"task `{tasks[at]}`" if tasks else "a task")
+
+    for wrong in np.flatnonzero((tried < 1) | (passed < 0) | (passed > tried))[:1].tolist():
+        raise BadInput(f"{named(wrong)} has {passed[wrong]} successes in {tried[wrong]} trials")
+    if not ks or min(ks) < 1:
+        raise BadInput(f"k is {min(ks, default=0)}, not at least 1")
+    short = np.flatnonzero(tried < max(ks))
+    if len(short):
+        least = int(short[np.argmin(tried[short])])
+        more = f" ({len(short)} of {len(tried)} tasks have too few)" if len(short) > 1 else ""
+        raise MissingEvidence(
+            f"{named(least)} was tried {tried[least]} times, which says nothing about k={max(ks)}{more}",
+            hint=f"k up to {tried[least]}, or more trials",
+        )
+    return tried, passed

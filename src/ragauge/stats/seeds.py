@@ -1,0 +1,102 @@
+"""Systems that were run with several seeds: how far a difference may be off, were other queries and seeds taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragauge.records import Floats
+from ragauge.stats.resampling import resampled_counts
+
+DRAWS = 10_000
+
+
+def sides_of(mine: Floats, base: Floats, *, paired: bool) -> list[Floats]:
+    """What varies by seed, a row for each: the differences where seeds are paired or one side has none, else both.
+
+    The baseline's values are taken negative, so that the mean difference is the sum of the means of all sides.
+    """
+    return [mine - base] if paired or 1 in (len(mine), len(base)) else [mine, -base]
+
+
+def variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
+    """What the variance of the mean difference may be, given these values: draws of a generalized pivotal quantity.
+
+    Queries and seeds are crossed, so the variance is that of the queries' means over n, plus for each side that of the
+    seeds' means over S, less what the residual (query by seed) has added to it. Each of these is known from few values
+    only, so each is drawn as its estimate times its degrees of freedom over a chi-squared variate.
+    Paper: Weerahandi, Generalized Confidence Intervals, JASA 1993.
+    """
+    rng = np.random.default_rng(seed)
+    n = sides[0].shape[1]
+    middle = np.sum([side.mean(axis=0) for side in sides], axis=0)
+    total = float(middle.var(ddof=1)) / n * (n - 1) / rng.chisquare(n - 1, DRAWS)
+    for side in sides:
+        count = len(side)
+        if count > 1:
+            rest = side - side.mean(axis=0) - side.mean(axis=1, keepdims=True) + side.mean()
+            between = float(side.mean(axis=1).var(ddof=1)) / count * (count - 1) / rng.chisquare(count - 1, DRAWS)
+            within = float((rest**2).sum()) / (count * n) / rng.chisquare((count - 1) * (n - 1), DRAWS)
+            total += between - within
+    return np.asarray(np.maximum(total, 0.0))
+
+
+def seeds_test(difference: float, known: Floats) -> float:
+    """The two-sided p-value of a mean difference whose variance is one of these; 1 where there is none.
+
+    >>> seeds_test(1.96, np.ones(5)) == 2 * 0.024997895148220435
+    True
+    """
+    from scipy.special import ndtr
+
+    if not difference:
+        return 1.0
+    with np.errstate(divide="ignore"):
+        return float(np.mean(2 * ndtr(-abs(difference) / np.sqrt(known))))
+
+
+def seeds_interval(resampled: Floats, difference: float, known: Floats, confidence: float) -> tuple[float, float]:
+    """The interval of the hierarchical bootstrap, brought to the width at which the test above is at its level.
+
+    By itself the bootstrap counts twice what a query and a seed do together, and takes few seeds for all there are.
+    """
+    from scipy.optimize import brentq
+
+    outside = (1 - confidence) / 2
+    low, high = np.quantile(resampled, [outside, 1 - outside]).tolist()
+    most = math.sqrt(float(known.max()))
+    if not most or low == high:
+        return difference, difference
+    half = float(brentq(lambda width: seeds_test(width, known) - (1 - confidence), 1e-9 * most, 40 * most))
+    stretch = half / ((high - low) / 2)
+    return difference - stretch * (difference - low), difference + stretch * (high - difference)
+
+
+def hierarchical_means(pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0) -> Floats:
+    """Mean differences over resamples of queries and of seeds: `rounds` rows, a column for each pair (its sides).
+
+    Of S seeds S - 1 are drawn (Rao and Wu 1988): drawing S would make the seeds' part of the variance too small by 1/S.
+    """
+    stacked = np.concatenate([side for sides in pairs for side in sides]).T
+    n = len(stacked)
+    rng = np.random.default_rng(seed)
+    blocks = []
+    for counts in resampled_counts(n, rounds, rng):
+        means = counts @ stacked / n
+        found = np.zeros((len(counts), len(pairs)))
+        at = 0
+        for column, sides in enumerate(pairs):
+            for side in sides:
+                mine = means[:, at : at + len(side)]
+                at += len(side)
+                found[:, column] += mine[:, 0] if len(side) == 1 else _over_drawn_seeds(mine, rng)
+        blocks.append(found)
+    return np.concatenate(blocks)
+
+
+def _over_drawn_seeds(means: Floats, rng: np.random.Generator) -> Floats:
+    rounds, seeds = means.shape
+    drawn = np.concatenate(list(resampled_counts(seeds, rounds, rng, seeds - 1)))
+    return np.asarray((means * drawn).sum(axis=1) / (seeds - 1))

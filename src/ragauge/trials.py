@@ -1,0 +1,272 @@
+"""The verb `reliability`: what comes of trying every task several times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from operator import index
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingEvidence
+from ragauge.formats.files import Source
+from ragauge.formats.memory import is_frame, to_polars
+from ragauge.formats.rows import rows_of
+from ragauge.formats.trials import Tries, by_system, is_trials, read_trials, refuse_endless, trials_of
+from ragauge.inputs import gather, is_run_folder, named
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import OwnMeasure, score
+from ragauge.outcomes import Experiment, Reliability
+from ragauge.records import Floats, Run
+from ragauge.runs import archive
+from ragauge.stats.reliability import differ_by_trial, reliability_of
+from ragauge.verbs import count, judgments_for, read_measures, shallow
+
+MEASURE = "hit_rate@5"
+AT_LEAST = 1.0
+CHANCE = 0.01
+"""Trials that differ as they would by chance this rarely are told on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The outcomes of all trials, by system."""
+
+    systems: Mapping[str, Tries]
+    success: str
+    """What counted as a success."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """`{task: text}`, where it is known."""
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """`{system: what is to be known of its trials}`."""
+    several: bool = True
+    """Whether systems were given by name, though it may be only one."""
+
+
+def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
+    trials: Any,
+    k: int | Iterable[int] | None = None,
+    *,
+    qrels: Any = None,
+    measure: str | OwnMeasure = MEASURE,
+    at_least: float | None = None,
+    convention: str | Convention = "default",
+    over: str | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Any:
+    """pass@k and pass^k with intervals, and which tasks succeed only sometimes.
+
+    `trials` is `{task: [True, False, …]}`, `{task: (n, c)}` (n trials, c successes), `{system: one of these}`, or a
+    frame or a path of such a table. Rankings are trials too: an experiment that was run with `repeats`, its folder or
+    that of a run, or with `qrels` runs as `evaluate` takes them: `[run, run, …]`, `{system: [run, run, …]}`. Then a
+    query is a task, and succeeds where `measure` is `at_least` so much (hit_rate@5 of 1). `k` is every number up to
+    that of the trials. Intervals are `over` other such "tasks", or over other "trials" of these. Systems by name give
+    a dictionary.
+
+    >>> found = reliability({"a": [True, True, True], "b": [True, False, True]}, k=2)
+    >>> round(found.pass_at[2].value, 4), round(found.pass_all[2].value, 4), found.flaky
+    (1.0, 0.6667, ['b'])
+    """
+    if qrels is not None:
+        given = trials if isinstance(trials, Mapping) else {_run_name(trials): trials}
+        runs = {str(name): _several(one) for name, one in given.items()}
+        tried = from_runs(qrels, runs, measure, at_least, convention)
+        tried = replace(tried, several=isinstance(trials, Mapping))
+    elif isinstance(trials, Experiment):
+        runs = {name: [run] for name, run in trials.runs.items()}
+        tried = from_runs(trials.dataset.judgments, runs, measure, at_least, convention)
+    elif is_frame(trials):
+        systems = trials_of(rows_of(to_polars(trials), "the trials"), "trials", at_least)
+        tried = Tried(systems, _success(at_least), several=list(systems) != ["trials"])
+    elif isinstance(trials, Mapping):
+        systems = by_system(trials, "trials", at_least)
+        tried = Tried(systems, _success(at_least), several=list(systems) != ["trials"])
+    elif isinstance(trials, str | Path):
+        tried = from_arguments([str(trials)], measure, at_least, convention)
+    elif isinstance(trials, Sequence) and trials and all(isinstance(one, str | Path) for one in trials):
+        tried = from_arguments(list(map(str, trials)), measure, at_least, convention)
+    else:
+        raise BadInput(
+            f"trials cannot be read from {type(trials).__name__}",
+            hint="{task: [True, False]}, {task: (n, c)}, a table, a run folder; or runs, with qrels=",
+        )
+    found = estimate(tried, _whole_numbers(k), over=over, confidence=confidence, seed=seed)
+    return found if tried.several else next(iter(found.values()))
+
+
+def estimate(
+    tried: Tried, ks: Sequence[int] | None = None, *, over: str | None = None, confidence: float = 0.95, seed: int = 0
+) -> dict[str, Reliability]:
+    """The figures of each system."""
+    found: dict[str, Reliability] = {}
+    for name, tries in tried.systems.items():
+        counts = {task: one if isinstance(one, tuple) else (len(one), sum(one)) for task, one in tries.items()}
+        one = reliability_of(
+            counts, ks, system=name if tried.several else "", over=over, confidence=confidence, seed=seed
+        )
+        notes = _notes(one, tries)
+        first = next(iter(found.values()), one)
+        if set(first.counts) != set(counts):
+            both = len(set(first.counts) & set(counts))
+            notes.append(
+                f"{name} and {first.system} were not tried on the same tasks ({both} in common): do not compare"
+            )
+        found[name] = replace(one, system=name, success=tried.success, notes=[*tried.notes.get(name, ()), *notes])
+    return found
+
+
+def from_arguments(
+    arguments: Sequence[str],
+    measure: str | OwnMeasure = MEASURE,
+    at_least: float | None = None,
+    convention: str | Convention = "default",
+) -> Tried:
+    """The trials that a command line names: `QRELS NAME=RUN NAME=RUN…`, run folders, or tables of trials."""
+    split = [named(one) for one in arguments]
+    paths = [path for _, path in split]
+    if (len(arguments) == 1 and not os.path.isdir(paths[0])) or (arguments and all(map(is_trials, paths))):
+        systems: dict[str, Tries] = {}
+        for name, path in split:
+            inside = read_trials(path, at_least)
+            if name is not None and list(inside) == [Source(path).stem]:
+                inside = {name: next(iter(inside.values()))}
+            for one in inside:
+                if one in systems:
+                    raise BadInput(f"`{one}` is in two tables", hint="NAME=TABLE gives each a name of its own")
+            systems |= inside
+        return Tried(systems, _success(at_least), several=list(systems) != [Source(paths[0]).stem])
+    given = gather(arguments)
+    tried = from_runs(given.qrels, given.runs, measure, at_least, convention)
+    alone = len(arguments) == 1 and is_run_folder(paths[0])
+    return replace(tried, texts=given.texts, several=not alone)
+
+
+def from_runs(
+    qrels: Any,
+    runs: Mapping[str, Sequence[Any]],
+    measure: str | OwnMeasure = MEASURE,
+    at_least: float | None = None,
+    convention: str | Convention = "default",
+) -> Tried:
+    """The queries as tasks: each succeeds in a run where the measure reaches the threshold."""
+    rules = find_convention(convention)
+    wanted = read_measures(measure, rules)
+    if len(wanted) != 1:
+        raise BadInput(f"`{measure}` is {len(wanted)} measures, and a success is told by one", hint=MEASURE)
+    if isinstance(wanted[0], Measure) and wanted[0].spec.lower_is_better:
+        raise BadInput(
+            f"less is better of {wanted[0]}, so reaching a value of it is no success",
+            hint=f"a measure of which more is better, such as {MEASURE}",
+        )
+    least = AT_LEAST if at_least is None else at_least
+    refuse_endless(least)
+    if not least > 0:
+        raise BadInput(f"a success from {least:g} on would be every trial", hint="--at-least 1")
+    judgments = judgments_for(wanted, qrels)
+    systems: dict[str, Tries] = {}
+    notes: dict[str, list[str]] = {}
+    for name, given in runs.items():
+        trials = [one for run in given for one in _trials(run, name)]
+        columns: list[Floats] = []
+        told: list[str] = []
+        for at, trial in enumerate(trials):
+            label = name if len(trials) == 1 else f"{name}, trial {at + 1},"
+            scores = score(count(judgments, trial, wanted, rules, name=label), wanted, rules)
+            columns.append(scores.values[scores.measures[0]])
+            told += scores.notes
+        values = np.stack(columns, axis=1)
+        tries = {
+            query: (row[~np.isnan(row)] >= least).tolist()
+            for query, row in zip(judgments.pool.queries, values, strict=True)
+            if not np.isnan(row).all()
+        }
+        if not tries:
+            raise MissingEvidence(f"no query of {name} has a value of {wanted[0]}")
+        if len(tries) < len(values):
+            told.append(f"{name}: {len(values) - len(tries)} queries have no value of {wanted[0]} and are left out")
+        depths = [one.manifest.get("plan", {}).get("k") for one in trials if isinstance(one, Run)]
+        told += shallow(name, min(filter(None, depths), default=None), wanted)
+        systems[name], notes[name] = tries, list(dict.fromkeys(told))
+    title = str(wanted[0]) if isinstance(wanted[0], Measure) else getattr(wanted[0], "__name__", "own_measure")
+    return Tried(systems, f"{title} >= {least:g}", notes=notes)
+
+
+def _trials(run: Any, name: str) -> list[Any]:
+    """A run as its repeats, where it has any."""
+    if isinstance(run, str | Path) and Path(run).is_dir():
+        run = archive.read(Path(run))
+    if not isinstance(run, Run):
+        return [run]
+    if run.repeats is None and run.manifest.get("plan", {}).get("repeats", 1) > 1:
+        raise MissingEvidence(
+            f"{name} was asked more than once, but only its first rankings were kept",
+            hint="the same `ragauge run` again asks for the others and keeps them",
+        )
+    return list(run.trials())
+
+
+def _notes(found: Reliability, tries: Tries) -> list[str]:
+    """What a reader should know before believing the numbers."""
+    who = f"{found.system}: " if found.system else ""
+    least, most = found.trials
+    notes = []
+    if most == 1:
+        notes.append(
+            f"{who}every task was tried once, so nothing is known about trying again; "
+            "give NAME=RUN once more, or `ragauge run --repeats 3`"
+        )
+    elif least < most:
+        few = [task for task, (n, _) in found.counts.items() if n == least]
+        notes.append(
+            f"{who}tasks have {least} to {most} trials, and k can be no more than the fewest "
+            f"(`{few[0]}`{f' and {len(few) - 1} more' if len(few) > 1 else ''})"
+        )
+    elif not found.flaky:
+        notes.append(
+            f"{who}no task changed its outcome between trials; if it always answers alike, k trials say what one says"
+        )
+    if 1 < least == most and not any(isinstance(one, tuple) for one in tries.values()):
+        p = differ_by_trial(np.array(list(tries.values()), np.bool_))
+        if p < CHANCE:
+            notes.append(
+                f"{who}some trials went better than others over all tasks (Cochran's Q, p "
+                f"{'< 0.001' if p < 0.001 else f'= {p:.3f}'}): tasks share something, and intervals are too narrow"
+            )
+    if found.n == 1:
+        notes.append(f"{who}one task says nothing about others: the intervals are for this one")
+    return notes
+
+
+def _success(at_least: float | None) -> str:
+    return "what the table calls one" if at_least is None else f"score >= {at_least:g}"
+
+
+def _whole_numbers(k: Any) -> list[int] | None:
+    """One k or several, numpy's too."""
+    if k is None:
+        return None
+    try:
+        return [index(one) for one in ([k] if isinstance(k, Integral) else k)]
+    except TypeError:
+        raise BadInput(f"k is {k!r}, neither a whole number nor several", hint="k=3, or k=[1, 2, 3]") from None
+
+
+def _several(given: Any) -> list[Any]:
+    """Runs as a list; one alone is a list of one."""
+    return list(given) if isinstance(given, list | tuple) and not _is_rows(given) else [given]
+
+
+def _is_rows(given: Sequence[Any]) -> bool:
+    """Whether a list is one run in rows of query, document and score, and no list of runs."""
+    return bool(given) and isinstance(given[0], tuple)
+
+
+def _run_name(trials: Any) -> str:
+    return trials.name if isinstance(trials, Run) else "trials"
