@@ -1,0 +1,162 @@
+"""The run that is to pass a gate, and the one before it: from whatever is given, with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ragauge.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.formats.files import Source
+from ragauge.formats.memory import is_one_run
+from ragauge.formats.scores import holds_scores, read_scores
+from ragauge.inputs import gather, open_run, refuse_other_dataset
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.names import Measure, parse
+from ragauge.measures.scoring import score
+from ragauge.outcomes import Experiment
+from ragauge.records import NOTHING, Judgments, Run, Scores
+from ragauge.rules.subjects import Subject
+from ragauge.runs.archive import is_complete
+from ragauge.sides import named_sides, refuse_other_circumstances
+from ragauge.verbs import count, judgments_for
+
+TIMED = ("query", "repeat", "session", "status", "began_ns", "total_ns")
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What a run is scored by."""
+
+    measures: Sequence[str]
+    """Canonical names."""
+    convention: Convention
+    targets: Any = None
+
+
+def ready(thing: Any, qrels: Any, timings: Any) -> Subject | None:
+    """What is scored already: Scores, or a table of them; None where there is something to score yet."""
+    if isinstance(thing, Scores):
+        return Subject(thing.run, thing, _timed(timings))
+    if qrels is None and isinstance(thing, str | Path) and not Path(thing).is_dir() and holds_scores(str(thing)):
+        known, tags = read_scores(str(thing))
+        scores = next(iter(known.values()))
+        if len(known) > 1 or not isinstance(scores, Scores):
+            raise BadInput(
+                f"scores of several runs are here ({', '.join(known)})", file=str(thing), hint="one at a time"
+            )
+        return Subject(scores.run, scores, _timed(timings), tags=tags)
+    return None
+
+
+def of_experiment(experiment: Experiment, system: str | None, baseline: Any) -> tuple[Subject, Any]:
+    """A system of an experiment, and what it is held against: another of its systems, or whatever was given."""
+    names = list(experiment.scores)
+    before = baseline if baseline is not None else experiment.baseline
+    others = [name for name in names if name != before]
+    if system is None and len(others) != 1:
+        raise BadInput(f"which system is to pass? There are {', '.join(names)}", hint='system="…"')
+    chosen = system or others[0]
+    if chosen not in names:
+        raise UnknownName("system", chosen, names, hint=f"there are {', '.join(names)}")
+
+    def subject(name: str) -> Subject:
+        run = experiment.runs[name]
+        return Subject(name, experiment.scores[name], run.timings, run.manifest, tags=experiment.dataset.tags)
+
+    if isinstance(before, str) and before in names:
+        return subject(chosen), None if before == chosen else subject(before)
+    if isinstance(before, str) and before in experiment.failures:
+        raise BadInput(f"the baseline `{before}` could not be built", hint=experiment.failures[before].message)
+    return subject(chosen), before
+
+
+def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject:
+    """A run, scored by judgments, which a folder that `run` wrote knows itself."""
+    tags: Mapping[str, Mapping[str, str]] = NOTHING
+    name = thing.name if isinstance(thing, Run) else "run"
+    if isinstance(thing, str | Path):
+        name, thing = Source(str(thing)).stem, str(thing)
+        if qrels is None or isinstance(qrels, str | Path):
+            given = gather([thing] if qrels is None else [str(qrels), thing])
+            if len(given.singles) != 1:
+                raise BadInput(
+                    f"there are several runs ({', '.join(given.singles)})", file=thing, hint="name one of them"
+                )
+            name, thing = next(iter(given.singles.items()))
+            qrels, tags = given.qrels, given.tags
+        thing = open_run(thing) if Path(thing).is_dir() else thing
+    elif isinstance(thing, Mapping) and not is_one_run(thing):
+        raise BadInput(f"several runs are given ({', '.join(map(str, thing))})", hint="one run at a time")
+    if qrels is None:
+        raise BadInput("there are no judgments to score the run by", hint="gate(run, rules, qrels=…), or give Scores")
+    # Canonical names spell every departure from the default, whatever the convention's own way is.
+    measures = [parse(one) for one in terms.measures]
+    judgments = judgments_for(measures, qrels, targets=terms.targets)
+    judged = count(judgments, thing, measures, terms.convention, name=name)
+    scores, refused = _scores(judged, measures, terms.convention)
+    known = thing if isinstance(thing, Run) else None
+    times = _timed(timings) if timings is not None or known is None else known.timings
+    return Subject(name, scores, times, NOTHING if known is None else known.manifest, refused, tags)
+
+
+def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Convention) -> tuple[Scores, dict[str, str]]:
+    """The scores, and the measures that this data cannot give with the reason of each."""
+    if convention.missing == "error" and not judged.answered.all():
+        # A gate does not stop there: `missing` fails, and the other rules say what they can.
+        convention = replace(convention, missing="zero")
+    refused: dict[str, str] = {}
+    for measure in measures:
+        try:
+            score(judged, [measure], convention)
+        except MissingEvidence as error:
+            refused[str(measure)] = error.message
+    return score(judged, [one for one in measures if str(one) not in refused], convention), refused
+
+
+def _timed(timings: Any) -> Any:
+    """Times as a frame of a run has them."""
+    lacks = [] if timings is None else [name for name in TIMED if name not in getattr(timings, "columns", ())]
+    if lacks:
+        raise BadInput(f"the times lack {', '.join(lacks)}", hint="`timings` of a run that `ragauge.run` made")
+    return timings
+
+
+def beside(run: Any, baseline: Any) -> Any:
+    """A baseline by name is the folder of that name beside the run's."""
+    if isinstance(baseline, str) and isinstance(run, str | Path) and not Path(baseline).exists():
+        near = Path(run).parent / baseline
+        return str(near) if is_complete(near) else baseline
+    return baseline
+
+
+def judgments_of(subject: Subject) -> Judgments | None:
+    """The judgments that a run was scored by, where they are known."""
+    judged = subject.scores.judged
+    return judged.judgments if isinstance(judged, JudgedRanks) else None
+
+
+def refuse_unlike(run: Subject, baseline: Subject) -> None:
+    """Refuse a baseline that differs in more than the system: data, judgments, convention, judge."""
+    label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
+    sides = named_sides({run.name: run.scores, label: baseline.scores})
+    refuse_other_circumstances([side for seeds in sides.values() for side in seeds.values()])
+    mine, before = (one.manifest.get("dataset") or {} for one in (run, baseline))
+    refuse_other_dataset((run.name, mine), (label, before))
+
+
+def unlike_times(run: Subject, baseline: Subject) -> list[str]:
+    """What makes the times of two runs hard to compare."""
+    found = []
+    for what, keys in (("machine", ("machine",)), ("number of workers", ("plan", "workers"))):
+        values = []
+        for one in (run, baseline):
+            value: Any = one.manifest
+            for key in keys:
+                value = value.get(key, {}) if isinstance(value, Mapping) else {}
+            values.append(value)
+        if all(value != {} for value in values) and values[0] != values[1]:
+            found.append(f"{baseline.name} was timed with another {what}: times may differ for that reason alone")
+    return found

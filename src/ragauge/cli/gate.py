@@ -1,0 +1,101 @@
+"""`ragauge gate QRELS RUN --rule …`: whether a run may pass; exit 0 if it may, 1 if not."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.evaluate import rules_of
+from ragauge.errors import BadInput, RagaugeError
+from ragauge.formats.writing import whole_file
+from ragauge.gates import Gate
+from ragauge.gating import gate as hold
+from ragauge.reports import gates as reports
+from ragauge.rules.files import read_gate
+
+
+def gate(  # noqa: PLR0913 - each is an option of the command
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[QRELS] RUN",
+            help="As in evaluate; without QRELS a folder that `run` wrote, which also knows times and tags, or a table "
+            "of scores.",
+        ),
+    ],
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-r",
+            "--rule",
+            help="What must hold; again for more: 'ndcg@10 >= 0.4', 'recall@100 drop <= 1%', 'mrr not worse', "
+            "'map non-inferior by 0.01', 'p95_ms <= 50', 'failed <= 0'; 'in TAG=VALUE' or 'by TAG' at the end.",
+        ),
+    ] = None,
+    rules: Annotated[str | None, typer.Option(metavar="FILE.toml", help="Rules and settings from a file.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option("-b", "--baseline", help="The run to compare with: a file, or a folder as above.")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="The level of the tests.  [dim]default 0.05[/dim]")] = None,
+    correction: Annotated[
+        str | None, typer.Option(help="Correct `not worse` for their number: holm, bonferroni, bh.")
+    ] = None,
+    least: Annotated[
+        int | None, typer.Option(help="Fewer queries than this fail a test.  [dim]default 5[/dim]")
+    ] = None,
+    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
+    ] = None,
+    tags: Annotated[str | None, typer.Option(help="A table with a query column: its other columns are tags.")] = None,
+    targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    junit: Annotated[str | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Also write a summary as Markdown.")] = None,
+) -> None:
+    """Hold rules against a run, and fail if one does not hold, or cannot be told.
+
+    [dim]ragauge gate qrels.txt new.run -b old.run -r 'ndcg@10 >= 0.4' -r 'mrr not worse'[/dim]
+
+    Exit codes: 0 every rule holds, 1 one does not, 2 a mistake, 4 run and baseline are not of the same data.
+    """
+    try:
+        if len(files) > 2:
+            raise BadInput(f"{len(files)} files are given", hint="ragauge gate QRELS RUN --baseline RUN")
+        if "-" in (junit, markdown):
+            raise BadInput("standard output is for the table", hint="--junit and --markdown name files")
+        settings: dict[str, Any] = {"rules": []} if rules is None else read_gate(rules)
+        given = {"baseline": baseline, "alpha": alpha, "correction": correction, "least": least, "tags": tags}
+        settings.update({name: value for name, value in {**given, "targets": targets}.items() if value is not None})
+        settings["rules"] = [*settings["rules"], *(rule or [])]
+        chosen = [f"{name}={value}" for name, value in settings.pop("set", {}).items()]
+        name = convention or settings.pop("convention", "default")
+        settings["convention"] = rules_of(name, [*chosen, *(options or [])], None, None)
+        found = hold(files[-1], qrels=files[0] if len(files) > 1 else None, **settings)
+    except RagaugeError as error:
+        # Whoever reads the files and not the exit code must not take those of yesterday for today's.
+        _write(junit, reports.undecided_junit(files[-1], error))
+        _write(markdown, reports.undecided_markdown(files[-1], error).encode("utf-8", "replace"))
+        raise
+    _report(found, as_json=as_json, junit=junit, markdown=markdown)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _report(found: Gate, *, as_json: bool, junit: str | None, markdown: str | None) -> None:
+    _write(junit, reports.junit(found))
+    _write(markdown, reports.markdown(found).encode("utf-8", "replace"))
+    if as_json:
+        typer.echo(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        console.show(reports.table(found, console.data().width))
+    console.talk([reports.verdict(found), *reports.about(found)])
+
+
+def _write(path: str | None, text: bytes) -> None:
+    if path is not None and path != "-":
+        with whole_file(path) as file:
+            file.write(text)

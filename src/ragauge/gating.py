@@ -1,0 +1,195 @@
+"""The verb `gate`: rules held against a run, and against its baseline; whatever cannot be told has not passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ragauge.candidates import (
+    Terms,
+    beside,
+    judgments_of,
+    of_experiment,
+    ready,
+    refuse_unlike,
+    scored,
+    unlike_times,
+)
+from ragauge.comparisons import CORRECTIONS
+from ragauge.datasets.strata import by_answers
+from ragauge.errors import BadInput, UnknownName
+from ragauge.formats.rows import read_tags
+from ragauge.gates import Check, Gate, Rule
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.outcomes import Experiment
+from ragauge.rules import figures
+from ragauge.rules.checks import Case, check_all
+from ragauge.rules.files import read_gate
+from ragauge.rules.grammar import parse, texts_of
+from ragauge.rules.subjects import Subject
+from ragauge.runs.archive import is_complete
+
+Tags = Mapping[str, Mapping[str, str]]
+SPEED = ("latency", "whole")
+
+
+def gate(  # noqa: PLR0913 - each has a use of its own, and a default
+    run: Any,
+    rules: Any,
+    *,
+    qrels: Any = None,
+    baseline: Any = None,
+    system: str | None = None,
+    convention: str | Convention | None = None,
+    alpha: float | None = None,
+    correction: str | None = None,
+    least: int | None = None,
+    tags: Tags | str | None = None,
+    targets: Any = None,
+    timings: Any = None,
+    baseline_timings: Any = None,
+) -> Gate:
+    """Hold rules against a run, and against a baseline where they speak of one.
+
+    `run` and `baseline` are Scores; or with `qrels` whatever `evaluate` takes; or folders that `run` wrote, which know
+    their judgments, times and tags; or tables of scores. Of an Experiment `system` and `baseline` are names. `rules` is
+    a text, several (`["ndcg@10 >= 0.4", "mrr not worse"]`), a table (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file,
+    whose settings count where none are given here: alpha (0.05), correction of `not worse` for their number (none),
+    least (5) queries for a test, convention, tags. What cannot be told has not passed.
+
+    >>> qrels, found = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0, "b": 1.0}}
+    >>> gate(found, ["mrr >= 0.7", "recall@1 > 0.5"], qrels=qrels)
+    pass mrr >= 0.7
+    FAIL recall@1 > 0.5: 0.5 is not above 0.5
+    pass missing <= 0
+    """
+    settings = _settings(
+        rules,
+        baseline=baseline, convention=convention, alpha=alpha, correction=correction, least=least, tags=tags,
+        targets=targets,
+    )  # fmt: skip
+    mine: Subject | None
+    if isinstance(run, Experiment):
+        mine, before = of_experiment(run, system, settings["baseline"])
+    else:
+        before = beside(run, settings["baseline"])
+        mine = ready(run, qrels, timings)
+    base = before if isinstance(before, Subject) else ready(before, qrels, baseline_timings)
+    known = [one.scores for one in (mine, base) if one is not None]
+    asked = _rules(settings["rules"], settings["convention"], known)
+    wanted = dict.fromkeys(one.figure.name for one in asked if one.figure.source == "measure")
+    terms = Terms(list(wanted), settings["convention"], settings["targets"])
+    if mine is None:
+        mine = scored(run, qrels, terms, timings)
+    if base is None and before is not None:
+        if isinstance(before, str) and isinstance(run, str) and before == run == "-":
+            raise BadInput("standard input can be read once", hint="give - for one file only")
+        knows = qrels is None and isinstance(before, str | Path) and is_complete(Path(before))
+        base = scored(before, None if knows else judgments_of(mine), terms, baseline_timings)
+    return _held(asked, mine, base, settings)
+
+
+def _settings(rules: Any, **given: Any) -> dict[str, Any]:
+    """What was given, then what the file says, then what is usual."""
+    settings: dict[str, Any] = {
+        "rules": rules,
+        "alpha": 0.05,
+        "correction": "none",
+        "least": 5,
+        "convention": "default",
+    }
+    settings.update(dict.fromkeys(("baseline", "tags", "targets")))
+    if isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml")):
+        settings.update(read_gate(str(rules)))
+    settings.update({name: value for name, value in given.items() if value is not None})
+    settings["convention"] = find_convention(settings["convention"]).but(**settings.pop("set", {}))
+    if not 0 < settings["alpha"] <= 0.25:
+        raise BadInput(f"alpha is {settings['alpha']:g}, not above 0 and at most 0.25", hint="0.05")
+    if settings["correction"] not in CORRECTIONS:
+        raise UnknownName("correction", settings["correction"], CORRECTIONS, hint=f"there are {', '.join(CORRECTIONS)}")
+    if settings["least"] < 2:
+        raise BadInput(f"least is {settings['least']}, not at least 2", hint="a test needs two queries that can differ")
+    return settings
+
+
+def _rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rule]:
+    """The rules that are given, and those that go without saying."""
+    figure_of = partial(figures.find, convention=convention, known=known)
+    asked = list(dict.fromkeys(parse(text, figure_of) for text in texts_of(rules)))
+    if not asked:
+        raise BadInput("nothing is asked of the run", hint='--rule "ndcg@10 >= 0.4"')
+    implied = ["missing"]
+    if any(one.figure.source == "latency" or one.figure.name == "qps" for one in asked):
+        implied.append("failed")  # a query that fails is in no percentile: failing must not make a system fast
+    for name in implied:
+        limited = any(one.figure.name == name and one.sign in ("<=", "<") and not one.tag for one in asked)
+        if not limited or (name == "missing" and convention.missing == "error"):
+            asked.append(Rule(figures.COUNTS[name], "limit", "<="))
+    return list(dict.fromkeys(asked))
+
+
+def _held(rules: Sequence[Rule], run: Subject, baseline: Subject | None, settings: Mapping[str, Any]) -> Gate:
+    if baseline is not None:
+        refuse_unlike(run, baseline)
+        run = replace(run, lost=baseline.judged - run.judged)
+    given = settings["tags"] or {}
+    tags: Tags = read_tags(str(given)) if isinstance(given, str | Path) else given
+    strata = {tag: _strata(tag, run, tags) for tag in {one.tag: None for one in rules if one.tag}}
+    former = {} if baseline is None else {tag: frozenset(_tagged(tag, baseline.tags).values()) for tag in strata}
+    allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
+    case = Case(
+        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, strata,
+        {} if tags else former,
+    )  # fmt: skip
+    checks = check_all(rules, case)
+    return Gate(
+        run.name,
+        checks,
+        None if baseline is None else baseline.name,
+        run.scores.convention,
+        case.alpha,
+        case.correction,
+        _notes(run, baseline, checks, strata),
+    )
+
+
+def _tagged(tag: str, tags: Tags) -> dict[str, str]:
+    return {query: str(values[tag]) for query, values in tags.items() if tag in values}
+
+
+def _strata(tag: str, run: Subject, tags: Tags) -> dict[str, str]:
+    """The value of a tag for each judged query: as given, as the run's folder knows it, or from the judgments."""
+    judgments = judgments_of(run)
+    derived = {} if judgments is None else {query: by_answers(docs) for query, docs in judgments.nested.items()}
+    for source in (tags, run.tags, derived):
+        found = {query: value for query, value in _tagged(tag, source).items() if query in run.judged}
+        if found:
+            return found
+    known = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
+    raise UnknownName("tag", tag, known, hint=f"there are {', '.join(known) or 'none'}")
+
+
+def _notes(
+    run: Subject, baseline: Subject | None, checks: Sequence[Check], strata: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    notes = list(run.scores.notes)
+    if baseline is not None:
+        notes += [note for note in baseline.scores.notes if note not in notes]
+        if any(check.rule.figure.source in SPEED and check.rule.needs_baseline for check in checks):
+            notes += unlike_times(run, baseline)
+    for tag, found in strata.items():
+        left = len(run.judged) - len(found)
+        if left:
+            notes.append(f"{left} of {len(run.judged)} queries have no {tag}")
+    blind = [
+        f"{check.rule.figure.name} {check.detectable:.3g}"
+        for check in checks
+        if check.rule.kind == "not worse" and not check.rule.tag and check.detectable > 0 and check.passed
+    ]
+    if blind:
+        notes.append(f"`not worse` would notice, four times out of five, a true loss of {', '.join(blind)}")
+    return notes

@@ -1,0 +1,26 @@
+"""A pytest fixture: `def test_retrieval(ragauge_gate): ragauge_gate("runs/docs/dense", "gate.toml")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ragauge.gates import Gate
+
+
+@pytest.fixture
+def ragauge_gate() -> Callable[..., Gate]:
+    """`ragauge.gate`, which here fails the test unless every rule holds, and otherwise gives the Gate back."""
+
+    def hold(run: Any, rules: Any, **settings: Any) -> Gate:
+        __tracebackhide__ = True
+        from ragauge.gating import gate  # when a test asks for it: pytest loads this plugin whenever it starts
+
+        found = gate(run, rules, **settings)
+        found.raise_if_failed()
+        return found
+
+    return hold

@@ -1,0 +1,226 @@
+"""A gate on a terminal, as Markdown, as JUnit XML and as plain data."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+from rich.table import Table
+from rich.text import Text
+
+from ragauge.errors import RagaugeError
+from ragauge.gates import Check, Figure, Gate
+from ragauge.reports.experiments import milliseconds
+from ragauge.reports.markdown import grid, safe
+from ragauge.reports.tables import one_line, p_value, plain_table, shown, without_nan
+
+WIDEST = 100
+"""Beyond this a line is hard to follow to its end."""
+BESIDE = 33
+"""What the mark and the numbers take of a line."""
+
+
+def figure_text(figure: Figure, value: float) -> str:
+    """A figure with the digits that matter.
+
+    >>> figure_text(Figure("ndcg@10"), 0.5), figure_text(Figure("p95_ms"), 12.345), figure_text(Figure("missing"), 3)
+    ('0.5000', '12.3', '3')
+    """
+    if math.isnan(value):
+        return ""
+    if figure.source == "count" or figure.name.startswith("num_") or figure.name in ("failed", "missing", "queries"):
+        return f"{value:.6g}"
+    return milliseconds(value) if figure.name.endswith(("_ms", "_seconds", "qps")) else shown(value)
+
+
+def told_apart(check: Check) -> tuple[str, str]:
+    """The value and its limit, with as many digits as it takes to see which is larger."""
+    texts = [figure_text(check.rule.figure, number) for number in (check.value, check.limit)]
+    if texts[0] == texts[1] and abs(check.value - check.limit) > 0:
+        for digits in range(5, 16):
+            texts = [f"{number:.{digits}f}" for number in (check.value, check.limit)]
+            if texts[0] != texts[1]:
+                break
+    return texts[0], texts[1]
+
+
+def evidence(check: Check) -> str:
+    """The difference from the baseline with its interval, and the p-value.
+
+    >>> from ragauge.gates import Rule
+    >>> rule = Rule(Figure("mrr"), "not worse")
+    >>> evidence(Check(rule, True, value=0.5, baseline=0.51, difference=-0.01, ci=(-0.03, 0.01), p=0.2, n=40))
+    '-0.0100 [-0.0300, +0.0100], p 0.200'
+    """
+    if math.isnan(check.difference):
+        return ""
+    times = check.rule.figure.source != "measure"
+    parts = [f"{number:+.3g}" if times else f"{number:+.4f}" for number in (check.difference, *check.ci)]
+    text = parts[0] if math.isnan(check.ci[0]) else f"{parts[0]} [{parts[1]}, {parts[2]}]"
+    return text if math.isnan(check.p) else f"{text}, p {p_value(check.p)}"
+
+
+def table(gate: Gate, width: int) -> Table:
+    """A row for each check; beneath it what it rests on, and why it failed."""
+    room = max(24, min(width, WIDEST if width <= 200 else 80) - BESIDE)
+    found = plain_table(["", "check", "value", "limit", "n"])
+    found.columns[1].justify = "left"
+    for check in gate.checks:
+        value, limit = told_apart(check)
+        lines = [Text(line) for line in _wrapped(str(check.rule), room)]
+        lines += [Text(line, style="dim") for line in _wrapped(evidence(check), room)]
+        lines += [Text(line, style="red") for line in _wrapped(check.reason, room)]
+        mark = Text("pass", style="green") if check.passed else Text("FAIL", style="bold red")
+        found.add_row(mark, lines[0], Text(value), Text(limit), Text(str(check.n or ""), style="dim"))
+        for line in lines[1:]:
+            found.add_row("", line, "", "", "")
+    return found
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    return textwrap.wrap(one_line(text), room, break_on_hyphens=False)
+
+
+def verdict(gate: Gate) -> str:
+    """What came of it, in a line.
+
+    >>> verdict(Gate("bm25", []))
+    'bm25 FAILED: nothing was checked'
+    """
+    against = "" if gate.baseline is None else f" (baseline {gate.baseline})"
+    if gate.passed:
+        return f"{gate.run} passed {_checks(len(gate.checks))}{against}"
+    if not gate.checks:
+        return f"{gate.run} FAILED: nothing was checked"
+    return f"{gate.run} FAILED {len(gate.failed)} of {_checks(len(gate.checks))}{against}"
+
+
+def _checks(n: int) -> str:
+    return f"{n} check{'s' * (n != 1)}"
+
+
+def about(gate: Gate) -> list[str]:
+    """How to read the numbers, and what to know about them."""
+    tested = [check for check in gate.checks if not math.isnan(check.p)]
+    notes = [f"convention {gate.convention}"]
+    if any(not math.isnan(check.ci[0]) for check in gate.checks):
+        notes.append(
+            f"in brackets: the {1 - 2 * gate.alpha:.0%} interval of the difference, which a one-sided test goes by"
+        )
+    if any(check.rule.figure.source == "measure" for check in tested):
+        notes.append(f"p: paired t-test, one-sided, level {gate.alpha:g}" + _correction(gate))
+    if any(check.rule.figure.source == "latency" for check in tested):
+        notes.append(
+            f"p of times: queries swapped between the runs, one-sided, level {gate.alpha:g}{_correction(gate)}; "
+            "it knows nothing of a machine that was busier in one of them"
+        )
+    return [*notes, *gate.notes]
+
+
+def _correction(gate: Gate) -> str:
+    return "" if gate.correction == "none" else f", `not worse` corrected by {gate.correction}"
+
+
+def markdown(gate: Gate) -> str:
+    """A summary as Markdown."""
+    rows = [
+        [
+            "pass" if check.passed else "FAIL",
+            str(check.rule),
+            *told_apart(check),
+            str(check.n or ""),
+            evidence(check),
+            check.reason,
+        ]
+        for check in gate.checks
+    ]
+    return "\n".join(
+        [
+            f"## Gate: {safe(verdict(gate))}",
+            "",
+            *grid(["", "check", "value", "limit", "n", "difference", "why"], rows, numbers=False),
+            "",
+            *(f"- {safe(note)}" for note in about(gate)),
+            "",
+        ]
+    )
+
+
+def undecided_markdown(run: str, error: RagaugeError) -> str:
+    """A summary of a gate that could not be decided, which is no pass."""
+    return f"## Gate: {safe(run)} FAILED: it could not be decided\n\n{safe(error.message)}\n"
+
+
+def junit(gate: Gate) -> bytes:
+    """JUnit XML: a test case for each check."""
+    cases = []
+    for check in gate.checks:
+        case = _case(str(check.rule))
+        value, limit = told_apart(check)
+        said = [("value", value), ("limit", limit), ("n", str(check.n or "")), ("difference", evidence(check))]
+        text = ", ".join(f"{name} {one}" for name, one in said if one)
+        if not check.passed:
+            failure = Xml.SubElement(case, "failure", message=one_line(check.reason), type="CheckFailed")
+            failure.text = one_line(text)
+        elif text:
+            Xml.SubElement(case, "system-out").text = one_line(text)
+        cases.append(case)
+    return _suite(gate.run, cases, failures=len(gate.failed))
+
+
+def undecided_junit(run: str, error: RagaugeError) -> bytes:
+    """JUnit XML of a gate that could not be decided."""
+    case = _case("the gate can be decided")
+    kind = type(error).__name__
+    Xml.SubElement(case, "error", message=one_line(error.message), type=kind).text = one_line(error.hint or "")
+    return _suite(run, [case], errors=1)
+
+
+def _case(name: str) -> Xml.Element:
+    return Xml.Element("testcase", classname="ragauge.gate", name=one_line(name), time="0")
+
+
+def _suite(run: str, cases: Sequence[Xml.Element], failures: int = 0, errors: int = 0) -> bytes:
+    counts = {"tests": str(len(cases)), "failures": str(failures), "errors": str(errors), "skipped": "0", "time": "0"}
+    root = Xml.Element("testsuites", counts)
+    suite = Xml.SubElement(root, "testsuite", {"name": one_line(f"ragauge gate {run}"), **counts})
+    suite.extend(cases)
+    Xml.indent(root)
+    return bytes(Xml.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def as_data(gate: Gate) -> dict[str, Any]:
+    """Everything as plain data, for JSON."""
+    checks = [
+        {
+            "rule": str(check.rule),
+            "figure": check.rule.figure.name,
+            "kind": check.rule.kind,
+            "stratum": f"{check.rule.tag}={check.rule.value}" if check.rule.tag else None,
+            "passed": check.passed,
+            "value": check.value,
+            "limit": check.limit,
+            "n": check.n,
+            "baseline": check.baseline,
+            "difference": check.difference,
+            "ci": None if math.isnan(check.ci[0]) else list(check.ci),
+            "p": check.p,
+            "detectable": check.detectable,
+            "reason": check.reason or None,
+        }
+        for check in gate.checks
+    ]
+    data = {
+        "passed": gate.passed,
+        "run": gate.run,
+        "baseline": gate.baseline,
+        "convention": gate.convention,
+        "alpha": gate.alpha,
+        "correction": gate.correction,
+        "checks": checks,
+        "notes": list(gate.notes),
+    }
+    return dict(without_nan(data))

@@ -1,0 +1,250 @@
+"""Rules held against a run and its baseline. Whatever cannot be told has not passed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ragauge.gates import TESTED, Check, Rule
+from ragauge.measures.table import mean
+from ragauge.records import Floats
+from ragauge.rules.figures import aggregate_of, measure_of, stage_of
+from ragauge.rules.subjects import Reading, Some, Subject, paired_times, paired_values, some_of
+from ragauge.stats.correction import corrected
+from ragauge.stats.intervals import t_interval
+from ragauge.stats.paired import t_test
+from ragauge.stats.power import detectable
+from ragauge.stats.swaps import gap_interval, swap_test
+
+TOLERANCE = 1e-12
+"""Of the numbers that are compared: a mean of a million values is off by less, and no rule means more digits."""
+
+
+def _percentile(percent: int) -> Callable[[Floats], Floats]:
+    return lambda rows: np.asarray(np.percentile(rows, percent, axis=1))
+
+
+STATISTICS: dict[str, Callable[[Floats], Floats]] = {
+    "mean": lambda rows: np.asarray(rows.mean(axis=1)),
+    "max": lambda rows: np.asarray(rows.max(axis=1)),
+    **{f"p{percent}": _percentile(percent) for percent in (50, 90, 95, 99)},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What rules are held against, and how strictly."""
+
+    run: Subject
+    baseline: Subject | None = None
+    alpha: float = 0.05
+    correction: str = "none"
+    least: int = 5
+    """Fewer queries than this are too few for a test: it would pass whatever happened."""
+    missing: Sequence[Rule] = ()
+    """How many queries may be missing, of the run and of its baseline."""
+    strata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`{tag: {query: value}}`."""
+    former: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """`{tag: the values that the baseline's queries had}`."""
+
+
+def check_all(rules: Sequence[Rule], case: Case) -> list[Check]:
+    """A check for each rule, and for each stratum of a rule that asks for all; p-values corrected at last."""
+    spread = dict.fromkeys(one for rule in rules for one in _spread(rule, case))
+    found = [_checked(one, case) for one in spread]
+    open_ones = [i for i, check in enumerate(found) if check.rule.kind == "not worse" and not math.isnan(check.p)]
+    after = corrected(np.array([found[i].p for i in open_ones]), case.correction)
+    for i, p in zip(open_ones, after.tolist(), strict=True):
+        check = replace(found[i], p=p)
+        found[i] = replace(check, passed=True) if p >= case.alpha else replace(check, reason=_worse(check))
+    return found
+
+
+def _spread(rule: Rule, case: Case) -> list[Rule]:
+    if not rule.tag or rule.value is not None:
+        return [rule]
+    values = {*case.strata[rule.tag].values(), *case.former.get(rule.tag, ())}
+    return [replace(rule, value=value) for value in sorted(values)]
+
+
+def _checked(rule: Rule, case: Case) -> Check:
+    some: Some = None
+    if rule.tag:
+        some = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & case.run.judged
+        if not some:
+            return Check(rule, False, f"no judged query has {rule.tag}={rule.value}")
+    mine = case.run.read(rule.figure, some)
+    if mine.reason:
+        return Check(rule, False, mine.reason, n=mine.n)
+    if not rule.needs_baseline:
+        check = _limited(rule, mine)
+        absent = sorted(case.run.lacking if some is None else case.run.lacking & some)
+        named = f" ({some_of(absent)})" if absent and rule.figure.name == "missing" and not check.passed else ""
+        return replace(check, reason=check.reason + named)
+    if case.baseline is None:
+        return Check(rule, False, "there is no baseline to compare with", mine.value, n=mine.n)
+    base = case.baseline.read(rule.figure, some)
+    reason = f"the baseline has none: {base.reason}" if base.reason else _unlike(rule, case, case.baseline)
+    check = Check(rule, False, reason, mine.value, n=mine.n, baseline=base.value)
+    if reason:
+        return check
+    check = replace(check, difference=mine.value - base.value)
+    if rule.figure.source == "measure":
+        return _by_values(check, case, case.baseline, some)
+    if rule.figure.source == "latency":
+        return _by_times(check, case, case.baseline, some)
+    return _changed(check)
+
+
+def _limited(rule: Rule, mine: Reading) -> Check:
+    """A figure against a number."""
+    limit = rule.limit * mine.n / 100 if rule.percent else rule.limit
+    held, words = _holds(mine.value, rule.sign, limit)
+    number = f"{rule.limit:.12g}" + "%" * rule.percent
+    reason = "" if held else f"{_plain(mine.value, limit)} is {words} {number}"
+    return Check(rule, held, reason, mine.value, limit, mine.n)
+
+
+def allows(rule: Rule, subject: Subject) -> bool:
+    """Whether a rule about a number holds for a run."""
+    return _limited(rule, subject.read(rule.figure)).passed
+
+
+def _holds(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[bool, str]:
+    """Whether a value is on the right side of a limit, equal within the tolerance; and in words where it is if not."""
+    near = TOLERANCE * max(abs(value), abs(limit), scale)
+    same = abs(value - limit) <= near
+    if sign in (">=", ">"):
+        return (same if sign == ">=" and same else value > limit and not same), "not above" if same else "below"
+    return (same if sign == "<=" and same else value < limit and not same), "not below" if same else "above"
+
+
+def _unlike(rule: Rule, case: Case, base: Subject) -> str:
+    """Why two runs cannot be held against each other by this rule, though their data are the same."""
+    if rule.figure.source != "measure":
+        return ""
+    for allowed in case.missing:
+        lacking = sorted(base.lacking)
+        if lacking and not allows(allowed, base):
+            return (
+                f"the baseline lacks {len(lacking)} of {len(base.judged)} judged queries ({some_of(lacking)}), "
+                f"and the rule is `{allowed}`"
+            )
+    mine, before = (one.manifest.get("plan", {}).get("k") for one in (case.run, base))
+    if mine is None or before is None or mine == before:
+        return ""
+    measure = measure_of(rule.figure.name)
+    deeper = measure is not None and (measure.cutoff is None or measure.cutoff > min(mine, before))
+    return f"the run has {mine} documents a query, the baseline {before}" if deeper else ""
+
+
+def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:
+    """A measure against the baseline's, query by query."""
+    name, lower = check.rule.figure.name, check.rule.figure.lower_is_better
+    values = [
+        {q: v for q, v in one.scores.per_query[name].items() if some is None or q in some} for one in (case.run, base)
+    ]
+    gaps, reason = paired_values(*values)
+    if reason:
+        return replace(check, reason=reason)
+    n = len(gaps)
+    if n > 1 and aggregate_of(name) is mean:
+        seen = detectable(float(gaps.std(ddof=1)), n, alpha=2 * case.alpha)
+        check = replace(check, ci=t_interval(gaps, 1 - 2 * case.alpha), detectable=seen)
+    if check.rule.kind not in TESTED:
+        return _changed(check)
+    if n < max(2, case.least):
+        return _too_few(check, n, case)
+    better = (-gaps if lower else gaps)[:, None]
+    if check.rule.kind == "not worse":
+        return replace(check, p=float(t_test(-better)[1][0]))
+    margin = _margin(check)
+    if math.isnan(margin):
+        return replace(check, reason=OF_NOTHING)
+    return _shown(replace(check, p=float(t_test(better, -margin)[1][0])), case, margin)
+
+
+def _by_times(check: Check, case: Case, base: Subject, some: Some) -> Check:
+    """A time against the baseline's: queries are swapped between the two, or resampled."""
+    stage, statistic = stage_of(check.rule.figure)
+    mine, before = (one.times(stage) for one in (case.run, base))
+    asked = [set() if one.timings is None else set(one.timings["query"].to_list()) for one in (case.run, base)]
+    gone = sorted(q for q in asked[1] - asked[0] if some is None or q in some)
+    if gone:
+        return replace(check, reason=f"{len(gone)} queries were not asked that the baseline was ({some_of(gone)})")
+    now, then = paired_times(mine, before, some)
+    n, figure = len(now), STATISTICS[statistic]
+    if n > 1:
+        check = replace(check, ci=gap_interval(now, then, figure, 1 - 2 * case.alpha))
+    if check.rule.kind not in TESTED:
+        return _changed(check)
+    if n < max(2, case.least):
+        return _too_few(check, n, case)
+    check = replace(check, n=n)
+    if check.rule.kind == "not worse":
+        return replace(check, p=swap_test(now, then, figure)[0])
+    margin = _margin(check)
+    if math.isnan(margin):
+        return replace(check, reason=OF_NOTHING)
+    # At the edge of the margin the run would be the baseline, slower by so much on every query.
+    slower = then * (1 + check.rule.limit / 100) if check.rule.percent else then + margin
+    return _shown(replace(check, p=swap_test(now, slower, figure)[1]), case, margin)
+
+
+OF_NOTHING = "the baseline's figure is 0, of which there is no percentage"
+
+
+def _margin(check: Check) -> float:
+    """How much worse does not matter; 0 where it must be better, NaN where it is a percentage of nothing."""
+    if not check.rule.percent:
+        return check.rule.limit
+    return abs(check.baseline) * check.rule.limit / 100 if check.baseline else math.nan
+
+
+def _changed(check: Check) -> Check:
+    """A drop or a rise against what it may be."""
+    margin = _margin(check)
+    if math.isnan(margin):
+        return replace(check, reason=OF_NOTHING)
+    falls = check.rule.kind == "drop"
+    change = -check.difference if falls else check.difference
+    held, _ = _holds(change, check.rule.sign, margin, max(abs(check.value), abs(check.baseline)))
+    limit = check.baseline - margin if falls else check.baseline + margin
+    reason = ""
+    if not held:
+        part = f", {100 * change / abs(check.baseline):.3g}%" if check.baseline else ""
+        word = "dropped" if falls else "rose"
+        reason = f"it {word} by {_plain(change)}{part}, from {_plain(check.baseline)}"
+    return replace(check, passed=held, limit=limit, reason=reason)
+
+
+def _too_few(check: Check, n: int, case: Case) -> Check:
+    few = f"{n} queries are" if n != 1 else "1 query is"
+    return replace(check, n=n, reason=f"{few} too few for a test, which needs {max(2, case.least)}")
+
+
+def _worse(check: Check) -> str:
+    return f"worse than the baseline ({_plain(check.baseline)}) by more than chance would make it"
+
+
+def _shown(check: Check, case: Case, margin: float) -> Check:
+    """Passed only if the test shows it."""
+    if check.p < case.alpha:
+        return replace(check, passed=True)
+    if check.rule.kind == "better":
+        return replace(check, reason=f"not shown to be better than the baseline ({_plain(check.baseline)})")
+    return replace(check, reason=f"not shown to be within {_plain(margin)} of the baseline ({_plain(check.baseline)})")
+
+
+def _plain(value: float, apart_from: float = math.nan) -> str:
+    """Six digits, or as many as it takes to tell it apart from another number.
+
+    >>> _plain(12345.678), _plain(0.4, 0.4), _plain(0.39999999, 0.4)
+    ('12345.7', '0.4', '0.39999999')
+    """
+    digits = range(6, 17) if value != apart_from else range(6, 7)
+    return next((t for d in digits if (t := f"{value:.{d}g}") != f"{apart_from:.{d}g}"), f"{value:.6g}")

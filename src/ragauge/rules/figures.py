@@ -1,0 +1,91 @@
+"""The figures that a rule can be about: measures by any of their names, times, and counts of queries."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.gates import Figure
+from ragauge.measures.conventions import Convention
+from ragauge.measures.names import Measure, parse
+from ragauge.measures.table import geometric_mean, mean
+from ragauge.records import Floats, Scores
+
+STATISTICS = ("p50", "p90", "p95", "p99", "mean", "max")
+LATENCY = re.compile(rf"(?:(?P<stage>.+)_)?(?P<statistic>{'|'.join(STATISTICS)})_ms", re.I)
+WHOLE = {
+    "qps": Figure("qps", "whole", lower_is_better=False, paired=False, splits=False),
+    "cold_ms": Figure("cold_ms", "whole", lower_is_better=True, paired=False, splits=False),
+    "build_seconds": Figure("build_seconds", "whole", lower_is_better=True, paired=False, splits=False),
+}
+COUNTS = {
+    "failed": Figure("failed", "count", lower_is_better=True, paired=False),
+    "missing": Figure("missing", "count", lower_is_better=True, paired=False),
+    "queries": Figure("queries", "count", lower_is_better=False, paired=False),
+}
+NAMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE, *COUNTS)
+
+
+def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Figure:
+    """A figure by name; `known` are scores that are there already, and whose own names for measures go first.
+
+    >>> from ragauge.measures.conventions import PRESETS
+    >>> [find(name, PRESETS["default"]).name for name in ("nDCG@10", "P95_ms", "embed_p95_ms", "total_mean_ms")]
+    ['ndcg@10', 'p95_ms', 'embed_p95_ms', 'mean_ms']
+    """
+    name = text.strip()
+    for scores in known:
+        if name in scores.values:
+            own = name if name in scores.measures else scores.values._canonical(name)
+            return _of_measure(own, own in scores.lower_is_better)
+    lower = name.lower()
+    if lower in WHOLE:
+        return WHOLE[lower]
+    if lower in COUNTS:
+        return COUNTS[lower]
+    timed = LATENCY.fullmatch(name)
+    if timed:
+        stage = "" if timed["stage"] is None or timed["stage"].lower() == "total" else f"{timed['stage']}_"
+        return Figure(f"{stage}{timed['statistic'].lower()}_ms", "latency", lower_is_better=True)
+    try:
+        measure = parse(name, convention)
+    except UnknownName:
+        own_names = [*NAMES, *(m for scores in known for m in scores.measures)]
+        if known or difflib.get_close_matches(lower, own_names, n=1):
+            hint = f"beside the measures, which `ragauge measures` lists, there are {', '.join(own_names)}"
+            raise UnknownName("figure", name, own_names, hint=hint) from None
+        raise
+    return _of_measure(str(measure), measure.spec.lower_is_better)
+
+
+def _of_measure(name: str, lower: bool) -> Figure:
+    how = aggregate_of(name)
+    return Figure(name, lower_is_better=lower, paired=how not in (None, geometric_mean), splits=how is not None)
+
+
+def aggregate_of(name: str) -> Callable[[Floats], float] | None:
+    """How the values of queries become the figure; None where the figure is not made of the values of queries."""
+    measure = measure_of(name)
+    if measure is None:
+        return mean
+    return None if dict(measure.options).get("of") == "means" else measure.spec.aggregate
+
+
+def measure_of(name: str) -> Measure | None:
+    """The measure of a canonical name; None where it is somebody's own."""
+    try:
+        return parse(name)
+    except (BadInput, UnknownName):
+        return None
+
+
+def stage_of(figure: Figure) -> tuple[str, str]:
+    """The stage and the statistic of a latency.
+
+    >>> stage_of(Figure("embed_p95_ms", "latency")), stage_of(Figure("max_ms", "latency"))
+    (('embed', 'p95'), ('total', 'max'))
+    """
+    stage, _, statistic = figure.name.removesuffix("_ms").rpartition("_")
+    return stage or "total", statistic

@@ -1,0 +1,196 @@
+"""Rules as people write them: `ndcg@10 >= 0.40`, `recall@100 drop <= 1%`, `mrr not worse by topic`.
+
+A rule is a figure, a condition, and perhaps which queries it is about. Words may be in any case, blanks where they
+please; what stands in brackets belongs to the figure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.gates import TESTED, Figure, Rule
+
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.I)
+SIGN = re.compile(r"[<>=!≥≤]+")
+WORD = re.compile(r"(?<![\w-])(?:drops?|rises?|not\s+worse|better|non[-\s]?inferior)(?![\w-])", re.I)
+START = re.compile(f"{SIGN.pattern}|{WORD.pattern}", re.I)
+SIGNS = {">=": ">=", "≥": ">=", ">": ">", "<=": "<=", "≤": "<=", "<": "<"}
+CONDITIONS = ">= x, > x, <= x, < x, drop <= x, rise <= x, not worse, better or non-inferior by x"
+TABLE = {
+    "at_least": ">=",
+    "above": ">",
+    "at_most": "<=",
+    "below": "<",
+    "drop": "drop <=",
+    "rise": "rise <=",
+    "noninferior": "non-inferior by",
+}
+FLAGS = {"not_worse": "not worse", "better": "better"}
+SCOPES = ("in", "by")
+
+
+class _Text:
+    """A rule, and how much of it is understood."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.understood = text, 0, ""
+
+    def take(self, pattern: re.Pattern[str]) -> str | None:
+        """What comes next, if it has this form."""
+        blanks = len(self.text) - len(self.text[self.at :].lstrip())
+        found = pattern.match(self.text, blanks)
+        if found is None:
+            return None
+        self.at = found.end()
+        self.understood = self.text[: self.at].strip()
+        return found[0]
+
+    @property
+    def rest(self) -> str:
+        """What is left."""
+        return self.text[self.at :].strip()
+
+    def refuse(self, expected: str) -> NoReturn:
+        """Say how far it was understood, and what should come then."""
+        where = f"from `{self.rest}` on" if self.rest else "to its end"
+        raise BadInput(
+            f"the rule `{self.text.strip()}` cannot be read {where}",
+            hint=(f"after `{self.understood}` comes " if self.understood else "") + expected,
+        )
+
+
+def parse(text: str, figure_of: Callable[[str], Figure]) -> Rule:
+    """A rule from its text.
+
+    >>> from ragauge.measures.conventions import PRESETS
+    >>> from ragauge.rules.figures import find
+    >>> read = lambda text: str(parse(text, lambda name: find(name, PRESETS["default"])))
+    >>> read("nDCG@10>=.40"), read("p95_ms RISE <= 10 % in topic = files")
+    ('ndcg@10 >= 0.4', 'p95_ms rise <= 10% in topic=files')
+    """
+    written = _Text(text)
+    hidden = re.sub(r"\([^()]*\)", lambda found: "_" * len(found[0]), text)
+    begins = START.search(hidden)
+    name = text[: begins.start()] if begins else text
+    if not name.strip():
+        written.refuse("a rule begins with a figure, as in `ndcg@10 >= 0.4`")
+    figure = figure_of(name.strip())
+    written.at, written.understood = len(name), name.strip()
+    kind, sign, limit, percent = _condition(written)
+    tag, value = _scope(written)
+    rule = Rule(figure, kind, sign, limit, percent, tag, value)
+    _refuse_nonsense(rule)
+    return rule
+
+
+def _condition(written: _Text) -> tuple[str, str, float, bool]:
+    """The kind, the sign, the number, and whether it is a percentage."""
+    before = written.at
+    sign = written.take(SIGN)
+    if sign is not None:
+        if sign not in SIGNS:
+            written.at, written.understood = before, written.text[:before].strip()
+            written.refuse(CONDITIONS)
+        return "limit", SIGNS[sign], *_number(written)
+    word = written.take(WORD)
+    if word is None:
+        written.refuse(CONDITIONS)
+    kind = re.sub(r"\s+", " ", word.lower())
+    if kind in ("not worse", "better"):
+        return kind, "", 0.0, False
+    if kind.startswith("non"):
+        if written.take(re.compile(r"by\b", re.I)) is None:
+            written.refuse("`by` and the margin, as in `non-inferior by 0.02` or `by 2%`")
+        return "non-inferior", "", *_number(written)
+    sign = written.take(re.compile(r"<=|≤|<"))
+    if sign is None:
+        written.refuse("<= and a number, as in `drop <= 0.01` or `drop <= 2%`")
+    return kind.removesuffix("s"), SIGNS[sign], *_number(written)
+
+
+def _number(written: _Text) -> tuple[float, bool]:
+    number = written.take(NUMBER)
+    if number is None or not math.isfinite(float(number)):
+        written.refuse("a number, as in 0.4")
+    return float(number), written.take(re.compile("%")) is not None
+
+
+def _scope(written: _Text) -> tuple[str, str | None]:
+    """The tag, and its value; None where every value is asked for."""
+    word = written.take(re.compile(r"(?:in|by)\b", re.I))
+    if word is None:
+        if written.rest:
+            written.refuse("nothing, or `in TAG=VALUE`, or `by TAG`")
+        return "", None
+    tag, equals, value = (part.strip() for part in written.rest.partition("="))
+    if not tag or (word.lower() == "in") != bool(equals and value):
+        written.refuse("a tag, as in `by topic`" if word.lower() == "by" else "TAG=VALUE, as in `in topic=files`")
+    return tag, value if equals else None
+
+
+def _refuse_nonsense(rule: Rule) -> None:
+    """What can be read and still makes no sense."""
+    figure, name = rule.figure, rule.figure.name
+    wrong = "rise" if not figure.lower_is_better else "drop"
+    if rule.kind == wrong:
+        right, less = ("rise", "less") if figure.lower_is_better else ("drop", "more")
+        number = str(rule).removeprefix(f"{name} {wrong} ")
+        raise BadInput(
+            f"the rule `{rule}` limits a change for the better: {less} {name} is better",
+            hint=f"`{name} {right} {number}`",
+        )
+    if rule.percent and rule.kind == "limit" and name not in ("failed", "missing"):
+        raise BadInput(
+            f"the rule `{rule}` holds a figure against a percentage of nothing",
+            hint=f"`{name} {rule.sign} {rule.limit / 100:g}`; percentages are for changes, and for failed and missing",
+        )
+    if rule.kind == "non-inferior" and not rule.limit > 0:
+        raise BadInput(f"the margin of `{rule}` is not above 0", hint="a margin is a loss that does not matter")
+    if rule.kind in TESTED and not figure.paired:
+        raise BadInput(
+            f"the rule `{rule}` cannot be tested: {name} is no mean of values that each query has",
+            hint=f"`{name} {'rise' if figure.lower_is_better else 'drop'} <= 5%`",
+        )
+    if rule.tag and not figure.splits:
+        raise BadInput(
+            f"the rule `{rule}` asks for a part of a figure of the whole run", hint=f"`{replace(rule, tag='')}`"
+        )
+
+
+def texts_of(rules: Any) -> list[str]:
+    """The rules as texts: of one text, of several, or of a table `{figure: {"at_least": 0.4, "drop": "2%"}}`."""
+    if isinstance(rules, str):
+        return [rules]
+    if isinstance(rules, Mapping):
+        return [text for name, table in rules.items() for text in _of_table(str(name), table)]
+    found: list[Any] = list(rules) if isinstance(rules, Iterable) else [None]
+    if not all(isinstance(one, str) for one in found):
+        raise BadInput(f"rules cannot be read from {type(rules).__name__}", hint='["ndcg@10 >= 0.4", "mrr not worse"]')
+    return found
+
+
+def _of_table(name: str, table: Any) -> list[str]:
+    if not isinstance(table, Mapping):
+        raise BadInput(f"the rules of `{name}` are {table!r}, not a table", hint="{at_least = 0.4, drop = 0.01}")
+    known = [*TABLE, *FLAGS, *SCOPES]
+    where = "".join(f" {word} {table[word]}" for word in SCOPES if word in table)
+    found = []
+    for key, value in table.items():
+        if key not in known:
+            raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"there are {', '.join(known)}")
+        if key in FLAGS:
+            if value is not True:
+                raise BadInput(f"`{key}` of `{name}` is {value!r}, not true", hint="leave it out where it is not asked")
+            found.append(f"{name} {FLAGS[key]}{where}")
+        elif key in TABLE:
+            if isinstance(value, bool) or not isinstance(value, int | float | str):
+                raise BadInput(f"`{key}` of `{name}` is {value!r}, not a number", hint=f'{key} = 0.4, or "2%"')
+            found.append(f"{name} {TABLE[key]} {value}{where}")
+    if not found:
+        raise BadInput(f"nothing is asked of `{name}`", hint="at_least = 0.4")
+    return found

@@ -1,0 +1,190 @@
+"""A run as a gate sees it: its scores, its times, and what each figure of it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ragauge.gates import Figure
+from ragauge.measures.scoring import MISSING, NONE
+from ragauge.measures.speed import speed
+from ragauge.outcomes import Speed
+from ragauge.records import Floats, Scores
+from ragauge.rules.figures import aggregate_of, stage_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Some = frozenset[str] | None
+"""The queries that are looked at; None is all of them."""
+
+EXPECTED = (MISSING, NONE)
+"""Why a query may have no value: the convention leaves it out. Any other reason is a hole in the evidence."""
+
+
+class Reading(NamedTuple):
+    """A figure, how many queries it is over, and why there is none where there is none."""
+
+    value: float = math.nan
+    n: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One run, with everything that is known of it."""
+
+    name: str
+    scores: Scores
+    timings: pl.DataFrame | None = None
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Measures that this data cannot give, and why."""
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+    """Queries that are nowhere in these scores, and in those of the baseline."""
+
+    @cached_property
+    def lacking(self) -> frozenset[str]:
+        """The judged queries that the run does not have."""
+        scores = self.scores
+        if scores.judged is not None:
+            absent = np.flatnonzero(~scores.judged.answered).tolist()
+            return self.lost | {scores.queries[i] for i in absent}
+        columns = [set(scores.unscored[m]) for m in scores.measures]
+        return self.lost | (frozenset(set.intersection(*columns)) if columns else frozenset())
+
+    @cached_property
+    def judged(self) -> frozenset[str]:
+        """The queries that it should have."""
+        return frozenset(self.scores.queries) | self.lost
+
+    def read(self, figure: Figure, some: Some = None) -> Reading:
+        """A figure of the run, or of a part of its queries."""
+        readers = {"measure": self._measure, "latency": self._latency, "count": self._count, "whole": self._whole}
+        found = readers[figure.source](figure, some)
+        if not found.reason and not math.isfinite(found.value):
+            return Reading(math.nan, found.n, f"{figure.name} is no number")
+        return found
+
+    def _measure(self, figure: Figure, some: Some) -> Reading:
+        name, scores = figure.name, self.scores
+        if name in self.refused:
+            return Reading(reason=self.refused[name])
+        if name not in scores.measures:  # and not by another name, which a convention may mean otherwise
+            return Reading(reason=f"there is no {name} (there are {', '.join(scores.measures) or 'no measures'})")
+        chosen = self.chosen(some)
+        column = scores.values[name][chosen]
+        queries = [scores.queries[i] for i in chosen]
+        scored = ~np.isnan(column)
+        n = int(scored.sum())
+        reasons = {query: scores.unscored[name].get(query, "") for query in queries if query in scores.unscored[name]}
+        odd = [query for query, reason in reasons.items() if reason not in EXPECTED]
+        if odd:
+            return Reading(n=n, reason=f"{len(odd)} queries have no {name} ({some_of(odd)}): {reasons[odd[0]]}")
+        if not n:
+            why = next(iter(reasons.values()), "no query is judged")
+            return Reading(reason=f"no query has a value of {name}: {why}")
+        free = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.lacking and v == 0]
+        if figure.lower_is_better and free:
+            return Reading(n=n, reason=f"{len(free)} queries that it lacks count as 0, which is the best {name}")
+        how = aggregate_of(name)
+        if some is None or how is None:
+            return Reading(scores.means[name], n)
+        return Reading(float(how(column[scored])), n)
+
+    def chosen(self, some: Some) -> list[int]:
+        """Which rows of the scores belong to some queries."""
+        return [i for i, query in enumerate(self.scores.queries) if some is None or query in some]
+
+    def speed_of(self, some: Some) -> Speed | None:
+        """How fast it was on some queries; None where no times are known."""
+        if self.timings is None:
+            return None
+        import polars as pl
+
+        return speed(self.timings if some is None else self.timings.filter(pl.col("query").is_in(list(some))))
+
+    def _latency(self, figure: Figure, some: Some) -> Reading:
+        found = self.speed_of(some)
+        if found is None:
+            return Reading(reason=NO_TIMES)
+        stage, statistic = stage_of(figure)
+        if stage not in found.stages:
+            return Reading(reason=f"there is no stage `{stage}` (there are {', '.join(found.stages)})")
+        one = found.stages[stage]
+        if not one.n:
+            return Reading(reason="no query was answered")
+        return Reading(float(getattr(one, statistic)), one.n)
+
+    def _count(self, figure: Figure, some: Some) -> Reading:
+        judged = self.judged if some is None else self.judged & some
+        lacking = self.lacking & judged
+        if figure.name == "failed":
+            found = self.speed_of(some)
+            if found is None:
+                return Reading(reason=NO_TIMES)
+            if not found.asked:
+                return Reading(reason="no query was asked")
+            return Reading(found.failed + found.timed_out, found.asked)
+        if not judged:
+            return Reading(reason="no query is judged")
+        return Reading(len(lacking) if figure.name == "missing" else len(judged) - len(lacking), len(judged))
+
+    def _whole(self, figure: Figure, some: Some) -> Reading:
+        if figure.name == "qps":
+            found = self.speed_of(some)
+            return Reading(reason=NO_TIMES) if found is None else Reading(found.qps, found.asked)
+        value = self.manifest.get(figure.name)
+        if value is None:
+            return Reading(reason=f"the run does not know its {figure.name}: only what `ragauge run` built anew does")
+        return Reading(float(value), 1)
+
+    def times(self, stage: str) -> dict[str, dict[int, float]]:
+        """`{query: {repeat: milliseconds}}` of a stage, for all that is in its percentiles."""
+        found: dict[str, dict[int, float]] = {}
+        if self.timings is None:
+            return found
+        waited = ("ok", "timeout") if stage == "total" else ("ok",)
+        columns = ("query", "repeat", "status", f"{stage}_ns")
+        for query, repeat, status, nanoseconds in self.timings.select(columns).iter_rows():
+            if status in waited and nanoseconds is not None:
+                found.setdefault(query, {})[repeat] = nanoseconds / 1e6
+        return found
+
+
+NO_TIMES = "there are no times: a folder that `ragauge run` wrote has them, a file of rankings has not"
+
+
+def paired_values(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple[Floats, str]:
+    """The differences query by query, and why there are none where the two do not have the same queries."""
+    gone, new = [q for q in base if q not in mine], [q for q in mine if q not in base]
+    if gone:
+        return np.zeros(0), f"{len(gone)} queries have no value that the baseline has one for ({some_of(gone)})"
+    if new:
+        return np.zeros(0), f"the baseline has no value for {len(new)} queries ({some_of(new)})"
+    return np.array([mine[query] - base[query] for query in mine]), ""
+
+
+def paired_times(
+    mine: Mapping[str, Mapping[int, float]], base: Mapping[str, Mapping[int, float]], some: Some
+) -> tuple[Floats, Floats]:
+    """The times of the queries that were answered every time by both: a row for each, a column for each repeat."""
+    shared = [q for q in mine if q in base and (some is None or q in some)]
+    asked, before = ({repeat for times in one.values() for repeat in times} for one in (mine, base))
+    order = sorted(asked & before)
+    kept = [q for q in shared if all(r in mine[q] and r in base[q] for r in order)] if order else []
+    return (
+        np.array([[mine[q][r] for r in order] for q in kept]).reshape(len(kept), len(order)),
+        np.array([[base[q][r] for r in order] for q in kept]).reshape(len(kept), len(order)),
+    )
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first few names."""
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

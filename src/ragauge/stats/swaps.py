@@ -1,0 +1,74 @@
+"""Two systems on the same queries by a figure that is no mean, such as a percentile of their times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ragauge.records import Floats
+from ragauge.stats.intervals import percentile_interval
+from ragauge.stats.resampling import AT_A_TIME
+
+ROUNDS = 9_999
+MOST = 50_000_000
+"""How many values are looked at in all rounds together, lest a long run take minutes; there are at least 999 rounds."""
+
+Figure = Callable[[Floats], Floats]
+"""From a row of values for each round to a figure for each round."""
+
+
+def rounds_for(values: int) -> int:
+    """How many rounds so many values get.
+
+    >>> rounds_for(100), rounds_for(10_000), rounds_for(1_000_000)
+    (9999, 5000, 999)
+    """
+    return int(np.clip(MOST // max(1, values), 999, ROUNDS))
+
+
+def swap_test(mine: Floats, base: Floats, figure: Figure, seed: int = 0) -> tuple[float, float]:
+    """The chance of a figure so much above the baseline's, and of one so much below, if the two were the same.
+
+    `mine` and `base` have a row for each query and a column for each time that it was asked. If the systems are the
+    same, each query's values might as well have come from the other one: so the two are swapped, query by query, at
+    random, and the figure of both sides is taken again. A share is (1 + count) / (1 + rounds), so it is never 0.
+
+    >>> mine, base = np.arange(10.0)[:, None] + 1, np.arange(10.0)[:, None]
+    >>> higher, lower = swap_test(mine, base, lambda rows: rows.mean(axis=1))
+    >>> higher < 0.01, lower
+    (True, 1.0)
+    """
+    observed = float(figure(mine.reshape(1, -1))[0] - figure(base.reshape(1, -1))[0])
+    near = 1e-12 * float(max(np.abs(mine).max(), np.abs(base).max()))
+    rounds = rounds_for(mine.size)
+    rng = np.random.default_rng(seed)
+    above = below = 0
+    for rows in _blocks(rounds, mine.size):
+        swapped = rng.random((rows, len(mine), 1)) < 0.5
+        one = figure(np.where(swapped, base, mine).reshape(rows, -1))
+        gaps = one - figure(np.where(swapped, mine, base).reshape(rows, -1))
+        above += int((gaps >= observed - near).sum())
+        below += int((gaps <= observed + near).sum())
+    return (1 + above) / (1 + rounds), (1 + below) / (1 + rounds)
+
+
+def gap_interval(mine: Floats, base: Floats, figure: Figure, confidence: float, seed: int = 0) -> tuple[float, float]:
+    """A percentile bootstrap interval of the difference of a figure, queries resampled with all their values.
+
+    >>> gap_interval(np.ones((5, 1)), np.zeros((5, 1)), lambda rows: rows.max(axis=1), 0.9)
+    (1.0, 1.0)
+    """
+    rounds = rounds_for(mine.size)
+    rng = np.random.default_rng(seed)
+    gaps = []
+    for rows in _blocks(rounds, mine.size):
+        drawn = rng.integers(0, len(mine), (rows, len(mine)))
+        gaps.append(figure(mine[drawn].reshape(rows, -1)) - figure(base[drawn].reshape(rows, -1)))
+    low, high = percentile_interval(np.concatenate(gaps)[:, None], confidence)[:, 0].tolist()
+    return low, high
+
+
+def _blocks(rounds: int, values: int) -> list[int]:
+    step = max(1, AT_A_TIME // max(1, values))
+    return [min(step, rounds - start) for start in range(0, rounds, step)]
