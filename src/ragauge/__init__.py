@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Audit": "ragauge.findings",
     "BackendFailed": "ragauge.errors",
     "BadInput": "ragauge.errors",
+    "CheckFailed": "ragauge.errors",
+    "Comparison": "ragauge.comparisons",
+    "Comparisons": "ragauge.comparisons",
     "Convention": "ragauge.measures.conventions",
     "Dataset": "ragauge.records",
     "Document": "ragauge.records",
     "Experiment": "ragauge.outcomes",
+    "Finding": "ragauge.findings",
+    "Gate": "ragauge.gates",
     "Hit": "ragauge.records",
+    "Incomparable": "ragauge.errors",
     "Judgments": "ragauge.records",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.errors",
@@ -26,16 +33,21 @@ _HOMES = {
     "PgVectorDB": "ragauge.systems.pgvector_db",
     "RAGEvaluator": "ragauge.evaluator",
     "RagaugeError": "ragauge.errors",
+    "Reliability": "ragauge.outcomes",
     "Run": "ragauge.records",
     "Scores": "ragauge.records",
     "UnknownName": "ragauge.errors",
     "arrays": "ragauge.formats",
+    "audit": "ragauge.auditing",
+    "compare": "ragauge.comparing",
     "evaluate": "ragauge.verbs",
     "fuse": "ragauge.fusing",
+    "gate": "ragauge.gating",
     "load": "ragauge.datasets.loading",
     "neighbours": "ragauge.formats",
     "read_judgments": "ragauge.formats",
     "read_run": "ragauge.formats",
+    "reliability": "ragauge.trials",
     "run": "ragauge.experiments",
     "stage": "ragauge.stages",
     "subtopic_judgments": "ragauge.formats",
@@ -43,29 +55,52 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from ragauge.auditing import audit
+    from ragauge.comparing import compare
+    from ragauge.comparisons import Comparison, Comparisons
     from ragauge.datasets.loading import load
-    from ragauge.errors import BackendFailed, BadInput, MissingEvidence, MissingExtra, RagaugeError, UnknownName
+    from ragauge.errors import (
+        BackendFailed,
+        BadInput,
+        CheckFailed,
+        Incomparable,
+        MissingEvidence,
+        MissingExtra,
+        RagaugeError,
+        UnknownName,
+    )
     from ragauge.evaluator import RAGEvaluator
     from ragauge.experiments import run
+    from ragauge.findings import Audit, Finding
     from ragauge.formats import arrays, neighbours, read_judgments, read_run, subtopic_judgments
     from ragauge.fusing import fuse, tune
+    from ragauge.gates import Gate
+    from ragauge.gating import gate
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
-    from ragauge.outcomes import Experiment
+    from ragauge.outcomes import Experiment, Reliability
     from ragauge.records import Dataset, Document, Hit, Judgments, Run, Scores
     from ragauge.stages import stage
     from ragauge.systems.pgvector_db import PgVectorDB
+    from ragauge.trials import reliability
     from ragauge.verbs import evaluate
 
 __all__ = [
     "PRESETS",
+    "Audit",
     "BackendFailed",
     "BadInput",
+    "CheckFailed",
+    "Comparison",
+    "Comparisons",
     "Convention",
     "Dataset",
     "Document",
     "Experiment",
+    "Finding",
+    "Gate",
     "Hit",
+    "Incomparable",
     "Judgments",
     "Measure",
     "MissingEvidence",
@@ -73,17 +108,22 @@ __all__ = [
     "PgVectorDB",
     "RAGEvaluator",
     "RagaugeError",
+    "Reliability",
     "Run",
     "Scores",
     "UnknownName",
     "__version__",
     "arrays",
+    "audit",
+    "compare",
     "evaluate",
     "fuse",
+    "gate",
     "load",
     "neighbours",
     "read_judgments",
     "read_run",
+    "reliability",
     "run",
     "stage",
     "subtopic_judgments",

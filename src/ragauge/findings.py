@@ -42,6 +42,8 @@ class Audit:
     findings: Sequence[Finding]
     skipped: Mapping[str, str] = field(default_factory=dict)
     """`{check: why it was not made}`: what was not looked at is not clean."""
+    notes: Sequence[str] = ()
+    """What was looked at, and by which convention."""
 
     @property
     def problems(self) -> list[Finding]:

@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from ragauge import __version__
+from ragauge.cli.audit import audit
+from ragauge.cli.compare import compare
 from ragauge.cli.convert import convert
 from ragauge.cli.datasets import datasets
 from ragauge.cli.demo import demo
 from ragauge.cli.evaluate import evaluate
 from ragauge.cli.fuse import fuse
+from ragauge.cli.gate import gate
 from ragauge.cli.k_range import k_range
 from ragauge.cli.measures import measures
+from ragauge.cli.reliability import reliability
 from ragauge.cli.run import run
 from ragauge.cli.systems import systems
 from ragauge.cli.validate import validate
@@ -21,7 +25,8 @@ from ragauge.cli.validate import validate
 app = typer.Typer(
     name="ragauge",
     help="One gauge for retrieval: run systems, time them, score them, and know whether to believe it.",
-    epilog="Exit codes: 2 a mistake, 3 a backend broke, 130 interrupted. --debug anywhere shows the traceback.",
+    epilog="Exit codes: 1 a gate failed, 2 a mistake, 3 a backend broke, 4 not comparable, 130 interrupted. "
+    "--debug anywhere shows the traceback.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,8 +35,12 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(evaluate)
+app.command()(compare)
+app.command()(reliability)
+app.command()(gate)
 app.command("k-range")(k_range)
 app.command()(fuse)
+app.command()(audit)
 app.command()(validate)
 app.command()(convert)
 app.command()(datasets)

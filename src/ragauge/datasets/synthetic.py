@@ -1,7 +1,8 @@
 """Corpora made from a seed: needles among distractors, near-duplicates, versions, and questions over two documents.
 
 No label leaks by construction: every document is made, shuffled and named before any question is drawn, all by one
-recipe, so that nothing but its content can tell the documents that will be asked for from the others.
+recipe, so that nothing but its content can tell the documents that will be asked for from the others. In `leaky` one
+does, on purpose; it has a module of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ragauge.datasets import leaky
 from ragauge.datasets.strata import number_of_answers
 from ragauge.errors import BadInput, UnknownName
 from ragauge.records import Dataset, Document, Judgments
@@ -19,6 +21,7 @@ KINDS = {
     "duplicates": "every fact told several times in other words; a target map says which are the same",
     "versions": "facts that were replaced; only the newest is right",
     "multihop": "questions that need two documents, a bridge and the answer",
+    "leaky": "a flaw to be caught: the answers are those of a hidden number, and most texts stand twice",
 }
 
 
@@ -123,6 +126,10 @@ def make(kind: str, *, documents: int = 1000, queries: int = 100, seed: int = 0,
     """
     if documents < 12 or queries < 1:
         raise BadInput("a synthetic dataset needs at least 12 documents and a query")
+    name = name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed})"
+    about = f"made from seed {seed}; {KINDS[kind]}"
+    if kind == "leaky":
+        return leaky.make(documents=documents, queries=queries, seed=seed, name=name, about=about)
     rng = random.Random(f"{kind} {documents} {seed}")  # noqa: S311 - no secret
     facts, metadata = _FACTS[kind](rng, documents)
     order = list(range(documents))
@@ -134,7 +141,7 @@ def make(kind: str, *, documents: int = 1000, queries: int = 100, seed: int = 0,
         by_fact.setdefault(facts[i], []).append(names[place])
     asked = _ASKED[kind](rng, by_fact, queries)
     return Dataset(
-        name=name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed})",
+        name=name,
         documents=made,
         queries={query: text for query, (text, _, _) in asked.items()},
         judgments=Judgments(
@@ -144,7 +151,7 @@ def make(kind: str, *, documents: int = 1000, queries: int = 100, seed: int = 0,
         ),
         answers={query: answer for query, (_, _, answer) in asked.items()},
         tags={query: {"answers": number_of_answers(grades)} for query, (_, grades, _) in asked.items()},
-        about=f"made from seed {seed}; {KINDS[kind]}",
+        about=about,
     )
 
 

@@ -1,0 +1,243 @@
+"""The verb `audit`: judgments, runs and texts are gathered, and every check looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragauge import formats
+from ragauge.audits.checks import find, look
+from ragauge.audits.evidence import Evidence
+from ragauge.datasets import folders
+from ragauge.datasets.loading import load
+from ragauge.errors import BadInput, RagaugeError
+from ragauge.findings import Audit
+from ragauge.formats.files import Source
+from ragauge.formats.memory import is_one_run
+from ragauge.inputs import gather
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.names import Measure
+from ragauge.records import Dataset, Document, Judgments, Run
+from ragauge.runs import archive
+from ragauge.runs.manifest import fingerprint
+from ragauge.verbs import DEFAULT_MEASURES, Measures, judgments_for, read_measures
+
+Expected = Mapping[str, str | float] | Iterable[str]
+
+
+def audit(  # noqa: PLR0913 - one for each kind of evidence
+    qrels: Any,
+    runs: Any = None,
+    *,
+    documents: Any = None,
+    queries: Any = None,
+    measures: Measures = DEFAULT_MEASURES,
+    convention: str | Convention = "default",
+    expect: Expected | None = None,
+    checks: str | Iterable[str] | None = None,
+    repeats: Mapping[str, Sequence[Any]] | None = None,
+    targets: Any = None,
+) -> Audit:
+    """Look for what makes a number suspicious, before it is believed.
+
+    `qrels` and `runs` are as in `evaluate`: one run, or several by name; `qrels` may also be a Dataset or a
+    collection's folder, which bring their texts. `documents` is a sequence of Document, a Dataset, or a path; `queries`
+    a mapping from ids to texts, or a path. `expect` has figures from elsewhere that are to be explained: `{"ndcg@10":
+    "0.7439"}`, a text keeping its last zeros. `repeats` are further runs of the same systems; `checks` names some.
+
+    >>> found = audit({"q1": {"a": 1}}, {"q1": {"a": 1.0, "b": 1.0}}, checks=["ties"])
+    >>> [(one.what, one.problem, one.effect) for one in found.problems]
+    [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
+    """
+    texts = _texts(qrels, documents, queries)
+    given = qrels.judgments if isinstance(qrels, Dataset) else qrels
+    return _audited(
+        _Question(given, measures, convention, expect, checks, targets),
+        {name: _open(thing, name) for name, thing in _named(runs).items()},
+        {name: [_open(one, name) for one in more] for name, more in (repeats or {}).items()},
+        texts,
+    )
+
+
+def audit_files(  # noqa: PLR0913 - one for each option of the command
+    arguments: Sequence[str],
+    *,
+    corpus: str | None = None,
+    queries: str | None = None,
+    dataset: str | None = None,
+    measures: Measures = DEFAULT_MEASURES,
+    convention: str | Convention = "default",
+    expect: Sequence[str] = (),
+    checks: Sequence[str] | None = None,
+    targets: str | None = None,
+    qrels_format: str | None = None,
+    split: str | None = None,
+) -> Audit:
+    """The same of what stands on a command line: `QRELS RUN…`, or folders that `run` wrote.
+
+    A name that is given twice is one system, asked again.
+    """
+    given = gather(arguments)
+    runs = {name: _open(files[0], name) for name, files in given.runs.items()}
+    repeats = {name: [_open(one, name) for one in files[1:]] for name, files in given.runs.items()}
+    texts = _texts(arguments[0] if dataset is None else load(dataset, split=split), corpus, queries, split)
+    if texts.documents is None and given.dataset:
+        texts = _of_runs(given.dataset, texts, runs)
+    if texts.queries is None and given.texts:
+        texts = _Texts(texts.documents, given.texts, texts.absent)
+    question = _Question(given.qrels, measures, convention, list(expect), checks, targets, qrels_format, split)
+    return _audited(question, runs, repeats, texts)
+
+
+@dataclass(frozen=True)
+class _Question:
+    qrels: Any
+    measures: Measures
+    convention: str | Convention
+    expect: Expected | None
+    checks: str | Iterable[str] | None
+    targets: Any = None
+    form: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class _Texts:
+    documents: Sequence[Document] | None = None
+    queries: Mapping[str, str] | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Why there are none, where that is known."""
+
+
+def _audited(question: _Question, runs: dict[str, Run], repeats: Mapping[str, Sequence[Run]], texts: _Texts) -> Audit:
+    chosen = find([question.checks] if isinstance(question.checks, str) else question.checks)
+    rules = find_convention(question.convention)
+    measures: list[Measure] = []
+    for one in read_measures(question.measures, rules):
+        if not isinstance(one, Measure):
+            raise BadInput("a function of your own cannot be audited", hint="measures by name can: ndcg@10, map, …")
+        measures.append(one)
+    judgments = judgments_for(
+        measures, question.qrels, form=question.form, targets=question.targets, split=question.split
+    )
+    evidence = Evidence(
+        judgments,
+        runs,
+        measures,
+        _lenient(rules, judgments, runs.values()),
+        texts.documents,
+        texts.queries,
+        {name: [*run.trials()[1:], *repeats.get(name, ())] for name, run in runs.items()},
+        _claims(question.expect),
+    )
+    for run in runs:  # what no convention could count is the caller's mistake, and no finding
+        evidence.scores(run)
+    found = look(evidence, chosen, texts.absent)
+    about = (
+        f"{len(judgments)} judged queries, {len(runs)} run{'s' * (len(runs) != 1)}, convention {evidence.rules.name}"
+    )
+    return Audit(found.findings, found.skipped, [about])
+
+
+def _lenient(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
+    """The convention, but for what would refuse a run that is to be looked at: that is a finding."""
+    asked = set(judgments.pool.queries)
+    if rules.missing == "error" and any(not asked <= set(run.table["query"].unique().to_list()) for run in runs):
+        rules = rules.but(missing="zero")
+    if rules.duplicates == "error" and any(run.table.select("query", "doc").is_duplicated().any() for run in runs):
+        rules = rules.but(duplicates="first")
+    return rules
+
+
+def _claims(expect: Expected | None) -> list[tuple[str, str]]:
+    if expect is None:
+        return []
+    if isinstance(expect, Mapping):
+        return [(str(name), value if isinstance(value, str) else repr(float(value))) for name, value in expect.items()]
+    claims: list[tuple[str, str]] = []
+    for text in [expect] if isinstance(expect, str) else expect:
+        measure, equals, figure = text.rpartition("=")
+        if not equals:
+            raise BadInput(f"`{text}` expects nothing", hint="ndcg@10=0.7439")
+        claims.append((measure.strip(), figure.strip()))
+    return claims
+
+
+def _named(runs: Any) -> dict[str, Any]:
+    """Runs by name, from one run or several."""
+    if runs is None:
+        return {}
+    if isinstance(runs, Mapping) and not is_one_run(runs):
+        return {str(name): run for name, run in runs.items()}
+    paths = isinstance(runs, list | tuple) and bool(runs) and all(isinstance(one, str | Path) for one in runs)
+    if paths:
+        return {Source(str(one)).stem: one for one in runs}
+    name = Source(str(runs)).stem if isinstance(runs, str | Path) else getattr(runs, "name", "run")
+    return {name: runs}
+
+
+def _open(thing: Any, name: str) -> Run:
+    """A run, whole, with its rank column where that can be read, and its timings where there are some."""
+    import polars as pl
+
+    if isinstance(thing, str | Path) and Path(thing).is_dir():
+        return archive.read(Path(thing))
+    if not isinstance(thing, str | Path):
+        return formats.read_run(thing, name=name)
+    try:
+        found = formats.scan_run(thing, name=name, with_ranks=True)
+        return found if isinstance(found, Run) else Run(pl.concat(list(found.frames())).rechunk(), name)  # type: ignore[union-attr]
+    except BadInput:  # a rank that is no number; if it is something else, it is raised again here
+        return formats.read_run(thing, name=name)
+
+
+def _texts(qrels: Any, documents: Any, queries: Any, split: str | None = None) -> _Texts:
+    """Documents and queries: those given, else those that come with the judgments."""
+    known = _collection(qrels, split) if documents is None or queries is None else None
+    if isinstance(documents, str | Path):
+        documents = _collection(documents, split) or folders.read_documents(Path(documents))
+    if isinstance(documents, Dataset):
+        queries = documents.queries if queries is None else queries
+        documents = documents.documents
+    if isinstance(queries, str | Path):
+        queries = folders.read_queries(Path(queries))
+    if known is not None:
+        documents = known.documents if documents is None else documents
+        queries = known.queries if queries is None else queries
+    return _Texts(None if documents is None else list(documents), queries)
+
+
+def _collection(thing: Any, split: str | None) -> Dataset | None:
+    """The dataset that something is, or names; None where it is none."""
+    if isinstance(thing, Dataset):
+        return thing
+    if not isinstance(thing, str | Path) or str(thing) == "-":
+        return None
+    path = Path(thing)
+    if path.is_dir() and folders.find(path) is None:
+        return None
+    if path.is_file() or (not path.exists() and path.suffix):
+        return None
+    try:
+        return load(thing, split=split)
+    except RagaugeError:
+        return None
+
+
+def _of_runs(name: str, texts: _Texts, runs: Mapping[str, Run]) -> _Texts:
+    """The texts of the dataset that run folders name, once it is sure that it is the same."""
+    try:
+        found = load(name)
+    except RagaugeError as error:
+        why = f"the dataset {name} cannot be loaded ({error.message}): --dataset says where it is"
+        return _Texts(None, texts.queries, {"documents": why})
+    print_of = fingerprint(found)
+    for run in runs.values():
+        made_on = run.manifest.get("dataset", {})
+        if made_on.get("documents_hash") not in (None, print_of["documents_hash"]):
+            why = f"the documents of {name} are not those that the runs were made on"
+            return _Texts(None, texts.queries, {"documents": why})
+    return _Texts(found.documents, texts.queries or found.queries)

@@ -1,0 +1,135 @@
+"""The same run under every preset, side by side: which tools would print which number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.wording import change, counted
+from ragauge.errors import RagaugeError
+from ragauge.findings import Finding, Grid
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.names import Measure, make
+
+WHAT = "conventions"
+REFUSED = "refused"
+
+
+def restated(measure: Measure, rules: Convention, other: Convention) -> Measure:
+    """A measure that was asked for under one convention, as it would be under another.
+
+    Options that the first convention set become those of the other; what somebody chose for this measure stays.
+
+    >>> from ragauge.measures.names import parse
+    >>> str(restated(parse("ndcg@10"), PRESETS["default"], PRESETS["rig"]))
+    'ndcg(gain=exp)@10'
+    """
+    cutoff = measure.cutoff
+    if measure.spec.name == "mrr" and cutoff == rules.mrr_depth:
+        cutoff = None
+    usual = dict(make(measure.spec, measure.cutoff, {}, rules).options)
+    chosen = {name: value for name, value in measure.options if value != usual[name]}
+    return make(measure.spec, cutoff, chosen, other)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one preset says: a number for each measure, or why there is none."""
+
+    values: tuple[float | None, ...]
+    reasons: tuple[str, ...]
+
+    def agrees(self, other: Row) -> bool:
+        """Whether two presets print the same, to four decimals."""
+        pairs = zip(self.values, other.values, strict=True)
+        return self.reasons == other.reasons and all(_shown(a) == _shown(b) for a, b in pairs)
+
+
+def _shown(value: float | None) -> str:
+    return REFUSED if value is None else f"{value:.4f}"
+
+
+def under_preset(evidence: Evidence, run: str, preset: Convention, measures: Sequence[Measure]) -> Row:
+    """A run's means under a preset; a measure that the preset refuses has its reason instead."""
+    values: list[float | None] = []
+    reasons: list[str] = []
+    for measure in measures:
+        try:
+            wanted = restated(measure, evidence.rules, preset)
+            mean = next(iter(evidence.scores(run, rules=preset, measures=[wanted]).means.values()))
+            values.append(None if math.isnan(mean) else mean)
+            reasons.append("no query is scored" if math.isnan(mean) else "")
+        except RagaugeError as error:
+            values.append(None)
+            reasons.append(error.message)
+    return Row(tuple(values), tuple(reasons))
+
+
+def conventions(evidence: Evidence) -> Iterator[Finding]:
+    """Every run under every preset; presets that print the same share a row (several runs: the first measure only)."""
+    measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
+    found = {
+        run: {name: under_preset(evidence, run, rules, measures) for name, rules in PRESETS.items()}
+        for run in evidence.runs
+    }
+    groups = _groups(list(found.values()))
+    heads = [group[0] for group in groups]
+    if len(found) == 1:
+        rows = next(iter(found.values()))
+        table = [[", ".join(group), *_cells(rows[group[0]])] for group in groups]
+        grid = Grid(["convention", *map(str, measures)], table)
+        subject = next(iter(found))
+    else:
+        table = [[run, *(_cells(rows[head])[0] for head in heads)] for run, rows in found.items()]
+        grid = Grid([f"{measures[0]} of", *heads], table)
+        subject = "all runs"
+    alike = [" = ".join(group) for group in groups if len(group) > 1]
+    same = f": {', '.join(alike)}" if alike and len(found) > 1 else ""
+    first = [row.values[0] for rows in found.values() for row in rows.values()]
+    yield Finding(
+        subject,
+        WHAT,
+        False,
+        len(groups),
+        f"{len(PRESETS)} conventions give {counted(len(groups), 'set')} of figures{same}{_refusals(found)}",
+        (),
+        _effect(str(measures[0]), [value for value in first if value is not None]) if len(found) == 1 else "",
+        grid,
+    )
+
+
+def _groups(runs: Sequence[Mapping[str, Row]]) -> list[list[str]]:
+    """The presets that agree on every run, in the order of the table."""
+    groups: list[list[str]] = []
+    for name in PRESETS:
+        for group in groups:
+            if all(rows[name].agrees(rows[group[0]]) for rows in runs):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
+
+
+def _cells(row: Row) -> list[str | float | None]:
+    return [REFUSED if value is None else value for value in row.values]
+
+
+def _refusals(found: Mapping[str, Mapping[str, Row]]) -> str:
+    """Which presets refuse, and why; a reason that several have is said once."""
+    why: dict[str, list[str]] = {}
+    for rows in found.values():
+        for name, row in rows.items():
+            for reason in dict.fromkeys(filter(None, row.reasons)):
+                who = why.setdefault(reason, [])
+                if name not in who:
+                    who.append(name)
+    if not why:
+        return ""
+    return "; refused: " + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in why.items())
+
+
+def _effect(measure: str, values: Sequence[float]) -> str:
+    return change(measure, min(values), max(values)) if values else ""

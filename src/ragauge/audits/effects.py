@@ -1,0 +1,95 @@
+"""What a flaw does to the score: every run is counted again as if the flaw were mended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
+
+from ragauge.audits.evidence import Evidence
+from ragauge.findings import Grid
+from ragauge.records import Judgments, Nested, Run, Scores
+
+Mended = Mapping[str, Callable[[str], Scores]]
+"""For each way of mending, in words that follow "when", the scores of a run by its name."""
+NAMED = 4
+"""How many runs a sentence names; the grid has them all."""
+
+
+def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
+    """A sentence on the first measure for every run, and a grid of all measures; nothing where there is no run."""
+    if not evidence.runs or not mended:
+        return "", None
+    before = {run: evidence.scores(run) for run in evidence.runs}
+    after = {way: {run: count(run) for run in evidence.runs} for way, count in mended.items()}
+    measure = str(evidence.first)
+    parts = []
+    for way, scores in after.items():
+        moves = [f"of {run} {_move(before[run], scores[run], measure)}" for run in list(evidence.runs)[:NAMED]]
+        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > NAMED else ''} when {way}")
+    same = all(scores[run].n == before[run].n for scores in after.values() for run in evidence.runs)
+    header, rows = ["run", "measure", "as it is"], []
+    for way in after:
+        header += [way] if same else ["n", way]
+    for run in evidence.runs:
+        for name in before[run].measures:
+            cells: list[str | float | None] = [run, name, _number(before[run].means[name])]
+            was = before[run]
+            for scores in after.values():
+                cells += [] if same else [was.n[name]]
+                cells.append(_number(scores[run].means[name]))
+                was = scores[run]
+            rows.append(cells if same else [*cells, was.n[name]])
+    return "; ".join(parts), Grid(header if same else [*header, "n"], rows)
+
+
+def _move(before: Scores, after: Scores, measure: str) -> str:
+    """From what to what; with how many queries each is over where that differs."""
+    old, new = before.means[measure], after.means[measure]
+    if before.n[measure] == after.n[measure]:
+        return f"stays {_shown(old)}" if _shown(old) == _shown(new) else f"{_shown(old)} to {_shown(new)}"
+    return f"{_shown(old)} (n={before.n[measure]}) to {_shown(new)} (n={after.n[measure]})"
+
+
+def _shown(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def regraded(judgments: Judgments, grades: Nested) -> Judgments:
+    """The same judgments with other grades; target maps and subtopics stay."""
+    return Judgments(
+        grades,
+        subtopics=judgments.subtopics,
+        targets=judgments.targets,
+        distances=judgments.distances,
+        source=judgments.source,
+    )
+
+
+def without_documents(judgments: Judgments, documents: Set[str]) -> Judgments | None:
+    """The judgments of the other documents; a query with no other leaves too. None where nothing would be left."""
+    grades = {
+        query: {doc: grade for doc, grade in docs.items() if doc not in documents}
+        for query, docs in judgments.nested.items()
+    }
+    kept = {query: docs for query, docs in grades.items() if docs or not judgments.nested[query]}
+    return regraded(judgments, kept) if kept else None
+
+
+def without_queries(judgments: Judgments, queries: Set[str]) -> Judgments | None:
+    """The judgments of the other queries; None where there is none."""
+    kept = {query: docs for query, docs in judgments.nested.items() if query not in queries}
+    return regraded(judgments, kept) if kept else None
+
+
+def without_pairs(run: Run, pairs: Mapping[str, Set[str]]) -> Run:
+    """A run without some documents of some queries."""
+    import polars as pl
+
+    rows = [(query, doc) for query, docs in pairs.items() for doc in docs]
+    out = pl.DataFrame(rows, schema={"query": pl.String, "doc": pl.String}, orient="row")
+    return replace(run, table=run.table.join(out, on=["query", "doc"], how="anti", maintain_order="left"))

@@ -1,0 +1,172 @@
+"""Which convention, tie rule or filter explains a number from a paper or from another tool."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ragauge.audits.conventions import restated
+from ragauge.audits.departures import Case, Counting
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.wording import change, counted
+from ragauge.errors import BadInput
+from ragauge.findings import Finding, Grid
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.names import Measure, parse
+
+NEAR = 0.02
+"""How far around a number other ways are counted, to say how dense they lie there."""
+PRESET = "convention "
+LUCK = 0.25
+"""With so many matches to be expected by chance, a match explains nothing."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A number from elsewhere, and the digits that it was given with."""
+
+    measure: Measure
+    value: float
+    digits: int
+    text: str
+
+    @classmethod
+    def read(cls, measure: str, text: str, rules: Convention) -> Claim:
+        """A claim from its words; a figure above 1 of a measure that cannot pass 1 is in per cent.
+
+        >>> found = Claim.read("nDCG@10", "74.39", PRESETS["default"])
+        >>> str(found.measure), found.value, found.digits
+        ('ndcg@10', 0.7439, 4)
+        """
+        wanted = parse(measure, rules)
+        figure = text.strip()
+        try:
+            value = float(figure.rstrip("%"))
+        except ValueError:
+            raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439") from None
+        if not math.isfinite(value):
+            raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439")
+        digits = len(figure.rstrip("%").lower().partition("e")[0].partition(".")[2])
+        unbounded = wanted.spec.name in ("dcg", "ideal_dcg", "yaap", "utility") or wanted.spec.name.startswith("num_")
+        if figure.endswith("%") or (value > 1 and not unbounded):
+            value, digits = round(value / 100, digits + 2), digits + 2
+        return cls(wanted, value, digits, f"{wanted} = {figure}")
+
+    def met(self, value: float) -> bool:
+        """Whether a value rounds to the digits that were given."""
+        return abs(value - self.value) <= 0.5 * 10.0**-self.digits + 1e-9
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A way of counting that was tried, and what came out; `steps` is how far it is from the audit's own."""
+
+    steps: int
+    label: str
+    value: float
+    n: int
+
+
+def ways(counting: Counting) -> Iterator[list[Tried]]:
+    """What comes out of ever more departures: as counted; every preset and single step; every pair of steps."""
+
+    def tried(steps: int, label: str, case: Case) -> Iterator[Tried]:
+        found = counting.count(case)
+        if found is not None:
+            yield Tried(steps, label, *found)
+
+    yield list(tried(0, f"as counted here ({counting.evidence.rules.name})", counting.base))
+    singles = counting.departures()
+    found: list[Tried] = []
+    for one in singles:
+        case = one.step(counting.base)
+        if case is not None:
+            found.extend(tried(1, one.label, case))
+    for preset in PRESETS.values():
+        case = Case(preset, restated(counting.measure, counting.evidence.rules, preset))
+        found.extend(tried(1, PRESET + preset.name, case))
+    yield found
+    pairs: list[Tried] = []
+    for one, two in itertools.combinations(singles, 2):
+        case = one.step(counting.base)
+        both = two.step(case) if case is not None and one.kind != two.kind else None
+        if both is not None:
+            pairs.extend(tried(2, f"{one.label}; {two.label}", both))
+    yield pairs
+
+
+def expect(evidence: Evidence) -> Iterator[Finding]:
+    """For each claimed number the simplest ways of counting that give it, to the digits that were given.
+
+    The audit's own way is tried first, then every preset and every single departure, and pairs of departures only where
+    nothing simpler explains the number, in any run. A problem where nothing does, or where so many ways lie so dense
+    there that one of them would be expected to hit it by chance (0.25 hits or more).
+    """
+    for measure, text in evidence.claims:
+        claim = Claim.read(measure, text, evidence.rules)
+        searches = {run: ways(Counting(evidence, run, claim.measure)) for run in evidence.runs}
+        tried: dict[str, list[Tried]] = {run: [] for run in evidence.runs}
+        hits: dict[str, list[Tried]] = {}
+        for _ in range(3):
+            for run, levels in searches.items():
+                level = next(levels)
+                hits[run] = [one for one in level if claim.met(one.value)]
+                tried[run] += level
+            if any(hits.values()):
+                break
+        yield _finding(claim, tried, {run: found for run, found in hits.items() if found})
+
+
+def _finding(claim: Claim, tried: dict[str, list[Tried]], hits: dict[str, list[Tried]]) -> Finding:
+    several = len(tried) > 1
+    values = np.unique(np.round([one.value for every in tried.values() for one in every], 9))
+    unit = 10.0**-claim.digits
+    around = max(NEAR, 2 * unit)
+    luck = (int((np.abs(values - claim.value) <= around).sum()) - 1) / (2 * around) * unit
+    ways_tried = f"{counted(sum(map(len, tried.values())), 'way')} of counting tried"
+    subject = next(iter(hits or tried)) if len(hits or tried) == 1 else "all runs"
+    if hits:
+        rows = [(run, one) for run, found in hits.items() for one in _merged(found)]
+        run, best = rows[0]
+        here = next((one.value for one in tried[run] if one.steps == 0), math.nan)
+        doubt = luck >= LUCK and best.steps > 0
+        message = f"{claim.text}{f' of {run}' if several else ''} is "
+        message += f"{'' if best.steps == 0 else 'explained by '}{best.label} ({ways_tried}"
+        message += f", of which some {luck:.1g} would meet it by chance: this may be one)" if doubt else ")"
+        grid = _grid(rows[:12], several) if best.steps else None
+        return Finding(
+            subject, "expected", doubt, len(rows), message, (), change(str(claim.measure), here, best.value), grid
+        )
+    flat = [(run, one) for run, every in tried.items() for one in every]
+    closest: list[tuple[str, Tried]] = []
+    for run, one in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
+        if all(abs(one.value - other.value) > 1e-12 for _, other in closest):
+            closest.append((run, one))
+    message = f"{claim.text} is not explained by any of {ways_tried.replace(' tried', '')}; it may be of other data"
+    return Finding(subject, "expected", True, len(flat), message, (), "", _grid(closest[:3], several, "nearest"))
+
+
+def _merged(found: Sequence[Tried]) -> list[Tried]:
+    """The ways that met a number, with presets that count alike in one line."""
+    presets: dict[float, list[Tried]] = {}
+    for one in found:
+        if one.label.startswith(PRESET):
+            presets.setdefault(round(one.value, 9), []).append(one)
+    together = [
+        alike[0]
+        if len(alike) == 1
+        else replace(alike[0], label=f"conventions {', '.join(one.label.removeprefix(PRESET) for one in alike)}")
+        for alike in presets.values()
+    ]
+    return [*(one for one in found if not one.label.startswith(PRESET)), *together]
+
+
+def _grid(rows: Sequence[tuple[str, Tried]], several: bool, what: str = "explained by") -> Grid:
+    lines: list[list[str | float | None]] = [
+        [*([run] if several else []), one.label, one.value, one.n] for run, one in rows
+    ]
+    return Grid([*(["run"] if several else []), what, "value", "n"], lines)

@@ -1,0 +1,227 @@
+"""Numbers that are too good, and numbers that hide something: perfection, queries left out, documents counted twice."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ragauge.audits.chance import guess
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.orders import BY_RANK, ideal, is_ordered, means, within
+from ragauge.audits.wording import change, changes, counted, listed, some
+from ragauge.findings import Finding, Grid
+from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score
+from ragauge.records import Run
+
+ENOUGH = 10
+"""Fewer queries can be perfect by luck."""
+PERFECT = 0.999
+EASY = 0.9
+"""Where a shuffled list comes so near to the oracle, being perfect is no feat."""
+PAIRS = 100
+"""So many pairs of judged documents in the right order, and none in the wrong one, is no luck."""
+VISIBLE = 0.001
+
+
+def perfection(evidence: Evidence) -> Iterator[Finding]:
+    """Runs that are suspiciously good: as good as the oracle, ordered exactly by grade, or the same for every query.
+
+    Only measures that look at the order count, over 10 or more queries: mean >= 0.999 of the oracle, where shuffling
+    the run's own documents would not reach 0.9 of it; no judged document above a better one in 100 or more pairs of
+    different grades, over 10 or more queries; one and the same value, neither 0 nor the best, for every query. Recall
+    and hits are perfect often and honestly where questions are easy.
+    """
+    measures = [one for one in evidence.measures if is_ordered(one) and one.spec.name in BY_RANK]
+    counting = evidence.rules.but(missing="zero")
+    oracle = score(ideal(evidence.judgments), measures, counting)
+    for run in evidence.runs:
+        judged = evidence.judged(run)
+        found = [
+            *_as_good_as_the_oracle(evidence, run, measures, means(oracle)),
+            *_by_grade(run, judged),
+            *_all_alike(evidence, run, measures),
+        ]
+        yield from found
+        if not found:
+            yield Finding(run, "perfection", False, 0, "neither perfect, nor ordered by grade, nor the same everywhere")
+
+
+def _as_good_as_the_oracle(
+    evidence: Evidence, run: str, measures: list[Measure], oracle: list[float]
+) -> Iterator[Finding]:
+    scores = evidence.scores(run, measures=measures) if measures else None
+    judged = evidence.judged(run)
+    depth = int(judged.retrieved.max(initial=0))
+    rows: list[list[str | float | None]] = []
+    for measure, best in zip(measures, oracle, strict=True):
+        name = str(measure)
+        if scores is None or scores.n[name] < ENOUGH or not scores.means[name] >= PERFECT * best > 0:
+            continue
+        easy = guess(within(judged), measure, evidence.rules.but(missing="zero"), depth).mean
+        if easy <= EASY * best:
+            rows.append([name, scores.means[name], best, easy])
+    if rows:
+        yield Finding(
+            run,
+            "perfection",
+            True,
+            len(rows),
+            f"as good as the oracle by {listed([str(row[0]) for row in rows])}: see whether the run has seen the "
+            "judgments, or the questions are made from their answers",
+            grid=Grid(["measure", "run", "oracle", "its documents shuffled"], rows),
+        )
+
+
+def _by_grade(run: str, judged: JudgedRanks) -> Iterator[Finding]:
+    pairs = queries = 0
+    bounds = np.searchsorted(judged.query, np.arange(judged.n + 1)).tolist()
+    grade = judged.grade
+    for begin, end in itertools.pairwise(bounds):
+        mine = grade[begin:end]
+        if (np.diff(mine) > 0).any():
+            return
+        levels = np.unique(mine, return_counts=True)[1]
+        different = (int(levels.sum()) ** 2 - int((levels**2).sum())) // 2
+        pairs += different
+        queries += different > 0
+    if pairs >= PAIRS and queries >= ENOUGH:
+        yield Finding(
+            run,
+            "ordered by grade",
+            True,
+            queries,
+            f"no judged document stands above a better one, in {pairs:,} pairs of different grades over "
+            f"{counted(queries, 'query')}: the run may have been made from the judgments",
+        )
+
+
+def _all_alike(evidence: Evidence, run: str, measures: list[Measure]) -> Iterator[Finding]:
+    if not measures:
+        return
+    scores = evidence.scores(run, measures=measures)
+    for name, values in scores.values.items():
+        known = values[~np.isnan(values)]
+        if len(known) >= ENOUGH and np.ptp(known) < 1e-12 and 0 < known[0] < 1:
+            yield Finding(
+                run,
+                "all alike",
+                True,
+                len(known),
+                f"{name} is {known[0]:.4f} for every one of {counted(len(known), 'query')}",
+            )
+
+
+def sameness(evidence: Evidence) -> Iterator[Finding]:
+    """Runs that return the same under two names, and measures that are the same number for every query and run.
+
+    The former is a problem; the latter is only said, since it is right where each query has one relevant document.
+    """
+    for one, other in itertools.combinations(evidence.runs, 2):
+        if _same(evidence.runs[one], evidence.runs[other]):
+            yield Finding(
+                f"{one}, {other}", "same run", True, 2, f"{one} and {other} return the same documents in the same order"
+            )
+    scores = [evidence.scores(run) for run in evidence.runs]
+    for a, b in itertools.combinations([str(one) for one in evidence.measures], 2):
+        if all(np.allclose(s.values[a], s.values[b], rtol=0, atol=1e-12, equal_nan=True) for s in scores):
+            yield Finding(
+                "all runs", "same measure", False, len(scores), f"{a} and {b} are the same number for every query here"
+            )
+
+
+def _same(one: Run, other: Run) -> bool:
+    columns = ["query", "doc"]
+    if one.table.height != other.table.height or not one.table.height:
+        return False
+    first, second = (run.table.sort(["query", "score", "doc"], descending=[False, True, True]) for run in (one, other))
+    return first.select(columns).equals(second.select(columns))
+
+
+def survivorship(evidence: Evidence) -> Iterator[Finding]:
+    """Judged queries that a run lacks or failed on: the mean with them at 0, and without them.
+
+    A problem where the two differ by 0.001 or more in a measure, whichever of them the convention takes.
+    """
+    names = evidence.judgments.pool.queries
+    measures = [one for one in evidence.measures if not one.spec.keeps_missing]
+    for run, record in evidence.runs.items():
+        judged = evidence.judged(run)
+        failed = _failed(record)
+        lacking = np.array([q in failed for q in names], np.bool_) | ~judged.answered
+        absent = [q for q, gone in zip(names, lacking.tolist(), strict=True) if gone]
+        empty = int(((judged.retrieved == 0) & ~lacking).sum())
+        nothing = f"; {counted(empty, 'query')} got no document and count 0" if empty else ""
+        if not absent:
+            yield Finding(
+                run, "survivorship", False, 0, f"all {counted(len(names), 'judged query')} are answered{nothing}"
+            )
+            continue
+        full = score(evidence.judged(run), measures, evidence.rules.but(missing="zero"))
+        rows: list[tuple[str, float, float, float]] = []
+        gap = 0.0
+        for measure in measures:
+            values = full.values[str(measure)]
+            left = values[~lacking & ~np.isnan(values)]
+            without = measure.spec.aggregate(left) if len(left) else math.nan
+            zero = full.means[str(measure)]
+            gap = max(gap, abs(without - zero) if len(left) else math.inf)
+            rows.append((str(measure), zero, without, without - zero))
+        moved = next((one for name, zero, left, _ in rows if (one := change(str(name), zero, left))), "")
+        how = "at 0" if evidence.rules.missing == "zero" else "not at all"
+        kinds = f"{len(absent) - len(failed & set(absent))} missing, {len(failed & set(absent))} failed"
+        yield Finding(
+            run,
+            "survivorship",
+            gap >= VISIBLE,
+            len(absent),
+            f"{len(absent)} of {counted(len(names), 'judged query')} have no answer ({kinds}), and count {how} under "
+            f"{evidence.rules.name}{nothing}",
+            some(absent),
+            f"{moved} without them" if moved else "",
+            Grid(["measure", "they count 0", "left out", "difference"], rows),
+        )
+
+
+def _failed(run: Run) -> set[str]:
+    """The queries whose first try failed."""
+    if run.timings is None or "status" not in run.timings.columns:
+        return set()
+    import polars as pl
+
+    tries = run.timings.filter(pl.col("status") != "ok")
+    if "repeat" in tries.columns:
+        tries = tries.filter(pl.col("repeat") == 0)
+    return set(tries["query"].to_list())
+
+
+def repetitions(evidence: Evidence) -> Iterator[Finding]:
+    """Documents that come more than once in one ranking: trec_eval stops there, others count them once or each time."""
+    import polars as pl
+
+    judged = evidence.judgments.frame.select("query").unique()
+    for run, record in evidence.runs.items():
+        rows = record.table.join(judged, on="query", how="semi")
+        again = rows.group_by("query", "doc", maintain_order=True).agg(pl.len().alias("n")).filter(pl.col("n") > 1)
+        if not again.height:
+            yield Finding(run, "repetitions", False, 0, "no document stands twice in a ranking")
+            continue
+        first, every = (evidence.scores(run, rules=evidence.rules.but(duplicates=how)) for how in ("first", "count"))
+        extra = int((again["n"] - 1).sum())
+        names = [f"{doc} for {query}" for query, doc in again.select("query", "doc").head(5).iter_rows()]
+        rows_of = zip(first.measures, means(first), means(every), strict=True)
+        yield Finding(
+            run,
+            "repetitions",
+            True,
+            extra,
+            f"{counted(extra, 'document')} come again in the ranking of {again['query'].n_unique()} of "
+            f"{counted(judged.height, 'judged query')}; `evaluate` refuses the run, and here the first place counts",
+            some(names),
+            changes(first.measures[:1], means(first)[:1], means(every)[:1]) or "",
+            Grid(["measure", "first place counts", "every place counts"], [list(row) for row in rows_of]),
+        )

@@ -1,0 +1,251 @@
+"""Checks for answers that give themselves away: by being the question, by holding its words, by anything but text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ragauge.audits.effects import Mended, effect, without_pairs, without_queries
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.fields import fields
+from ragauge.audits.followers import all_predictors, leaking_field
+from ragauge.audits.predictors import by_run, draw, mark_auc, predictions, text_auc
+from ragauge.audits.texts import Corpus, normalised, words
+from ragauge.audits.wording import counted, percent, some
+from ragauge.errors import MissingEvidence
+from ragauge.findings import Finding
+from ragauge.records import Document
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LEAST_WORDS = 4
+"""A shorter query can stand in a document by chance."""
+FIRST, DRAWN = 10, 50
+"""For comparison: so many first documents of every run that are not relevant, and so many drawn from the corpus."""
+LEVEL = 0.01
+"""p-values below this count."""
+SOME = 0.05
+"""Such a part of the queries makes verbatim answers a problem."""
+BETTER = 0.05
+"""A field is better than text when its AUC is higher by this."""
+KNOWS, AT_LEAST = 0.9, 0.65
+"""A field so far on the way from 0.5 to a mark on every answer, with such an AUC, knows which documents are answers."""
+PERFECT = 0.995
+"""The AUC at which a run's scores are too good without text."""
+NO_TEXT = 0.6
+"""An AUC of text up to this is next to nothing."""
+PREDICTS = 0.55
+"""The AUC from which a field is worth a note."""
+
+
+def own_documents(evidence: Evidence) -> Iterator[Finding]:
+    """Queries that are documents: of the same text (case and white space aside), or of the same id and much the same.
+
+    Much the same means half of all words of either. A problem where a run returned them and they count, or where one is
+    a relevant document of its own query. The same id on another text is only told, unless own=dropped takes it away.
+    """
+    documents, queries = _texts(evidence, "queries that are documents")
+    by_text: dict[str, set[str]] = {}
+    for document in documents:
+        for text in {normalised(document.text), normalised(document.whole)} - {""}:
+            by_text.setdefault(text, set()).add(document.id)
+    own = {query: set(by_text.get(normalised(text), ())) for query, text in queries.items()}
+    same_id = [document for document in documents if document.id in queries]
+    strangers: list[str] = []
+    for document in same_id:
+        if _alike(queries[document.id], document.whole):
+            own[document.id].add(document.id)
+        elif document.id not in own[document.id]:
+            strangers.append(document.id)
+    own = {query: docs for query, docs in own.items() if docs}
+    if own:
+        yield _own(evidence, own, len(queries))
+    if strangers:
+        yield _strangers(evidence, strangers)
+    if not own and not strangers:
+        yield Finding("queries", "own documents", False, 0, f"none of {counted(len(queries), 'query')} is a document")
+
+
+def _alike(query: str, text: str) -> bool:
+    asked, told = set(words(query)), set(words(text))
+    return 2 * len(asked & told) >= len(asked | told) > 0
+
+
+def _own(evidence: Evidence, own: Mapping[str, set[str]], total: int) -> Finding:
+    grades, rules = evidence.judgments.nested, evidence.rules
+    right = sum(any(grades.get(query, {}).get(doc, 0) >= rules.rel for doc in docs) for query, docs in own.items())
+    counting = {query: docs - ({query} if rules.own == "dropped" else set()) for query, docs in own.items()}
+    returned = {name: _rows(run.table, counting) for name, run in evidence.runs.items()}
+    told = "".join(f"; {name} returned {rows:,} to their own query" for name, rows in returned.items() if rows)
+    ways: Mended = {"they are dropped": lambda run: evidence.scores(without_pairs(evidence.runs[run], own))}
+    changed, grid = effect(evidence, ways if any(returned.values()) else {})
+    by_id = sum(query in docs for query, docs in own.items())
+    return Finding(
+        "queries",
+        "own documents",
+        right > 0 or any(returned.values()),
+        len(own),
+        f"{len(own):,} of {counted(total, 'query')} are documents of the corpus: {by_id:,} by their id, "
+        f"{len(own) - by_id:,} under another id; {right:,} of them have themselves for an answer{told}",
+        some([f"{query} = {min(docs - {query}, default=query)}" for query, docs in own.items() if query not in docs], 3)
+        or some(list(own)),
+        changed,
+        grid,
+    )
+
+
+def _strangers(evidence: Evidence, queries: Sequence[str]) -> Finding:
+    dropped, kept = (evidence.rules.but(own=own) for own in ("dropped", "kept"))
+    wrong = evidence.rules.own == "dropped"
+    ways: Mended = (
+        {"own=kept": lambda run: evidence.scores(run, rules=kept)}
+        if wrong
+        else {"own=dropped": lambda run: evidence.scores(run, rules=dropped)}
+    )
+    changed, grid = effect(evidence, ways)
+    return Finding(
+        "queries",
+        "shared ids",
+        wrong,
+        len(queries),
+        f"{counted(len(queries), 'query')} have the id of a document with another text: own=dropped (as in BEIR) "
+        "takes documents away that are not the query",
+        some(queries),
+        changed,
+        grid,
+    )
+
+
+def verbatim(evidence: Evidence) -> Iterator[Finding]:
+    """Queries of four words or more that stand word for word in a relevant document (case and punctuation aside).
+
+    Compared with documents that are not relevant: those judged so, the first ten of every run, and fifty that are
+    drawn. A problem where it is so for a twentieth of these queries, three at least, and more often in relevant
+    documents than in others by Fisher's exact test (p < 0.01).
+    """
+    from scipy.stats import fisher_exact
+
+    documents, queries = _texts(evidence, "queries inside documents")
+    asked = {query: words(text) for query, text in queries.items() if query in evidence.judgments.nested}
+    asked = {query: mine for query, mine in asked.items() if len(mine) >= LEAST_WORDS}
+    place = {document.id: i for i, document in enumerate(documents)}
+    texts: dict[int, str] = {}
+    first = _first(evidence)
+    rng = np.random.default_rng(0)
+    inside: dict[str, str] = {}
+    table = np.zeros((2, 2), np.int64)
+    for query, mine in asked.items():
+        wanted = f" {' '.join(mine)} "
+        grades = evidence.judgments.nested[query]
+        good = {place[doc] for doc, grade in grades.items() if grade >= evidence.rules.rel and doc in place}
+        drawn = rng.permutation(len(documents))[:DRAWN].tolist()
+        others = {place[doc] for doc in (*grades, *first.get(query, ())) if doc in place} | set(drawn)
+        for row, group in enumerate((good, others - good - {place.get(query)})):
+            for doc in sorted(group):
+                if doc not in texts:
+                    texts[doc] = f" {' '.join(words(documents[doc].whole))} "
+                found = wanted in texts[doc]
+                table[row, 0 if found else 1] += 1
+                if found and row == 0:
+                    inside.setdefault(query, documents[doc].id)
+    if not inside:
+        message = f"none of {counted(len(asked), 'query')} of {LEAST_WORDS} words or more stands in a relevant document"
+        yield Finding("queries", "verbatim answers", False, 0, message)
+        return
+    p = float(fisher_exact(table, alternative="greater").pvalue)
+    rates = [float(row[0] / row.sum()) if row.sum() else 0.0 for row in table]
+    left, only = (without_queries(evidence.judgments, out) for out in (set(inside), _others(evidence, inside)))
+    ways: Mended = {} if left is None else {"they are left out": lambda run: evidence.scores(run, judgments=left)}
+    ways = {**ways, "they alone count": lambda run: evidence.scores(run, judgments=only)}
+    changed, grid = effect(evidence, ways)
+    yield Finding(
+        "queries",
+        "verbatim answers",
+        p < LEVEL and len(inside) >= max(3, SOME * len(asked)),
+        len(inside),
+        f"{len(inside):,} of {counted(len(asked), 'query')} of {LEAST_WORDS} words or more stand word for word in a "
+        f"relevant document: in {percent(rates[0])} of {counted(int(table[0].sum()), 'relevant document')}, "
+        f"in {percent(rates[1])} of {counted(int(table[1].sum()), 'other')} (p {p:.2g})",
+        some([f"{query} in {doc}" for query, doc in inside.items()]),
+        changed,
+        grid,
+    )
+
+
+def predictors(evidence: Evidence) -> Iterator[Finding]:
+    """Something beside the text that tells relevant documents from others: metadata, length, place, id, a run's score.
+
+    A field is a problem where it predicts (p < 0.01 after Holm's correction) and its AUC is better than that of text by
+    0.05 or more (p < 0.01 too), or nine tenths of the way from 0.5 to that of a mark on every document which
+    answers any query. From 0.55 on it is told. A run's scores are one where their AUC is 0.995 or more though that
+    of text is no more than 0.6, unless the queries are mostly of words that the corpus does not have.
+    """
+    documents, queries = _texts(evidence, "fields that predict relevance")
+    place = {document.id: i for i, document in enumerate(documents)}
+    pairs = draw(evidence.judgments.nested, place, evidence.rules.rel)
+    if pairs is None or len(pairs.queries) < 2:
+        raise MissingEvidence("fields that predict relevance need two queries with relevant documents in the corpus")
+    corpus = Corpus.of(documents)
+    text = text_auc(pairs, corpus, queries)
+    candidates = {one.name: one for one in fields(documents, corpus)}
+    found = predictions(pairs, list(candidates.values()), text)
+    mark = mark_auc(pairs, evidence.judgments.nested, place, evidence.rules.rel)
+    telling = [one for one in found if one.p < LEVEL and one.auc >= PREDICTS]
+    for one in telling:
+        better = one.p_text < LEVEL and one.auc >= float(text.mean()) + BETTER
+        if better or one.auc >= max(AT_LEAST, 0.5 + KNOWS * (mark - 0.5)):
+            yield leaking_field(evidence, candidates[one.name], one, text, mark)
+    runs = [by_run(pairs, name, _scores(run.table, place, pairs.queries), text) for name, run in evidence.runs.items()]
+    known = {word for query in pairs.queries for word in words(queries.get(query, ""))}
+    alike = sum(word in corpus.vocabulary for word in known) >= len(known) / 2
+    for one in runs:
+        if alike and one.auc >= PERFECT and float(text.mean()) <= NO_TEXT and one.p_text < LEVEL:
+            yield Finding(
+                one.name,
+                "leaking score",
+                True,
+                len(one.each),
+                f"its scores tell relevant documents from others almost without error (AUC {one.auc:.4f} over "
+                f"{counted(len(one.each), 'query')}) where text tells next to nothing (AUC {text.mean():.4f})",
+            )
+    yield all_predictors([*found, *runs], telling, text, mark)
+
+
+def _texts(evidence: Evidence, what: str) -> tuple[Sequence[Document], Mapping[str, str]]:
+    if evidence.documents is None or evidence.queries is None:
+        raise MissingEvidence(f"{what} need the documents and the queries", hint="give the corpus and the queries")
+    return evidence.documents, evidence.queries
+
+
+def _rows(table: pl.DataFrame, pairs: Mapping[str, set[str]]) -> int:
+    """How many of some pairs of query and document a run has."""
+    rows = table.select("query", "doc").iter_rows()
+    return sum(doc in pairs[query] for query, doc in rows if query in pairs)
+
+
+def _first(evidence: Evidence) -> dict[str, list[str]]:
+    """The first documents of each query, of all runs together."""
+    found: dict[str, list[str]] = {}
+    for run in evidence.runs.values():
+        best = run.table.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True)
+        for query, doc in best.head(FIRST).select("query", "doc").iter_rows():
+            found.setdefault(query, []).append(doc)
+    return found
+
+
+def _others(evidence: Evidence, queries: Mapping[str, str]) -> set[str]:
+    return set(evidence.judgments.nested) - set(queries)
+
+
+def _scores(table: pl.DataFrame, place: Mapping[str, int], queries: Sequence[str]) -> dict[str, dict[int, float]]:
+    import polars as pl
+
+    found: dict[str, dict[int, float]] = {}
+    mine = table.filter(pl.col("query").is_in(list(queries)))
+    for query, doc, score in mine.select("query", "doc", "score").iter_rows():
+        if doc in place:
+            found.setdefault(query, {})[place[doc]] = score
+    return found

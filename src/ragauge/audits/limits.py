@@ -1,0 +1,168 @@
+"""What no ranking could reach: ceilings of measures, ground truth that was cut off, runs that end too early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.orders import ideal, means
+from ragauge.audits.wording import counted, percent, some
+from ragauge.findings import Finding, Grid
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score
+from ragauge.records import Ints, Judgments
+
+LOW = 0.9
+"""A recall that a perfect ranking could not bring to this is read wrongly by everybody who is not told."""
+NEARLY_ALL = 0.9
+PILE = 0.1
+SURE = 0.001
+"""Counts of relevant documents thin out towards their maximum; a heap there that chance would hardly make is a cap."""
+ENOUGH_QUERIES = 10
+CUT = 0.5
+MANY = 10
+"""Fewer relevant documents than this are the same number for many queries by nature."""
+
+
+def truth(evidence: Evidence) -> Iterator[Finding]:
+    """Ground truth that was cut off, and measures that a perfect ranking cannot bring to 1.
+
+    A problem is a recall whose ceiling is below 0.9; and a maximum of 10 or more relevant documents that more than a
+    tenth of at least 10 queries have exactly, far more than the values below it let expect (0.001): the mark of a cap.
+    """
+    found = list(_ceilings(evidence))
+    yield from _counts(evidence, capped=any(one.problem for one in found))
+    yield from found
+
+
+def _relevant(judgments: Judgments, rel: float) -> Ints:
+    pool = judgments.pool
+    return np.bincount(pool.owner[pool.grades >= rel], minlength=len(pool.queries))
+
+
+def _least(evidence: Evidence) -> float:
+    """The least grade that counts, but never 0: what is not relevant is not what truth was cut to."""
+    return max(evidence.rules.rel, 1e-9)
+
+
+def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
+    relevant = _relevant(evidence.judgments, _least(evidence))
+    relevant = relevant[relevant > 0]
+    subject = evidence.judgments.source
+    if not len(relevant):
+        yield Finding(subject, "ground truth", True, len(evidence.judgments), "no query has a relevant document")
+        return
+    values, often = np.unique(relevant, return_counts=True)
+    usual, share = int(values[often.argmax()]), float(often.max() / len(relevant))
+    most, at_most = int(values[-1]), int(often[-1])
+    spread = f"{values[0]} to {most}, median {np.median(relevant):g}"
+    if len(relevant) >= ENOUGH_QUERIES and usual >= MANY and share >= NEARLY_ALL:
+        yield Finding(
+            subject,
+            "ground truth",
+            capped,
+            int(often.max()),
+            f"{percent(share)} of the queries have exactly {usual} relevant documents: the truth is a list cut at "
+            f"{usual}, such as nearest neighbours, and not all that is relevant",
+        )
+    elif len(relevant) >= ENOUGH_QUERIES and most >= MANY and at_most / len(relevant) > PILE and _is_heap(relevant):
+        yield Finding(
+            subject,
+            "ground truth",
+            True,
+            at_most,
+            f"{at_most} of {counted(len(relevant), 'query')} have exactly {most} relevant documents and none has more: "
+            "the truth seems to be capped there, so that precision is too low and recall too high",
+        )
+    else:
+        yield Finding(subject, "ground truth", False, len(relevant), f"relevant documents a query: {spread}")
+
+
+def _is_heap(relevant: Ints) -> bool:
+    """Whether the maximum comes more often than it would if all values of its upper half were as frequent."""
+    from scipy.special import bdtrc
+
+    most = int(relevant.max())
+    upper = int((relevant > most // 2).sum())
+    return bool(bdtrc(int((relevant == most).sum()) - 1, upper, 1 / (most - most // 2)) < SURE)
+
+
+def _ceilings(evidence: Evidence) -> Iterator[Finding]:
+    """The best possible mean of each recall that has more relevant documents than places."""
+    perfect = ideal(evidence.judgments)
+    for measure in evidence.measures:
+        options = dict(measure.options)
+        if measure.spec.name != "recall" or measure.cutoff is None or options.get("of") == "eps":
+            continue
+        ceiling = means(score(perfect, [measure], evidence.rules.but(ties="trec", missing="zero")))[0]
+        relevant = _relevant(evidence.judgments, float(options["rel"]))
+        more = np.flatnonzero(relevant > measure.cutoff)
+        if not len(more) or ceiling > 1 - 1e-9 or np.isnan(ceiling):
+            continue
+        names = evidence.judgments.pool.queries
+        reached: list[list[str | float | None]] = [
+            [run, value, percent(value / ceiling)]
+            for run in evidence.runs
+            for value in means(evidence.scores(run, measures=[measure]))
+        ]
+        yield Finding(
+            evidence.judgments.source,
+            "ceiling",
+            ceiling < LOW,
+            len(more),
+            f"{len(more)} of {counted(len(relevant), 'query')} with more than {measure.cutoff:g} relevant documents: "
+            f"{measure} cannot pass {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
+            some([names[i] for i in more.tolist()]),
+            grid=Grid(["run", str(measure), "of the ceiling"], reached),
+        )
+
+
+def depth(evidence: Evidence) -> Iterator[Finding]:
+    """Runs that end before the cutoff of a measure.
+
+    A problem where no query reaches the cutoff and half of them or more end at the same depth, which is a cut and not
+    for want of documents: the measure is then that of the smaller depth.
+    """
+    known = None if evidence.documents is None else len(evidence.documents)
+    for run in evidence.runs:
+        judged = evidence.judged(run)
+        got = judged.retrieved[judged.answered]
+        if not len(got):
+            yield Finding(run, "depth", True, len(evidence.judgments), "the run answers no judged query")
+            continue
+        deepest = int(got.max())
+        short = [one for one in evidence.measures if _reaches(one) > deepest and (known is None or deepest < known)]
+        if short and evidence.rules.depth is None and (got == deepest).mean() >= CUT:
+            yield _shallow(evidence, run, deepest, short)
+            continue
+        last = max((_reaches(one) for one in evidence.measures if _reaches(one) <= deepest), default=0)
+        few = int((got < last).sum())
+        some_short = f"; {counted(few, 'query')} of {len(got)} got fewer than {last}" if few else ""
+        yield Finding(
+            run,
+            "depth",
+            False,
+            few,
+            f"{int(got.min())} to {deepest} documents a query, median {np.median(got):g}{some_short}",
+        )
+
+
+def _reaches(measure: Measure) -> int:
+    return int(measure.cutoff or 0) if measure.spec.cutoff in ("rank", "rank?") else 0
+
+
+def _shallow(evidence: Evidence, run: str, deepest: int, short: list[Measure]) -> Finding:
+    cut = [Measure(one.spec, deepest, one.options) for one in short]
+    now, then = ([means(evidence.scores(run, measures=[one]))[0] for one in each] for each in (short, cut))
+    rows = zip(map(str, short), now, map(str, cut), then, strict=True)
+    return Finding(
+        run,
+        "depth",
+        True,
+        len(short),
+        f"no query has more than {counted(deepest, 'document')}, so {', '.join(map(str, short))} cannot be told from "
+        f"this run: what comes out is counted at {deepest}",
+        grid=Grid(["asked for", "score", "at its depth", "score"], [list(row) for row in rows]),
+    )

@@ -1,0 +1,201 @@
+"""Other orders of the same judged documents: the best and the worst that ties allow, the ideal, and chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score
+from ragauge.records import Floats, Ints, Judgments, Scores
+
+WITHIN_CUT = frozenset(
+    {"precision", "recall", "relative_precision", "hit_rate", "num_rel_ret", "f1", "r_precision", "rprec_mult"}
+)
+"""Measures of which documents are within a cut, whatever their order there."""
+BY_RANK = frozenset(
+    {"map", "gm_map", "bpref", "gm_bpref", "mrr", "iprec_at_recall", "11pt_avg", "bing", "ndcg", "rndcg", "dcg", "rbp"}
+    | {"err", "yaap"}
+)
+"""Measures that tell a better order from a worse one."""
+
+
+def is_ordered(measure: Measure) -> bool:
+    """Whether the best and the worst order of a tie can be known without trying all of them.
+
+    Average precision over what was found is none: one more relevant document at the end of the cut can lower it. Nor is
+    a table of gains, in which a better grade may be worth less.
+    """
+    options = dict(measure.options)
+    if ":" in str(options.get("gain", "")) or options.get("of") == "eps":
+        return False
+    known = measure.spec.name in WITHIN_CUT | BY_RANK  # none of these falls when a better document moves up
+    return known and not (options.get("of") == "found" and measure.cutoff is not None)
+
+
+def averaging(rules: Convention) -> Convention:
+    """The same convention with equal scores left undecided; what takes documents out of the ranking is put aside."""
+    return rules.but(ties="expected", unjudged="nonrelevant", own="kept", depth=None)
+
+
+def arranged(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
+    """The best (or worst) order that the ties of a ranking allow; `judged` is counted with ties undecided.
+
+    In each group of equal scores the relevant documents come first, better grades before lesser ones, and the judged
+    non-relevant ones last; the worst order is the same upside down.
+    """
+    if judged.tie_first is None or judged.tie_last is None:
+        return judged
+    query, first, last = judged.query, judged.tie_first, judged.tie_last
+    good = judged.grade > 0
+    place = judged.pool_place[judged.row]
+    rank = np.zeros(len(query), np.int64)
+    for chosen, at_top in ((good, best), (~good, not best)):
+        mine = np.flatnonzero(chosen)
+        keys = (place[mine] if best else -place[mine], -judged.grade[mine] if best else judged.grade[mine])
+        mine = mine[np.lexsort((*keys, first[mine], query[mine]))]
+        nth, size = _within_groups(query[mine], first[mine])
+        rank[mine] = first[mine] + nth if at_top else last[mine] - size + 1 + nth
+    return _settled(judged, query, rank, judged.row, "best" if best else "worst")
+
+
+def _within_groups(query: Ints, first: Ints) -> tuple[Ints, Ints]:
+    """For rows in order of (query, first): the place in the group, from 0, and the group's size."""
+    if not len(query):
+        return query, query
+    starts = np.flatnonzero(np.concatenate([[True], (query[1:] != query[:-1]) | (first[1:] != first[:-1])]))
+    sizes = np.diff(np.concatenate([starts, [len(query)]]))
+    return np.arange(len(query)) - np.repeat(starts, sizes), np.repeat(sizes, sizes)
+
+
+def _settled(judged: JudgedRanks, query: Ints, rank: Ints, row: Ints, ties: str) -> JudgedRanks:
+    order = np.lexsort((rank, query))
+    return replace(
+        judged,
+        query=query[order],
+        rank=rank[order],
+        row=row[order],
+        tie_first=None,
+        tie_last=None,
+        ties=ties,
+        _relevant={},  # what was counted of the other order
+    )
+
+
+def shuffled(judged: JudgedRanks, rng: np.random.Generator) -> JudgedRanks:
+    """One order of the ties, drawn at random; what falls below the end of the list is not returned."""
+    if judged.tie_first is None or judged.tie_last is None:
+        return judged
+    order = np.lexsort((judged.tie_first, judged.query))
+    query, first, last = judged.query[order], judged.tie_first[order], judged.tie_last[order]
+    nth, size = _within_groups(query, first)
+    rank = first.copy()
+    for start in np.flatnonzero((nth == 0) & (last > first)).tolist():
+        group = slice(start, start + int(size[start]))
+        drawn = rng.choice(int(last[start] - first[start] + 1), int(size[start]), replace=False)
+        rank[group] = first[start] + drawn
+    inside = rank <= judged.retrieved[query]
+    return _settled(judged, query[inside], rank[inside], judged.row[order][inside], "shuffled")
+
+
+def ideal(judgments: Judgments) -> JudgedRanks:
+    """The ranking that returns every document with a grade above 0, best first, and nothing else."""
+    pool = judgments.pool
+    none = np.zeros(0, np.int64)
+    n = len(pool.queries)
+    empty = JudgedRanks(judgments, none, none, none, np.zeros(n, np.int64), np.ones(n, np.bool_), name="oracle")
+    row = np.flatnonzero(pool.grades > 0)
+    query = pool.owner[row]
+    found = replace(empty, retrieved=np.bincount(query, minlength=n), _relevant={})
+    return _settled(found, query, empty.pool_place[row] + 1, row, "trec")
+
+
+def anywhere(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:
+    """All documents of a collection in any order, of which each query returns the first `depth`."""
+    pool = judgments.pool
+    row = np.arange(len(pool.grades))
+    size = np.maximum(documents, np.diff(pool.starts))[pool.owner]
+    return JudgedRanks(
+        judgments,
+        pool.owner,
+        np.ones(len(row), np.int64),
+        row,
+        depth.astype(np.int64),
+        np.ones(len(pool.queries), np.bool_),
+        tie_first=np.ones(len(row), np.int64),
+        tie_last=size,
+        ties="expected",
+        name="chance",
+    )
+
+
+def within(judged: JudgedRanks) -> JudgedRanks:
+    """What a run returned, each query's own documents in any order."""
+    return replace(
+        judged,
+        tie_first=np.ones(len(judged.query), np.int64),
+        tie_last=judged.retrieved[judged.query],
+        ties="expected",
+        _relevant={},
+    )
+
+
+def to_depth(measure: Measure, depth: int) -> Measure:
+    """A measure of the whole list as one of a list so long; the ideal of ndcg stays whole."""
+    if measure.cutoff is not None or measure.spec.cutoff != "rank?" or measure.spec.name in ("ndcg", "dcg"):
+        return measure
+    options = dict(measure.options)
+    if options.get("of") == "capped":  # without a cutoff there is nothing to cap
+        options["of"] = "relevant"
+    return Measure(measure.spec, max(1, depth), tuple(options.items()))
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """What a measure is on average where the order is left to chance."""
+
+    values: Floats
+    mean: float
+    exact: bool
+    """Whether by a closed form; otherwise from orders drawn at random."""
+
+
+ROUNDS = 199
+"""How many orders are drawn where there is no closed form."""
+
+
+def expected(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) -> list[Guess]:
+    """The mean of each measure over all orders of ties; from orders drawn at random where it has no closed form."""
+    closed = [one for one in measures if one.spec.averages_ties]
+    others = [one for one in measures if not one.spec.averages_ties]
+    found = dict(zip(closed, _exact(judged, closed, rules), strict=True))
+    if others:
+        found |= dict(zip(others, (one for one, _ in drawn(judged, others, rules)), strict=True))
+    return [found[one] for one in measures]
+
+
+def _exact(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) -> Iterator[Guess]:
+    scores = score(judged, measures, rules)
+    for values, mean in zip(scores.values.values(), scores.means.values(), strict=True):
+        yield Guess(values, mean, True)
+
+
+def drawn(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) -> list[tuple[Guess, Floats]]:
+    """The mean of each measure over orders drawn at random, always the same ones, and the mean of each order."""
+    rng = np.random.default_rng(0)
+    found = [score(shuffled(judged, rng), measures, rules) for _ in range(ROUNDS)]
+    out = []
+    for name in map(str, measures):
+        each = np.array([one.means[name] for one in found])
+        values: Floats = np.mean([one.values[name] for one in found], axis=0)
+        out.append((Guess(values, float(each.mean()), False), each))
+    return out
+
+
+def means(scores: Scores) -> list[float]:
+    """The means, in the order of the measures."""
+    return list(scores.means.values())

@@ -1,0 +1,101 @@
+"""Texts made comparable: the one place where words are cut, case is folded and white space is closed up."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragauge.records import Document, Floats, Ints
+
+WORD = re.compile(r"\w+")
+SHINGLE = 3
+"""Words of a shingle."""
+K1, B = 0.9, 0.4
+"""BM25's parameters, as Anserini has them."""
+
+
+def normalised(text: str) -> str:
+    r"""A text with its case folded, its compatibility forms undone, and every stretch of white space one blank.
+
+    >>> normalised(" The  \ufb01rst\nLINE ")
+    'the first line'
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in order: what is between punctuation and white space, normalised.
+
+    >>> words("It's 3.5 kg, the BOX")
+    ['it', 's', '3', '5', 'kg', 'the', 'box']
+    """
+    return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def shingles(text: str) -> frozenset[tuple[str, ...]]:
+    """The stretches of three words that a text has; a shorter text is one stretch, an empty one has none.
+
+    >>> sorted(shingles("to be or not")), sorted(shingles("To be"))
+    ([('be', 'or', 'not'), ('to', 'be', 'or')], [('to', 'be')])
+    """
+    found = words(text)
+    if len(found) < SHINGLE:
+        return frozenset([tuple(found)] if found else [])
+    return frozenset(zip(*(found[start:] for start in range(SHINGLE)), strict=False))
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The words of all documents as flat arrays: those of document `i` stand at `starts[i]:starts[i + 1]`."""
+
+    vocabulary: dict[str, int]
+    starts: Ints
+    word: Ints
+    """The distinct words of each document."""
+    weight: Floats
+    """What BM25 adds for each where a query has it: its rarity times how often it stands there, saturated."""
+    lengths: Ints
+    """How many words each document has, repetitions included."""
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> Corpus:
+        """The words of title and text."""
+        vocabulary: dict[str, int] = {}
+        columns: list[Ints] = []
+        counts: list[Ints] = []
+        lengths = np.zeros(len(documents), np.int64)
+        for i, document in enumerate(documents):
+            mine = [vocabulary.setdefault(word, len(vocabulary)) for word in words(document.whole)]
+            distinct, times = np.unique(np.array(mine, np.int64), return_counts=True)
+            columns.append(distinct)
+            counts.append(times)
+            lengths[i] = len(mine)
+        sizes = np.array([len(one) for one in columns], np.int64)
+        word = np.concatenate(columns) if columns else np.zeros(0, np.int64)
+        often = np.concatenate(counts).astype(np.float64) if counts else np.zeros(0)
+        n, has = len(documents), np.bincount(word, minlength=len(vocabulary))
+        rarity = np.log1p((n - has + 0.5) / (has + 0.5))
+        relative = np.repeat(lengths / max(float(lengths.mean()), 1.0) if n else lengths, sizes)
+        weight = rarity[word] * often / (often + K1 * (1 - B + B * relative))
+        return cls(vocabulary, np.concatenate([[0], np.cumsum(sizes)]), word, weight, lengths)
+
+    def scores(self, query: str, documents: Ints) -> Floats:
+        """BM25 of a query for some documents, by their places.
+
+        >>> one = Corpus.of([Document("a", "red fox"), Document("b", "red dog"), Document("c", "a cat")])
+        >>> one.scores("the fox is red", np.array([0, 1, 2])).argsort().tolist()
+        [2, 1, 0]
+        """
+        asked = np.zeros(len(self.vocabulary))
+        for word in words(query):
+            if word in self.vocabulary:
+                asked[self.vocabulary[word]] += 1
+        sizes = self.starts[documents + 1] - self.starts[documents]
+        owner = np.repeat(np.arange(len(documents)), sizes)
+        rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[documents] - (np.cumsum(sizes) - sizes), sizes)
+        found = asked[self.word[rows]] * self.weight[rows]
+        return np.bincount(owner, found, len(documents)).astype(np.float64, copy=False)

@@ -1,0 +1,167 @@
+"""Documents that nobody judged: how many stand at the top, and between which scores they leave the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ragauge.audits.evidence import Evidence
+from ragauge.audits.orders import is_ordered, means
+from ragauge.audits.wording import change, percent
+from ragauge.findings import Finding, Grid
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.scoring import score
+from ragauge.records import Judgments
+
+TOP = 10
+"""Where a measure has no cutoff."""
+SHALLOW = 20
+"""Pools are shallow: beyond this depth unjudged documents are the rule, and no flaw of a run."""
+MUCH = 0.2
+APART = 0.1
+QUERIES, LONG = 10, 20
+"""So many queries, and documents for each, are not all judged by luck."""
+POOLED = 0.2
+"""Judgments of which fewer say `not relevant` were not made by judging what systems return."""
+
+
+def unjudged(evidence: Evidence) -> Iterator[Finding]:
+    """How much of each measure's top nobody judged, and what that leaves open.
+
+    For each measure: the score as it is, that of judged documents alone, and that if all unjudged documents in its top
+    were relevant, of the median positive grade (its top is the cutoff, or 10 where it has none). A problem where a
+    fifth or more of the top is unjudged, at a cutoff of up to 20, or where two runs are a tenth apart in it: then the
+    pool knows one of them better. Where less than a fifth of the judgments say `not relevant`, they are no judged pool
+    but a list of answers, and unjudged documents are the rule: there it is no problem of the run. A problem, too, where
+    a run returns judged documents only, 20 or more a query over 10 or more queries: it was filtered by the judgments,
+    or its candidates were made from them.
+    """
+    shares = {run: share(_ranked(evidence, run), TOP) for run in evidence.runs}
+    grades = evidence.judgments.pool.grades
+    negatives = float(((grades >= 0) & (grades < max(evidence.rules.rel, 1e-9))).sum()) / max(1, len(grades))
+    for run in evidence.runs:
+        yield _one(evidence, run, negatives)
+        yield from _filtered(evidence, run)
+    low, high = (min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)) if shares else ("", "")
+    if negatives >= POOLED and len(shares) > 1 and shares[high] - shares[low] >= APART:
+        yield Finding(
+            high,
+            "pool bias",
+            True,
+            len(shares),
+            f"{percent(shares[high])} of its first {TOP} documents are unjudged, but {percent(shares[low])} of "
+            f"{low}'s: the pool does not know both alike, and unjudged counts as not relevant",
+            grid=Grid(["run", f"unjudged in {TOP}"], [[run, percent(one)] for run, one in shares.items()]),
+        )
+
+
+def _filtered(evidence: Evidence, run: str) -> Iterator[Finding]:
+    judged = _ranked(evidence, run)
+    returned, queries = int(judged.retrieved.sum()), int((judged.retrieved > 0).sum())
+    known = int((judged.grade >= 0).sum())
+    if known < returned or queries < QUERIES or returned < LONG * queries:
+        return
+    if evidence.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(evidence.documents):
+        return  # every document is judged for every query
+    yield Finding(
+        run,
+        "judged only",
+        True,
+        returned,
+        f"all {returned:,} documents that it returns are judged, {returned / queries:.0f} a query: it was filtered by "
+        "the judgments or reranks what they name, and does not compare with a search of the whole collection",
+    )
+
+
+def _rules(evidence: Evidence) -> Convention:
+    """The convention with ties settled: an undecided rank cannot be called unjudged."""
+    return evidence.rules.but(ties="trec") if evidence.rules.ties == "expected" else evidence.rules
+
+
+def _ranked(evidence: Evidence, run: str) -> JudgedRanks:
+    return evidence.judged(run, rules=_rules(evidence))
+
+
+def share(judged: JudgedRanks, k: int) -> float:
+    """The share of the documents in the first k of all queries that nobody judged."""
+    known = int(((judged.rank <= k) & (judged.grade >= 0)).sum())
+    places = int(np.minimum(judged.retrieved, k).sum())
+    return 1 - known / places if places else 0.0
+
+
+def filled(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
+    """The same ranking with every unjudged document in the first k judged, and of this grade."""
+    n, pool = judged.n, judged.pool
+    known = (judged.rank <= k) & (judged.grade >= 0)
+    width = k + 1
+    occupied = np.zeros(n * width, np.bool_)
+    occupied[judged.query[known] * width + judged.rank[known]] = True
+    place = np.arange(n * width)
+    free = place[~occupied & (place % width > 0) & (place % width <= judged.retrieved[place // width])]
+    query, rank = free // width, free % width
+    # What was pooled and not judged keeps its row; the row that is new is another document's.
+    old = judged.grade >= 0
+    owner = np.concatenate([pool.owner, query])
+    order = np.argsort(owner, kind="stable")
+    at = np.empty(len(order), np.int64)
+    at[order] = np.arange(len(order))
+    grades = np.concatenate([pool.grades, np.full(len(query), grade)])[order].tolist()
+    ends = np.cumsum(np.bincount(owner, minlength=n)).tolist()
+    nested = {
+        name: dict(zip(map(str, range(begin, end)), grades[begin:end], strict=True))
+        for name, begin, end in zip(pool.queries, [0, *ends[:-1]], ends, strict=True)
+    }
+    columns = (
+        np.concatenate([judged.query[old], query]),
+        np.concatenate([judged.rank[old], rank]),
+        np.concatenate([at[judged.row[old]], at[len(pool.grades) :]]),
+    )
+    ranked = np.lexsort((columns[1], columns[0]))
+    return replace(
+        judged,
+        judgments=Judgments(nested, source=judged.judgments.source),
+        query=columns[0][ranked],
+        rank=columns[1][ranked],
+        row=columns[2][ranked],
+        tie_first=None,
+        tie_last=None,
+        _relevant={},
+    )
+
+
+def _one(evidence: Evidence, run: str, negatives: float) -> Finding:
+    rules = _rules(evidence)
+    judged = _ranked(evidence, run)
+    measures = [one for one in evidence.measures if is_ordered(one)]
+    grades = evidence.judgments.pool.grades
+    good = grades[grades > 0]
+    median = float(np.quantile(good, 0.5, method="lower")) if len(good) else 1.0
+    rows: list[list[str | float | None]] = []
+    worst, effect = 0.0, ""
+    for measure in measures:
+        k = int(measure.cutoff) if measure.cutoff and measure.spec.cutoff in ("rank", "rank?") else TOP
+        part = share(judged, k)
+        least = float(dict(measure.options).get("rel", 0))
+        now = means(score(judged, [measure], rules))[0]
+        alone = means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
+        good_all = means(score(filled(judged, k, max(median, least)), [measure], rules))[0]
+        rows.append([str(measure), str(k), percent(part), now, alone, good_all])
+        if k <= SHALLOW:
+            worst = max(worst, part)
+        effect = effect or change(str(measure), now, good_all)
+    message = f"{percent(share(judged, TOP))} of the first {TOP} documents are unjudged and count as not relevant"
+    if negatives < POOLED:
+        only = f"{percent(negatives)} of the judgments say `not relevant`: they list answers"
+        message += f"; {only}, and nobody knows how many of these are relevant too"
+    return Finding(
+        run,
+        "unjudged",
+        negatives >= POOLED and worst >= MUCH,
+        round(share(judged, TOP) * float(np.minimum(judged.retrieved, TOP).sum())),
+        message,
+        effect=f"{effect} if they were relevant (grade {median:g})" if effect else "",
+        grid=Grid(["measure", "top", "unjudged", "as it is", "judged only", "if relevant"], rows),
+    )

@@ -1,0 +1,100 @@
+"""`ragauge audit QRELS RUN…`: what makes a number suspicious, before it is believed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.constrain import Constrain
+from rich.text import Text
+
+from ragauge.cli import console
+from ragauge.errors import BadInput
+from ragauge.reports.tables import plain_table
+
+WIDTH = 80
+"""Lines are so wide where nobody says otherwise."""
+
+
+def audit(  # noqa: PLR0913 - each is an option of the command
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QRELS RUN...",
+            help="Judgments and runs as in evaluate, or folders that `run` wrote; a BEIR folder brings its texts. "
+            "NAME=FILE again is the same system asked again.",
+        ),
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("-m", "--measure", help="A measure; again for more.  [dim]default as evaluate[/dim]"),
+    ] = None,
+    convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MEASURE=VALUE", help="A number from a paper or a tool, to be explained; again for more."),
+    ] = None,
+    corpus: Annotated[str | None, typer.Option(help="The documents: a BEIR folder, JSONL or TSV.")] = None,
+    queries: Annotated[str | None, typer.Option(help="The texts of the queries: JSONL or TSV.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="A dataset by name or folder, for both.")] = None,
+    check: Annotated[list[str] | None, typer.Option(help="Only this check; again for more.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the checks.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show the tables of what is in order, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Write it all as Markdown.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
+    targets: Annotated[str | None, typer.Option(help="A target map for dr@k.")] = None,
+    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
+) -> None:
+    """Look for what makes a number suspicious, before it is believed.
+
+    [dim]ragauge audit qrels.txt bm25.run --corpus corpus.jsonl --expect ndcg@10=0.7439[/dim]
+    """
+    if listing:
+        _list()
+        return
+    if not files:
+        raise BadInput("nothing is given", hint="ragauge audit QRELS RUN…, or a folder that `ragauge run` wrote")
+    from ragauge.auditing import audit_files
+    from ragauge.reports import audits
+    from ragauge.verbs import DEFAULT_MEASURES
+
+    found = audit_files(
+        files,
+        corpus=corpus,
+        queries=queries,
+        dataset=dataset,
+        measures=measure or DEFAULT_MEASURES,
+        convention=convention,
+        expect=expect or [],
+        checks=check,
+        targets=targets,
+        qrels_format=qrels_format,
+        split=split,
+    )
+    if markdown is not None:
+        from ragauge.formats.writing import whole_file
+
+        with whole_file(markdown) as out:
+            out.write(audits.markdown(found).encode("utf-8", "replace"))
+    if as_json:
+        typer.echo(audits.as_json(found))
+    else:
+        shown = audits.rendered(found, full=full)
+        console.show(*(shown if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in shown]))
+    problems = len(found.problems)
+    wrote = [] if markdown is None else [f"wrote {markdown}"]
+    console.talk([*found.notes, f"{problems} problem{'s' * (problems != 1)} found", *wrote])
+    if strict and problems:
+        raise typer.Exit(1)
+
+
+def _list() -> None:
+    from ragauge.audits.checks import CHECKS
+
+    table = plain_table(["check", "what it looks for", "needs"], numbers=False)
+    for one in CHECKS.values():
+        table.add_row(Text(one.name), Text(one.about), Text(", ".join(one.needs)))
+    console.show(table)

@@ -1,0 +1,81 @@
+"""A dataset with a flaw on purpose, found in a published study: its ground truth is a hidden number.
+
+Every document carries a random number in its metadata, and the answers of a query are the documents with the highest
+ones, whatever it asks. A system that ranks by that number is perfect, text is chance, and 409 of 500 documents have an
+exact twin, so that the order of ties decides what text finds. There is no target map. An audit must catch it.
+"""
+
+from __future__ import annotations
+
+import random
+
+from ragauge.datasets.strata import by_answers
+from ragauge.records import Dataset, Document, Judgments
+
+FIELD = "hidden"
+"""The metadata field that the ground truth is made from."""
+TOPICS = """
+battery charging, bird migration, bridge repair, cheese aging, city cycling, coral reefs, crop rotation, deep learning,
+desert plants, early printing, flood control, forest fires, glacier melt, grid storage, heart surgery, honey bees,
+ice cores, jazz history, kelp farming, language change, malaria nets, night trains, ocean currents, paper recycling,
+quantum clocks, river dams, solar cells, tidal power, urban heat, volcano watch, water pricing, wind turbines
+"""
+KINDS = ("A survey of", "Notes on", "An experiment with", "A model for", "Open questions in", "A history of")
+MIDDLES = (
+    "compares methods that were used so far",
+    "reports what was measured over two years",
+    "explains why earlier results differ",
+    "lists costs and what they depend on",
+    "describes the instruments and their errors",
+)
+ENDS = ("More data is needed.", "The code is available.", "Limits are discussed.", "A summary closes the text.")
+ASKED = ("What is known about {topic}?", "Which texts deal with {topic}?", "Find work on {topic}.")
+SHELVES = ("north", "south", "east", "west")
+
+
+def make(*, documents: int, queries: int, seed: int, name: str, about: str) -> Dataset:
+    """The same arguments give the same dataset everywhere."""
+    rng = random.Random(f"leaky {documents} {seed}")  # noqa: S311 - no secret
+    told = _with_twins(rng, documents)
+    rng.shuffle(told)
+    numbers = rng.sample(range(documents * 100), documents)
+    made = [
+        Document(
+            f"d{place:05}",
+            text,
+            metadata={FIELD: number / (documents * 100), "pages": rng.randint(1, 40), "shelf": rng.choice(SHELVES)},
+        )
+        for place, (text, number) in enumerate(zip(told, numbers, strict=True))
+    ]
+    best = sorted(made, key=lambda document: -document.metadata[FIELD])
+    topics = [topic.strip() for topic in TOPICS.split(",")]
+    asked: dict[str, str] = {}
+    grades: dict[str, dict[str, float]] = {}
+    for i in range(1, queries + 1):
+        query = f"q{i:03}"
+        asked[query] = rng.choice(ASKED).format(topic=rng.choice(topics))
+        grades[query] = {document.id: 1.0 for document in best[: rng.randint(2, min(12, documents // 4))]}
+    return Dataset(
+        name=name,
+        documents=made,
+        queries=asked,
+        judgments=Judgments(grades, source="synthetic:leaky"),
+        tags={query: by_answers(mine) for query, mine in grades.items()},
+        about=about,
+    )
+
+
+def _with_twins(rng: random.Random, n: int) -> list[str]:
+    """The texts of n documents: 409 of 500 stand twice, one of them three times where the number is odd."""
+    twice = n * 409 // 500
+    texts: list[str] = []
+    seen: set[str] = set()
+    topics = [topic.strip() for topic in TOPICS.split(",")]
+    while len(texts) < n:
+        text = f"{rng.choice(KINDS)} {rng.choice(topics)} {rng.choice(MIDDLES)}. {rng.choice(ENDS)}"
+        if text in seen:  # two draws that happen to agree would be twins that nobody planned
+            text = f"{text} Number {len(texts)} of its series."
+        seen.add(text)
+        left = twice - len(texts)
+        texts.extend([text] * (3 if left == 3 else 2 if left >= 2 else 1))
+    return texts

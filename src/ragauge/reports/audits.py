@@ -1,0 +1,179 @@
+"""An audit on a terminal, as JSON and as Markdown: what to mend first, then what is in order, then what is unknown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ragauge.findings import Audit, Finding, Grid
+from ragauge.reports.tables import one_line, without_nan
+
+ALWAYS = ("conventions", "expected")
+"""Findings whose table is the answer, problem or not."""
+NAMES = 16
+"""Room for what was looked for."""
+
+
+def rendered(audit: Audit, *, full: bool = False) -> list[RenderableType]:
+    """Problems by subject with their evidence, then a line for all that is in order, then what was not looked at."""
+    out: list[RenderableType] = []
+    for subject in dict.fromkeys(one.subject for one in audit.problems):
+        out.append(Text(one_line(subject), style="bold", overflow="fold"))
+        for one in audit.problems:
+            if one.subject == subject:
+                out.extend(_entry("!", "bold red", one, grid=True))
+        out.append(Text())
+    quiet = [one for one in audit.findings if not one.problem]
+    if quiet:
+        out.append(Text("in order, or only to know", style="bold"))
+        out.extend(_quiet(quiet, full=full))
+        out.append(Text())
+    if audit.skipped:
+        out.append(Text("not looked at", style="bold"))
+        why: dict[str, list[str]] = {}
+        for name, reason in audit.skipped.items():
+            why.setdefault(reason, []).append(name)
+        for reason, names in why.items():
+            text = Text(f"{', '.join(names)}: {one_line(reason)}", style="dim", overflow="fold")
+            out.append(_line(("-", "dim"), [text]))
+        out.append(Text())
+    return out[:-1]
+
+
+def _quiet(findings: Sequence[Finding], *, full: bool) -> list[RenderableType]:
+    """A line for each; checks that found three runs or more in order share one. Tables where these are the answer."""
+    out: list[RenderableType] = []
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for what in dict.fromkeys(one.what for one in findings):
+        mine = [one for one in findings if one.what == what]
+        if not full and len(mine) > 2 and what not in ALWAYS:
+            shared.setdefault(tuple(one.subject for one in mine), []).append(what)
+            continue
+        for one in mine:
+            lead = f"{one.subject}: " if len({other.subject for other in mine}) > 1 else ""
+            out.extend(_entry("·", "dim", one, grid=full or what in ALWAYS, lead=lead))
+    for subjects, names in shared.items():
+        text = f"{', '.join(names)}: {len(subjects)} in order ({one_line(', '.join(subjects))})"
+        out.append(_line(("·", "dim"), [Text(text, overflow="fold")]))
+    return out
+
+
+def _line(mark: tuple[str, str], columns: Sequence[RenderableType]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
+    table.add_column(width=1)
+    for _ in columns[:-1]:
+        table.add_column(width=NAMES, overflow="fold")
+    table.add_column(overflow="fold")
+    table.add_row(Text(*mark), *columns)
+    return table
+
+
+def _entry(mark: str, style: str, one: Finding, *, grid: bool, lead: str = "") -> Iterator[RenderableType]:
+    names = [one_line(example) for example in one.examples]
+    more = ", …" if one.count > len(names) else ""
+    examples = f" ({', '.join(names)}{more})" if names else ""
+    text = [Text(one_line(f"{lead}{one.message}{examples}"), overflow="fold")]
+    if one.effect and (one.problem or grid):
+        text.append(Text(f"effect: {one_line(one.effect)}", style="italic", overflow="fold"))
+    yield _line((mark, style), [Text(one.what), Group(*text)])
+    if grid and one.grid is not None and one.grid.rows:
+        yield Padding(_grid(one.grid), (0, 0, 0, 4))
+
+
+def cells(grid: Grid) -> list[list[str]]:
+    """A grid in letters: four decimals for a number, none for a count, a dash for nothing."""
+    return [[_cell(value, title) for value, title in zip(row, grid.header, strict=True)] for row in grid.rows]
+
+
+def _cell(value: str | float | None, title: str) -> str:
+    if isinstance(value, str):
+        return one_line(value)
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if isinstance(value, int) or title == "n" else f"{value:.4f}"
+
+
+def _grid(grid: Grid) -> Table:
+    rows = cells(grid)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, title in enumerate(grid.header):
+        numbers = any(not isinstance(row[i], str) for row in grid.rows) or all(_is_figure(row[i]) for row in rows)
+        longest = max(len(row[i]) for row in rows)
+        table.add_column(
+            Text(title, overflow="fold"),
+            justify="right" if numbers else "left",
+            overflow="fold",
+            no_wrap=False,
+            min_width=min(longest, 9 if numbers else 12),
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _is_figure(text: str) -> bool:
+    return text in ("-", "refused") or text[:1] in "+-0123456789<" or text.endswith("%")
+
+
+def as_json(audit: Audit) -> str:
+    """`{"problems": n, "findings": […], "skipped": {check: reason}, "notes": […]}`."""
+    found: dict[str, Any] = {
+        "problems": len(audit.problems),
+        "findings": [_data(one) for one in audit.findings],
+        "skipped": dict(audit.skipped),
+        "notes": list(audit.notes),
+    }
+    return json.dumps(without_nan(found), ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def _data(one: Finding) -> dict[str, Any]:
+    found = {**asdict(one), "examples": list(one.examples)}
+    if one.grid is not None:
+        found["grid"] = {"header": list(one.grid.header), "rows": [list(row) for row in one.grid.rows]}
+    return found
+
+
+def markdown(audit: Audit) -> str:
+    """The whole audit as a page."""
+    lines = ["# Audit", "", *(f"{_escaped(note)}." for note in audit.notes), ""]
+    problems = audit.problems
+    lines += [f"{len(problems)} problem{'s' * (len(problems) != 1)}.", ""]
+    for title, findings in (
+        ("Problems", problems),
+        ("In order, or only to know", [one for one in audit.findings if not one.problem]),
+    ):
+        if findings:
+            lines += [f"## {title}", ""]
+        for one in findings:
+            examples = f" ({', '.join(map(_escaped, one.examples))})" if one.examples else ""
+            lines += [f"**{_escaped(one.subject)}: {one.what}.** {_escaped(one.message)}{examples}.", ""]
+            if one.effect:
+                lines += [f"Effect: {_escaped(one.effect)}.", ""]
+            if one.grid is not None and one.grid.rows:
+                lines += _markdown_grid(one.grid)
+    if audit.skipped:
+        lines += ["## Not looked at", "", *(f"- {name}: {_escaped(why)}" for name, why in audit.skipped.items()), ""]
+    return "\n".join(lines)
+
+
+def _markdown_grid(grid: Grid) -> list[str]:
+    rows = [list(grid.header), ["---"] + ["---:"] * (len(grid.header) - 1), *cells(grid)]
+    return [
+        "| " + " | ".join(_escaped(cell) if i != 1 else cell for cell in row) + " |" for i, row in enumerate(rows)
+    ] + [""]
+
+
+def _escaped(text: str) -> str:
+    """A text from data that can be no markup."""
+    plain = one_line(text)
+    for mark in "\\`*_[]<>|#":
+        plain = plain.replace(mark, f"\\{mark}")
+    return plain
