@@ -168,6 +168,45 @@ def test_an_experiment_compares_itself():
     assert ragauge.compare(found, by="answers").strata
 
 
+def test_what_may_be_believed_is_said_in_words():
+    rng = random.Random(5)
+    base = {str(i): rng.random() / 2 for i in range(40)}
+    systems = {
+        "base": base,
+        "good": {q: v + 0.2 + rng.random() / 10 for q, v in base.items()},
+        "bad": {q: v - 0.2 - rng.random() / 10 for q, v in base.items()},
+        "like": {q: v + rng.gauss(0, 0.01) for q, v in base.items()},
+    }
+    found = ragauge.compare(systems, "base", margin=0.02)
+    said = reports.verdicts(found)
+    assert said[0] == "score against base: better: good; worse: bad; not told apart: like"
+    assert said[1].startswith(
+        "score: good is not worse than base by 0.02 or more (p <0.001), and is not shown to be within"
+    )
+    assert said[2].startswith("score: bad may be worse than base by 0.02 or more (p 1.000)")
+    assert said[3].endswith("and is within 0.02 of it (p <0.001)")
+
+
+def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
+    texts = {
+        query: f"a long question about {query} that does not fit into any narrow terminal at all" for query in QRELS
+    }
+    found = replace(ragauge.compare(SCORES, "words"), texts=texts)
+    console = Console(width=60, record=True, file=io.StringIO())
+    for part in reports.tables(found, 60, 2)[0]:
+        console.print(part)
+    lines = console.export_text().splitlines()
+    for row in found.rows:
+        if row.measure == "ndcg@10":
+            for one in row.moved[:1]:
+                assert any(
+                    one.query in line and f"{one.difference:+.4f}" in line and "a long q" in line for line in lines
+                )
+    data = reports.as_data(found, 2)["comparisons"][0]["moved"]
+    assert [one["difference"] > 0 for one in data] == [True, True, False, False]
+    assert data[0]["text"] == texts[data[0]["query"]]
+
+
 # what it refuses ----------------------------------------------------------------------------------------------------
 
 
@@ -363,10 +402,10 @@ def test_the_table_fits_eighty_columns_and_names_what_moved(files):
     )
     assert done.returncode == 0, done.stderr
     assert "both against words" in done.stdout
-    assert "moved most by ndcg@10" in done.stdout
+    assert "queries that moved most by ndcg@10: both against words" in done.stdout
     found = ragauge.compare(SCORES, "words", margin=0.05, detect=0.01)
     console = Console(width=300, record=True, file=io.StringIO())
-    for part in reports.tables(found, 80, 3):
+    for part in reports.tables(found, 80, 3)[0]:
         console.print(part)
     lines = console.export_text().splitlines()
     assert len(lines) > 10
@@ -422,6 +461,27 @@ def test_run_folders_know_their_judgments(tmp_path):
     other = cli("compare", tmp_path / "x" / "bm25", tmp_path / "y" / "c", "-b", "bm25")
     assert other.returncode == 4
     assert "are not those in" in other.stderr
+
+
+def test_a_folder_is_compared_by_its_own_measures_and_names(tmp_path):
+    data = "synthetic:needles(documents=60, queries=12)"
+    assert cli("run", data, "-s", "bm25", "-s", "bm25(b=0.0)", "-m", "recall@5", "-o", tmp_path / "z").returncode == 0
+    found = ragauge.compare(tmp_path / "z", baseline="bm25")
+    assert found.measures == ["recall@5"]
+    assert found.systems == ["bm25", "bm25(b=0.0)"]
+    assert found.dataset == data
+    assert found.convention == "default"
+    assert found.texts
+
+
+def test_runs_of_different_depth_are_refused_beyond_the_lesser(tmp_path):
+    data = "synthetic:needles(documents=60, queries=12)"
+    ragauge.run(data, {"a": "bm25"}, k=5, out=tmp_path / "x")
+    ragauge.run(data, {"b": "bm25"}, k=20, out=tmp_path / "y")
+    folders = [str(tmp_path / "x" / "a"), str(tmp_path / "y" / "b")]
+    with pytest.raises(Incomparable, match=r"a was asked for 5 documents a query, .*b for 20: recall@10"):
+        ragauge.compare(folders, baseline="a", measures=["recall@5", "recall@10"])
+    assert ragauge.compare(folders, baseline="a", measures="recall@5").find("b").difference == 0
 
 
 def test_other_documents_are_refused(tmp_path):

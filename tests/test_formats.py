@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ragauge import BadInput, evaluate, read_judgments, read_run
 from ragauge.formats import read_targets, trec
 from ragauge.formats.files import Source
-from ragauge.formats.writing import write_judgments, write_run
+from ragauge.formats.writing import whole_file, write_judgments, write_run
 
 QRELS = {"q1": {"d1": 2.0, "d2": 0.0}, "q2": {"d#3": 1.0}}
 RUN = {"q1": {"d2": 2.5, "d1": 1.0}, "q2": {"d#3": -0.5}}
@@ -275,3 +275,27 @@ def test_target_maps_from_text_and_json(tmp_path):
 def test_an_unknown_format_is_named():
     with pytest.raises(LookupError, match="no format is named `trek`"):
         read_run("x", format="trek")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "hint"),
+    [
+        (read_judgments, "q1 Q0 d1 1 0.5 t\n", "this looks like a run"),
+        (read_run, "q1 0 d1 1\n", "these look like judgments"),
+        (read_run, "model,score,set\n", "this looks like a CSV"),
+    ],
+)
+def test_a_file_in_the_wrong_place_is_told_what_it_looks_like(tmp_path, read, text, hint):
+    path = tmp_path / "file.txt"
+    path.write_text(text)
+    with pytest.raises(BadInput) as told:
+        read(str(path))
+    assert hint in str(told.value.hint)
+
+
+@pytest.mark.parametrize("place", [".", "file.txt/x.xml"])
+def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.txt").write_text("")
+    with pytest.raises(BadInput, match=r"is a folder|cannot be written"), whole_file(place):
+        pass

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ragauge.comparisons import Comparison, Comparisons, Method
-from ragauge.datasets.strata import by_answers
+from ragauge.datasets.strata import COMPLEXITY, by_answers
 from ragauge.errors import BadInput, UnknownName
-from ragauge.formats.scores import read_scores
 from ragauge.outcomes import Experiment
+from ragauge.scored import Scored, score_files
 from ragauge.sides import (
     Side,
     Table,
@@ -47,7 +47,7 @@ def compare(
 ) -> Comparisons:
     """Every system against the baseline, or against every other: differences, intervals, tests, effects.
 
-    `scores` is what `evaluate` gives for several runs, an Experiment, a table of scores on disk, or plain numbers:
+    `scores` is what `evaluate` gives for several runs, an Experiment, files (as on the command line), or plain numbers:
     `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds, in the place
     of one system's scores is the same system again, and the interval is then over queries and seeds. `by` is a tag of
     the queries, `complexity`, or a mapping from queries to strata. `how` is test, correction, family, confidence,
@@ -61,13 +61,16 @@ def compare(
     method = _method(how)
     if overlap and count_missing:
         raise BadInput("what systems lack is left out or counts 0, not both", hint="overlap or count-missing")
-    texts: Mapping[str, str] = {}
-    if isinstance(scores, str | Path):
-        scores, told = read_scores(str(scores))
-        tags = {**told, **(tags or {})}
-    if isinstance(scores, Experiment):
-        baseline, tags = baseline or scores.baseline, tags or scores.dataset.tags
-        texts, scores, count_missing = scores.dataset.queries, scores.scores, not overlap
+    known = _known(scores, baseline, measures)
+    if known is not None:
+        scores, baseline, measures = known.scores, known.baseline, known.measures
+        tags = {**known.tags, **(tags or {})}
+    elif isinstance(scores, Experiment):
+        known = Scored(
+            scores.scores, baseline or scores.baseline, None, scores.dataset.queries, dataset=scores.dataset.name
+        )
+        baseline, tags, scores = known.baseline, tags or scores.dataset.tags, scores.scores
+        count_missing = not overlap  # whatever was asked was answered, if only by an empty ranking
     named = named_sides(scores)
     if len(named) < 2:
         raise BadInput("there is nothing to compare with", hint="give at least two systems")
@@ -78,7 +81,8 @@ def compare(
     chosen = shared_measures(sides, measures)
     queries, notes = shared_queries(sides, overlap=overlap, count_missing=count_missing)
     table = aligned(named, chosen, queries, count_missing=count_missing)
-    notes += _counted(sides, count_missing) + (_left(sides, chosen) if measures is None else [])
+    notes += [] if known is None else known.notes
+    notes += _counted(sides, overlap, count_missing) + (_left(sides, chosen) if measures is None else [])
     notes += unscored(table, sides, chosen, queries, overlap=overlap)
     lower = frozenset(m for side in sides for m in side.lower)
     others = [name for name in named if name != baseline]
@@ -91,7 +95,28 @@ def compare(
         notes += more
         strata = compared([_within(pair, label, mask) for pair in pairs for label, mask in groups.items()], method)
     notes += _remarks([*rows, *strata], sides, chosen)
-    return Comparisons(rows, method, baseline, list(named), strata, notes, texts)
+    return Comparisons(
+        rows,
+        method,
+        baseline,
+        list(named),
+        strata,
+        list(dict.fromkeys(notes)),
+        texts={} if known is None else known.texts,
+        dataset="" if known is None else known.dataset,
+        convention=next((side.scores.convention for side in sides if side.scores is not None), ""),
+    )
+
+
+def _known(scores: Any, baseline: str | None, measures: str | Iterable[str] | None) -> Scored | None:
+    """Files, scored; None where something else is given."""
+    if isinstance(scores, Scored):
+        return scores
+    files = [scores] if isinstance(scores, str | Path) else scores
+    if not isinstance(files, Sequence) or not files or not all(isinstance(one, str | Path) for one in files):
+        return None
+    wanted = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
+    return score_files([str(one) for one in files], baseline, wanted)
 
 
 def _method(how: dict[str, Any]) -> Method:
@@ -140,19 +165,20 @@ def _strata(
     if not names:
         known = sorted({name for one in (tags or {}).values() for name in one} | {"answers", "complexity"})
         raise UnknownName("tag", str(by), known, hint=f"there are {', '.join(known)}")
-    groups = {f"{label}{name}": np.array([value == name for value in values]) for name in names}
+    order = [*COMPLEXITY, *sorted((one for one in names if one not in COMPLEXITY), key=lambda one: -values.count(one))]
+    groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
     left = values.count(None)
     notes = [f"{left} queries have no {str(by) if isinstance(by, str) else 'stratum'}"] if left else []
-    return dict(sorted(groups.items(), key=lambda pair: -int(pair[1].sum()))), notes
+    return groups, notes
 
 
 def _within(pair: Pair, stratum: str, mask: Mask) -> Pair:
     return replace(pair, stratum=stratum, base=np.where(mask, pair.base, math.nan))
 
 
-def _counted(sides: Sequence[Side], count_missing: bool) -> list[str]:
+def _counted(sides: Sequence[Side], overlap: bool, count_missing: bool) -> list[str]:
     """Which queries count 0 because a system lacks them; and what else is known of the scores."""
-    notes = list(dict.fromkeys(note for side in sides if side.scores is not None for note in side.scores.notes))
+    notes = [] if overlap else [note for side in sides if side.scores is not None for note in side.scores.notes]
     if count_missing:
         known = {query for side in sides for query in side.queries}
         lacks = {side.name: len(known - set(side.queries)) for side in sides}

@@ -178,6 +178,9 @@ class Comparisons:
     notes: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     """`{query: text}`, where it is known."""
+    dataset: str = ""
+    """What the queries are of, where it is known."""
+    convention: str = ""
 
     @property
     def measures(self) -> list[str]:

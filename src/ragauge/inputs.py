@@ -36,6 +36,8 @@ class Given:
     """`{query: {tag: value}}`, likewise."""
     dataset: str = ""
     """The name of the dataset that the runs were made on, where a run folder knows it."""
+    measures: Sequence[str] = ()
+    """What the runs were scored by when they were made, likewise."""
 
     @property
     def singles(self) -> dict[str, str]:
@@ -71,9 +73,18 @@ def gather(arguments: Sequence[str]) -> Given:
             raise BadInput(f"no judgments.parquet is in {alone}", hint="give the judgments first: QRELS, then the runs")
         return _from_folders(runs, homes)
     if len(arguments) < 2:
-        raise BadInput("a run is missing", file=paths[0], hint="judgments first, then runs")
+        raise _alone(paths[0])
     known = _known(Path(paths[0])) if whole[0] else Given(judgments_of(arguments[0]), {})
-    return Given(known.qrels, _by_name(split[1:]), known.texts, known.tags, known.dataset)
+    return Given(known.qrels, _by_name(split[1:]), known.texts, known.tags, known.dataset, known.measures)
+
+
+def _alone(path: str) -> BadInput:
+    """What is wrong with a single argument that holds no finished run."""
+    if path != "-" and not _exists(path):
+        return BadInput("no such file or folder", file=path)
+    inside = [str(one) for one in sorted(Path(path).glob("*")) if _is_experiment(str(one))] if path != "-" else []
+    hint = f"there are experiments in {', '.join(inside)}" if inside else "judgments first, then runs"
+    return BadInput("a run is missing", file=path, hint=hint)
 
 
 def trials_in(path: str) -> Sequence[str | Run]:
@@ -131,7 +142,21 @@ def _known(folder: Path) -> Given:
             raise BadInput(f"is damaged ({error})", file=str(asked), hint="`ragauge run` writes it again") from None
     first = next(iter(_runs_in(folder)), folder)
     dataset = (archive.circumstance(first, "dataset") or {}).get("name", "")
-    return Given(str(folder), {}, texts, tags, str(dataset))
+    return Given(str(folder), {}, texts, tags, str(dataset), _measures(folder / "scores.csv"))
+
+
+def _measures(scores: Path) -> list[str]:
+    """The measures in the scores that `run` wrote."""
+    import polars as pl
+
+    try:
+        return (
+            pl.read_csv(scores, columns=["measure"], infer_schema=False)["measure"]
+            .unique(maintain_order=True)
+            .to_list()
+        )
+    except (OSError, pl.exceptions.PolarsError):
+        return []
 
 
 def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path]) -> Given:
@@ -139,11 +164,14 @@ def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path])
     first = formats.read_judgments(homes[0])
     for home in homes[1:]:
         if not same_judgments(first, formats.read_judgments(home)):
+            names = [
+                str((archive.circumstance(_runs_in(one)[0], "dataset") or {}).get("name")) for one in (homes[0], home)
+            ]
             raise Incomparable(
-                f"the judgments in {home} are not those in {homes[0]}",
-                hint="give one file of judgments first, and both are scored by it",
+                f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
+                hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,
             )
-    return Given(first, _by_name(runs), known.texts, known.tags, known.dataset)
+    return Given(first, _by_name(runs), known.texts, known.tags, known.dataset, known.measures)
 
 
 def refuse_other_data(given: Given) -> None:
@@ -184,11 +212,17 @@ def _by_name(runs: Sequence[tuple[str | None, str]]) -> dict[str, list[str]]:
     return found
 
 
+def _system_of(run: str) -> str | None:
+    """The name of the system as it was given, where a run folder knows it: the folder's own name is a little less."""
+    about = archive.circumstance(run, "system") if run != "-" else None
+    return str(about["name"]) if isinstance(about, dict) and about.get("name") else None
+
+
 def _names(runs: Sequence[str]) -> dict[str, str]:
     """The stem of each file; where two are alike, with the folder before it."""
     if len(set(runs)) < len(runs):
         raise BadInput("the same run is given twice", hint="give each file once")
-    stems = [Source(run).stem for run in runs]
+    stems = [_system_of(run) or Source(run).stem for run in runs]
     if len(set(stems)) < len(stems):
         stems = [f"{Path(run).resolve().parent.name}/{stem}" for run, stem in zip(runs, stems, strict=True)]
     if len(set(stems)) < len(stems):

@@ -13,7 +13,7 @@ from ragauge.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.inputs import same_judgments
 from ragauge.records import Floats, Scores
 
-HINT = "overlap compares on the queries that all have, count-missing counts what a system lacks as 0"
+HINT = "--overlap (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks as 0"
 Table = dict[str, dict[str, dict[str, Floats]]]
 """`{system: {seed: {measure: a value for each query}}}`; the label of the only seed is empty."""
 
@@ -205,7 +205,7 @@ def _column(side: Side, measure: str, queries: Sequence[str], count_missing: boo
         if measure in side.lower and lacks.any():
             raise Incomparable(
                 f"{side.name} lacks {int(lacks.sum())} queries, and of {measure} less is better: 0 would be the best",
-                hint="overlap compares on the queries that all have",
+                hint="--overlap (overlap=True) compares on the queries that all have",
             )
         found = np.where(lacks & np.isnan(found), 0.0, found)
     return found
@@ -232,7 +232,7 @@ def unscored(
             raise Incomparable(
                 f"{side.name} has no {measure} for {len(names)} queries that others have one for ({_some(names)})"
                 + (f": {reason}" if reason else ""),
-                hint="overlap compares on the queries that all have a value for",
+                hint="--overlap (overlap=True) compares on the queries that all have a value for",
             )
         for seeds in table.values():  # what one has no value for is compared for nobody
             for columns_of_seed in seeds.values():

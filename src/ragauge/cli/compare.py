@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,13 +12,8 @@ from ragauge.cli.evaluate import rules_of
 from ragauge.comparing import compare as compare_scores
 from ragauge.errors import BadInput
 from ragauge.formats.rows import read_tags
-from ragauge.formats.scores import holds_scores, read_scores
-from ragauge.inputs import Given, gather, named, refuse_other_data, trials_in
-from ragauge.measures.scoring import score
 from ragauge.reports import comparisons as reports
-from ragauge.verbs import count, judgments_for, read_measures
-
-MEASURES = ("ndcg@10", "map", "mrr")
+from ragauge.scored import MEASURES, score_files
 
 
 def compare(  # noqa: PLR0913 - each is an option of the command
@@ -38,7 +31,9 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("-m", "--measure", help=f"A measure; again for more.  [dim]default {' '.join(MEASURES)}[/dim]"),
+        typer.Option(
+            "-m", "--measure", help=f"A measure; again for more.  [dim]default the run's, or {' '.join(MEASURES)}[/dim]"
+        ),
     ] = None,
     test: Annotated[str, typer.Option(help="Whose p is corrected: t, wilcoxon, sign, randomisation.")] = "t",
     correction: Annotated[str, typer.Option(help="holm, bonferroni, bh, none.")] = "holm",
@@ -58,7 +53,13 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     count_missing: Annotated[
         bool, typer.Option("--count-missing", help="A query that a run lacks counts 0, as in evaluate.")
     ] = False,
-    moved: Annotated[int, typer.Option(min=0, help="Show so many queries that rose most, and that fell most.")] = 3,
+    moved: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Show so many queries that rose and that fell most.  [dim]default 3 where two are compared[/dim]",
+        ),
+    ] = None,
     convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
@@ -76,67 +77,31 @@ def compare(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge compare runs/pydocs -b bm25 --by complexity[/dim]
     """
-    texts: dict[str, str] = {}
-    known: dict[str, Any] = {}
-    tagged: dict[str, dict[str, str]] = {}
-    names = measure
-    if all(holds_scores(named(file)[1]) for file in files):
-        for file in files:
-            name, path = named(file)
-            scores, more = read_scores(path)
-            if name is not None and len(scores) == 1:
-                scores = {name: next(iter(scores.values()))}
-            baseline = next(iter(scores)) if baseline == file and len(scores) == 1 else baseline
-            twice = next((name for name in scores if name in known), None)
-            if twice is not None:
-                raise BadInput(f"`{twice}` is in two files", file=file, hint="give each system a name of its own")
-            known.update(scores)
-            tagged.update(more)
-    else:
-        given, baseline = _with_baseline(files, baseline)
-        refuse_other_data(given)
-        rules = rules_of(convention, options or [], rel, depth)
-        wanted = read_measures(measure or MEASURES, rules)
-        names = [str(one) for one in wanted]
-        judgments = judgments_for(wanted, given.qrels, split=split)
-        texts.update(given.texts)
-        tagged.update({query: dict(values) for query, values in given.tags.items()})
-        for name, runs in given.runs.items():
-            trials = [trial for run in runs for trial in trials_in(run)]
-            found = [score(count(judgments, run, wanted, rules, name=name), wanted, rules) for run in trials]
-            known[name] = found[0] if len(found) == 1 else found
-    if tags is not None and by is None:
-        raise BadInput("--tags does nothing without --by", hint="--by COLUMN")
+    found = score_files(files, baseline, measure, rules_of(convention, options or [], rel, depth), split=split)
+    tagged = {query: dict(values) for query, values in found.tags.items()}
     if tags is not None:
+        if by is None:
+            raise BadInput("--tags does nothing without --by", hint="--by COLUMN")
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
     compared = compare_scores(
-        known, baseline, measures=names, by=by, tags=tagged, overlap=overlap,
+        found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap,
         count_missing=count_missing, test=test, correction=correction, family=family, confidence=confidence,
         interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
     )  # fmt: skip
-    compared = replace(compared, texts=texts)
+    shown = 3 if moved is None else moved
     if as_json:
-        typer.echo(json.dumps(reports.as_data(compared, moved), indent=2, ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(reports.as_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
         typer.echo(reports.as_csv(compared), nl=False)
     elif as_markdown:
-        typer.echo(reports.markdown(compared), nl=False)
+        typer.echo(reports.markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown), nl=False)
     else:
-        console.show(*reports.tables(compared, console.data().width, moved if len(known) == 2 else 0))
+        many = moved is None and len(compared.systems) > 2  # then there would be more of that than of the rest
+        tables, left = reports.tables(compared, console.data().width, 0 if many else shown)
+        console.show(*tables)
         console.talk(reports.about(compared))
-
-
-def _with_baseline(files: list[str], baseline: str | None) -> tuple[Given, str | None]:
-    """What is given, and the baseline's name: it may be named, or be a file, among the others or beside them."""
-    given = gather(files)
-    if baseline is None or baseline in given.runs:
-        return given, baseline
-    place = Path(baseline).resolve()
-    if named(baseline)[0] is None and place.exists() and _name_of(given, place) is None:
-        given = gather([*files, baseline])
-    return given, _name_of(given, place) or baseline
-
-
-def _name_of(given: Given, place: Path) -> str | None:
-    return next((name for name, runs in given.runs.items() if place in [Path(run).resolve() for run in runs]), None)
+        if left:
+            console.talk([f"not shown, for want of room: {', '.join(left)}; --csv has them"])
+        if many:
+            console.talk(["--moved 3 shows the queries that rose and fell most"])

@@ -16,6 +16,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.progress import Bar
+from ragauge.datasets.folders import name_of
 from ragauge.errors import BadInput
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import run as run_systems
@@ -77,7 +78,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     if not settings["systems"]:
         raise BadInput("there is no system to run", hint="--system bm25 --system dense; `ragauge systems` lists them")
     if "out" not in settings:
-        settings["out"] = Path("runs") / slug(Path(what).stem if what.endswith(".toml") else Path(what).resolve().name)
+        settings["out"] = Path("runs") / slug(Path(what).stem if what.endswith(".toml") else name_of(Path(what)))
     finish(perform(settings, fresh=fresh), as_json=output, by=by)
 
 

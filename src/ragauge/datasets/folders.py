@@ -24,6 +24,12 @@ def find(folder: Path) -> Path | None:
     return None
 
 
+def name_of(folder: Path) -> str:
+    """What a collection is called: as its folder, or the one around it where that is called `beir`."""
+    place = folder.resolve()
+    return place.parent.name if place.name == "beir" else place.name
+
+
 def load(folder: Path, *, split: str | None = None) -> Dataset:
     """A collection; queries without judgments in this split are left out, since nothing can be said of them."""
     place = find(folder)
@@ -40,7 +46,7 @@ def load(folder: Path, *, split: str | None = None) -> Dataset:
     if not queries:
         raise BadInput("no query has judgments", file=str(place))
     return Dataset(
-        name=folder.name if folder.name != "beir" else folder.parent.name,
+        name=name_of(folder),
         documents=documents,
         queries=queries,
         judgments=judgments,

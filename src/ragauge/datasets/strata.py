@@ -14,6 +14,7 @@ than that the their them then there this to up use used using want was we what w
 without you your
 """
 _COMMON = frozenset(COMMON.split())
+COMPLEXITY = ("simple", "medium", "complex")
 
 
 def strata(
@@ -59,7 +60,7 @@ def complexity(grades: Mapping[str, float]) -> str:
     ('simple', 'medium', 'complex')
     """
     relevant = sum(grade > 0 for grade in grades.values())
-    return "simple" if relevant <= 3 else "medium" if relevant <= 6 else "complex"
+    return COMPLEXITY[(relevant > 3) + (relevant > 6)]
 
 
 def overlap(text: str, grades: Mapping[str, float], documents: Mapping[str, Document]) -> str:

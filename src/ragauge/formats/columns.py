@@ -15,7 +15,7 @@ from ragauge.records import Prepare, as_it_is
 if TYPE_CHECKING:
     import polars as pl
 
-QUERY = ("query_id", "qid", "query-id", "queryid", "q_id", "topic_id", "topic", "query", "q")
+QUERY = ("query_id", "qid", "query-id", "queryid", "q_id", "topic_id", "query", "topic", "q")
 DOC = ("doc_id", "docid", "docno", "corpus-id", "corpus_id", "document_id", "doc", "pid", "passage_id", "did")
 GRADE = (
     *("grade", "relevance", "rel", "label", "judgment", "judgement", "rating", "relevant", "is_relevant"),

@@ -153,7 +153,7 @@ def _check_lines(source: Source, number: int, block: bytes, names: list[str], nu
             continue
         if len(parts) < len(names) or (len(parts) > len(names) and names[-1] == "grade"):
             expected = f"expected {len(names)} fields ({' '.join(names)}), found {len(parts)}"
-            raise BadInput(expected, file=source.label, line=at)
+            raise BadInput(expected, file=source.label, line=at, hint=_looks_like(parts, names))
         try:
             texts = [part.decode("utf-8") for part in parts[: len(names)]]
         except UnicodeDecodeError:
@@ -166,6 +166,18 @@ def _check_lines(source: Source, number: int, block: bytes, names: list[str], nu
                 wrong = True
             if wrong:
                 raise BadInput(f"the {name} is `{value}`, not a number", file=source.label, line=at)
+
+
+def _looks_like(parts: list[bytes], names: list[str]) -> str | None:
+    """What the file may be instead."""
+    judgments = names[-1] == "grade"
+    if judgments and len(parts) == 6:
+        return "this looks like a run: judgments come first, then runs"
+    if not judgments and len(parts) == 4:
+        return "these look like judgments: they come first, then runs"
+    if len(parts) == 1 and b"," in parts[0]:
+        return "this looks like a CSV; it needs a header with a query and a document column"
+    return None
 
 
 def write_run(frames: Iterator[pl.DataFrame], out: IO[bytes], tag: str) -> None:

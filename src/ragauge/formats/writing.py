@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -45,16 +45,19 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         return
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.name or target.is_dir():
+        raise BadInput("is a folder, not a file to write", file=path)
     part = target.with_name(f".{target.name}.part")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with _compressed(part, path) as out:
             yield out
         part.replace(target)
     except OSError as error:
         raise BadInput(f"cannot be written ({error.strerror})", file=path) from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _compressed(part: Path, path: str) -> IO[bytes]:

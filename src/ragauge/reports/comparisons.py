@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -121,7 +121,7 @@ def _part(found: Comparisons, rows: Sequence[Comparison], title: str, first: Col
         ("p_t", lambda row: "-" if math.isnan(row.p_t) else f"{p_value(row.p_t)} {row.stars:<3}", 9 if decided else 0)
     )
     if decided:
-        columns.append(("p", lambda row: p_value(row.p_corrected), 0))
+        columns.append((_decides(found), lambda row: p_value(row.p_corrected), 0))
     columns += [
         ("d", lambda row: signed(row.effect, 2), 4),
         ("won/lost/tied", lambda row: f"{row.wins}/{row.losses}/{row.ties}", 2),
@@ -133,10 +133,18 @@ def _part(found: Comparisons, rows: Sequence[Comparison], title: str, first: Col
     if method.detect is not None:
         columns.append(("needs", lambda row: f"{row.needed:,}" if row.needed else "-", 0))
     if any(row.seeds is not None for row in rows):
-        columns.append(("by seed", _by_seed, 8))
+        columns.append(("run by run", _by_seed, 8))
     lines = [[one_line(cells(row)) for _, cells, _ in columns] for row in rows]
     goes = sorted((i for i, column in enumerate(columns) if column[2]), key=lambda i: columns[i][2])
     return Part(title, [name for name, _, _ in columns], lines, [found.sure(row) for row in rows], goes)
+
+
+def _decides(found: Comparisons) -> str:
+    """The title of the column to decide by."""
+    method = found.method
+    if method.correction != "none":
+        return f"p {method.correction}"
+    return "p_t" if method.test == "t" else f"p {method.test}"
 
 
 def _by_seed(row: Comparison) -> str:
@@ -155,65 +163,112 @@ def interval(ends: tuple[float, float]) -> str:
     return "-" if math.isnan(ends[0]) else f"[{ends[0]:+.4f}, {ends[1]:+.4f}]"
 
 
-def tables(found: Comparisons, width: int, moved: int) -> list[Table | Text]:
-    """Everything for a terminal; a narrow one does without some columns, which JSON and CSV have."""
-    shown_parts: list[Table | Text] = []
+def tables(found: Comparisons, width: int, moved: int) -> tuple[list[Table | Text], list[str]]:
+    """Everything for a terminal, and the titles of the columns for which it is too narrow; JSON and CSV have them."""
+    pieces: list[Table | Text] = []
+    left: dict[str, None] = {}
     for part in parts(found):
         if part.title:
-            shown_parts.append(cell(part.title, "bold"))
+            pieces.append(cell(part.title, "bold"))
         kept = fitting(part.header, part.rows, width, part.goes)
+        left.update(dict.fromkeys(title for i, title in enumerate(part.header) if i not in kept))
         table = plain_table([part.header[i] for i in kept])
         names = shortened(part.header, part.rows, kept, width)
         for name, row, sure in zip(names, part.rows, part.sure, strict=True):
-            bold = found.method.correction == "none" and found.method.test == "t"
-            decides = "p_t" if bold else "p"
-            cells = [cell(row[i], "bold" if sure and part.header[i] == decides else "") for i in kept[1:]]
+            cells = [cell(row[i], "bold" if sure and part.header[i] == _decides(found) else "") for i in kept[1:]]
             table.add_row(cell(name), *cells)
-        shown_parts += [table, Text("")]
-    if moved:
-        shown_parts += _moved(found, moved)
-    return shown_parts[:-1] if isinstance(shown_parts[-1], Text) else shown_parts
+        pieces += [table, Text("")]
+    for part in moved_parts(found, moved) if moved else ():
+        pieces += [cell(part.title, "bold"), _moved_table(part, width), Text("")]
+    return pieces[:-1], list(left)
 
 
-def _moved(found: Comparisons, count: int) -> Iterator[Table | Text]:
-    """The queries that moved most by the first measure, up and down."""
+def moved_parts(found: Comparisons, count: int) -> Iterator[Part]:
+    """The queries that moved most by the first measure, up and then down, for each pair."""
     for row in found.rows:
         if row.measure != found.measures[0] or not row.moved:
             continue
-        yield cell(f"moved most by {row.measure}: {row.system} against {row.baseline}", "bold")
-        table = plain_table(["query", row.baseline, row.system, "change", *(["asked"] if found.texts else [])])
-        table.columns[-1].justify = "left" if found.texts else "right"
-        table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
-        up = [one for one in row.moved if one.difference > 0][:count]
-        down = [one for one in row.moved if one.difference < 0][:count]
-        for one in [*up, *reversed(down)]:
-            cells = [shown(one.baseline), shown(one.system), signed(one.difference)]
-            text = [cell(found.texts.get(one.query, ""))] if found.texts else []
-            table.add_row(cell(one.query), *map(Text, cells), *text)
-        yield table
-        yield Text("")
+        rose = [one for one in row.moved if one.difference > 0][:count]
+        fell = [one for one in row.moved if one.difference < 0][:count]
+        lines = []
+        for word, several in (("rose", rose), ("fell", fell)):
+            for i, one in enumerate(several):
+                cells = [word if i == 0 else "", one.query, shown(one.baseline), shown(one.system)]
+                asked = [found.texts.get(one.query, "")] if found.texts else []
+                lines.append([one_line(part) for part in [*cells, signed(one.difference), *asked]])
+        header = ["", "query", row.baseline, row.system, "change", *(["asked"] if found.texts else [])]
+        title = f"queries that moved most by {row.measure}: {row.system} against {row.baseline}"
+        yield Part(title, header, lines, [False] * len(lines))
+
+
+def _moved_table(part: Part, width: int) -> Table:
+    """Only the text of a query gives way to a narrow terminal."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    asked = part.header.index("asked", 5) if len(part.header) > 5 else None
+    taken = sum(max(len(line[i]) for line in [part.header, *part.rows]) + 2 for i in range(5))
+    for i, title in enumerate(part.header):
+        table.add_column(cell(title), justify="left" if i < 2 or i == asked else "right", no_wrap=True)
+    room = max(20, width - taken)
+    for line in part.rows:
+        texts = [text if len(text) <= room else f"{text[: room - 1]}…" for text in line[5:]]
+        table.add_row(*map(cell, [*line[:5], *texts]))
+    return table
+
+
+def verdicts(found: Comparisons) -> list[str]:
+    """What may be believed, in words: a line for each measure, and for each question that a margin asks."""
+    lines = []
+    for measure in found.measures:
+        mine = [row for row in found.rows if row.measure == measure]
+        words: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
+        for row in mine:
+            word = "not told apart" if not found.sure(row) else "better" if row.better else "worse"
+            words[word].append(row.system if found.baseline is not None else f"{row.system} and {row.baseline}")
+        if found.baseline is not None:
+            said = "; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)
+            lines.append(f"{measure} against {found.baseline}: {said}")
+        for row in mine if found.method.margin is not None else ():
+            lines.append(_within_margin(row, found.method.alpha))
+    return lines
+
+
+def _within_margin(row: Comparison, alpha: float) -> str:
+    if row.margin is None or math.isnan(row.margin.p_noninferior):
+        return f"{row.measure}: too few queries to hold {row.system} to a margin"
+    margin = f"{row.margin.margin:g}"
+    one = "is not worse" if row.margin.p_noninferior < alpha else "may be worse"
+    two = "is" if row.margin.p_equivalent < alpha else "is not shown to be"
+    worse, within = p_value(row.margin.p_noninferior), p_value(row.margin.p_equivalent)
+    return (
+        f"{row.measure}: {row.system} {one} than {row.baseline} by {margin} or more (p {worse}), "
+        f"and {two} within {margin} of it (p {within})"
+    )
+
+
+def _family(rows: Sequence[Comparison], found: Comparisons) -> int:
+    """How many comparisons p is corrected for."""
+    return len(rows) if found.method.family == "all" else sum(row.measure == rows[0].measure for row in rows)
 
 
 def about(found: Comparisons) -> list[str]:
     """What the numbers are."""
     method = found.method
     first = [row for row in found.rows if row.measure == found.measures[0]]
-    family = len(first) if method.family == "measure" else len(found.rows)
-    lines = [
-        "p_t: paired t-test, two-sided; *** below 0.001, ** 0.01, * 0.05, ns otherwise",
-        f"interval: of the difference, {'BCa' if method.interval == 'bca' else 'percentile'} bootstrap, "
-        f"{method.rounds:,} resamples of queries",
-    ]
-    if any(row.seeds is not None for row in found.rows):
-        lines[1] = (
-            f"interval: of the difference, percentile bootstrap, {method.rounds:,} resamples of queries and seeds"
-        )
+    seeds = any(row.seeds is not None for row in found.rows)
+    over = ", over queries and seeds" * seeds
+    lines = [f"p_t: paired t-test, two-sided{over}; *** below 0.001, ** 0.01, * 0.05, ns otherwise"]
     if method.correction != "none":
-        lines.insert(
-            1, f"p: {TESTS[method.test]}, {CORRECTIONS[method.correction]} for {family} comparison{'s' * (family != 1)}"
-        )
+        family = _family(found.rows, found)
+        many = f"{family} comparison{'s' * (family != 1)}"
+        strata = f", in strata for {_family(found.strata, found)}" if found.strata else ""
+        corrected = f"{CORRECTIONS[method.correction]} for {many}{strata}"
+        lines.append(f"{_decides(found)}, to decide by: {TESTS[method.test]}, {corrected}")
     elif method.test != "t":
-        lines.insert(1, f"p: {TESTS[method.test]}, uncorrected")
+        lines.append(f"{_decides(found)}, to decide by: {TESTS[method.test]}, uncorrected")
+    kind = "hierarchical" if seeds else "BCa" if method.interval == "bca" else "percentile"
+    lines.append(
+        f"interval: of the difference, {kind} bootstrap, {method.rounds:,} resamples of queries{' and seeds' * seeds}"
+    )
     finds = [row.detectable for row in first if not math.isnan(row.detectable)]
     if finds:
         span = f"{min(finds):.4f}" + (f" to {max(finds):.4f}" if max(finds) - min(finds) > 5e-5 else "")
@@ -221,17 +276,18 @@ def about(found: Comparisons) -> list[str]:
             f"{first[0].n} queries detect a true difference in {first[0].measure} of {span} "
             f"(power {method.power:.0%}, level {method.alpha:g})"
         )
-    if method.margin is not None:
-        lines.append(f"noninf, equiv: p of one and of two one-sided t-tests that it is within {method.margin:g}")
+    if any(row.stratum.startswith("complexity=") for row in found.strata):
+        lines.append("complexity: simple up to 3 relevant documents, medium up to 6, complex beyond")
     if method.detect is not None:
         lines.append(f"needs: so many queries detect a true difference of {method.detect:g}")
-    return [*lines, *found.notes]
+    data = ", ".join(filter(None, [found.dataset, found.convention and f"convention {found.convention}"]))
+    return [*lines, *([data] if data else []), *found.notes, *verdicts(found)]
 
 
-def markdown(found: Comparisons) -> str:
+def markdown(found: Comparisons, moved: int) -> str:
     """The tables and what they are, as Markdown."""
     lines: list[str] = []
-    for part in parts(found):
+    for part in (*parts(found), *(moved_parts(found, moved) if moved else ())):
         lines += [f"### {safe(part.title)}", ""] if part.title else []
         lines += [*grid(part.header, part.rows), ""]
     return "\n".join([*lines, *(f"- {safe(line)}" for line in about(found)), ""])
@@ -245,20 +301,27 @@ def as_csv(found: Comparisons) -> str:
 def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
     """`{"comparisons": […], "strata": […], "method": …, "notes": …}`; what is not a number is null."""
     data = {
-        "comparisons": [_row(row, moved) for row in found.rows],
-        "strata": [_row(row, moved) for row in found.strata],
+        "comparisons": [_row(row, moved, found.texts) for row in found.rows],
+        "strata": [_row(row, moved, found.texts) for row in found.strata],
         "baseline": found.baseline,
         "systems": list(found.systems),
+        "dataset": found.dataset or None,
+        "convention": found.convention or None,
         "method": asdict(found.method),
         "notes": list(found.notes),
+        "verdicts": verdicts(found),
     }
     return dict(without_nan(data))
 
 
-def _row(row: Comparison, moved: int) -> dict[str, Any]:
+def _row(row: Comparison, moved: int, texts: Mapping[str, str]) -> dict[str, Any]:
     flat: dict[str, Any] = {name: value for name, value in figures(row).items() if not name.startswith("ci_")}
     flat["ci"] = list(row.ci)
     flat["lower_is_better"] = row.lower_is_better
     flat["seeds"] = None if row.seeds is None else asdict(row.seeds)
-    flat["moved"] = [one._asdict() for one in row.moved[:moved]]
+    rose = [one for one in row.moved if one.difference > 0][:moved]
+    fell = [one for one in row.moved if one.difference < 0][:moved]
+    flat["moved"] = [
+        {**one._asdict(), **({"text": texts[one.query]} if one.query in texts else {})} for one in [*rose, *fell]
+    ]
     return flat

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,17 +41,21 @@ def detectable(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) ->
     >>> round(detectable(0.1, 100), 4)
     0.0283
     """
+    _check(alpha, power)
+    return sd * _least_effect(n, alpha, power) if n >= 2 and sd > 0 else math.nan
+
+
+@lru_cache(maxsize=1024)
+def _least_effect(n: int, alpha: float, power: float) -> float:
+    """The least effect that n queries find: it is the same for all measures and systems."""
     from scipy.optimize import brentq
 
-    _check(alpha, power)
-    if n < 2 or not sd > 0:
-        return math.nan
     high = 1.0
     while power_of(high, n, alpha=alpha) < power:
         high *= 2
         if high > 1e9:
             return math.nan
-    return float(brentq(lambda effect: power_of(effect, n, alpha=alpha) - power, 0.0, high, xtol=1e-12)) * sd
+    return float(brentq(lambda effect: power_of(effect, n, alpha=alpha) - power, 0.0, high, xtol=1e-12))
 
 
 def queries_needed(sd: float, difference: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:

@@ -1,0 +1,113 @@
+"""Runs on disk, scored side by side: what `compare` is given as files, and all that they know beside the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ragauge.errors import BadInput, Incomparable
+from ragauge.formats.scores import holds_scores, read_scores
+from ragauge.inputs import Given, gather, named, refuse_other_data, trials_in
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score
+from ragauge.records import Scores
+from ragauge.runs.archive import made_with
+from ragauge.verbs import count, judgments_for, read_measures, shallow
+
+MEASURES = ("ndcg@10", "map", "mrr")
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Scores by system, several where it was run with several seeds."""
+
+    scores: Mapping[str, Scores | Sequence[Scores] | Mapping[str, Scores]]
+    baseline: str | None
+    measures: Sequence[str] | None
+    """Those that were asked for, by their canonical names; None where the files decide."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    dataset: str = ""
+    notes: Sequence[str] = ()
+
+
+def score_files(
+    files: Sequence[str],
+    baseline: str | None = None,
+    measures: Sequence[str] | None = None,
+    rules: Convention | None = None,
+    *,
+    split: str | None = None,
+) -> Scored:
+    """Score judgments and runs, or folders that `run` wrote, or take tables of scores as they are.
+
+    The baseline is a name, or one of the files; a file that is not among the others comes to them.
+    """
+    if all(holds_scores(named(file)[1]) for file in files):
+        return _tables(files, baseline, measures)
+    given, baseline = _with_baseline(files, baseline)
+    refuse_other_data(given)
+    rules = rules or find_convention("default")
+    wanted = read_measures(measures or given.measures or MEASURES, rules)
+    judgments = judgments_for(wanted, given.qrels, split=split)
+    asked_for = {
+        path: made_with(path, "k") for runs in given.runs.values() for path in runs if made_with(path, "k") is not None
+    }
+    _refuse_other_depths(asked_for, [one for one in wanted if isinstance(one, Measure)])
+    scores: dict[str, Scores | list[Scores]] = {}
+    for name, runs in given.runs.items():
+        trials = [trial for run in runs for trial in trials_in(run)]
+        found = [score(count(judgments, run, wanted, rules, name=name), wanted, rules) for run in trials]
+        scores[name] = found[0] if len(found) == 1 else found
+    notes = [note for path, k in asked_for.items() for note in shallow(path, k, wanted)]
+    names = [str(one) if isinstance(one, Measure) else one.__name__ for one in wanted]
+    return Scored(scores, baseline, names, given.texts, given.tags, given.dataset, notes)
+
+
+def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] | None) -> Scored:
+    known: dict[str, Scores | dict[str, Scores]] = {}
+    tags: dict[str, dict[str, str]] = {}
+    for file in files:
+        name, path = named(file)
+        scores, more = read_scores(path)
+        if name is not None and len(scores) == 1:
+            scores = {name: next(iter(scores.values()))}
+        if baseline == file and len(scores) == 1:
+            baseline = next(iter(scores))
+        twice = next((one for one in scores if one in known), None)
+        if twice is not None:
+            raise BadInput(f"`{twice}` is in two files", file=path, hint="NAME=FILE gives a system another name")
+        known.update(scores)
+        tags.update(more)
+    return Scored(known, baseline, measures, tags=tags)
+
+
+def _with_baseline(files: Sequence[str], baseline: str | None) -> tuple[Given, str | None]:
+    given = gather(files)
+    if baseline is None or baseline in given.runs:
+        return given, baseline
+    place = Path(baseline).resolve()
+    if named(baseline)[0] is None and place.exists() and _name_of(given, place) is None:
+        given = gather([*files, baseline])
+    return given, _name_of(given, place) or baseline
+
+
+def _name_of(given: Given, place: Path) -> str | None:
+    return next((name for name, runs in given.runs.items() if place in [Path(run).resolve() for run in runs]), None)
+
+
+def _refuse_other_depths(depths: Mapping[str, int], measures: Sequence[Measure]) -> None:
+    """Refuse runs that were asked for different numbers of documents, by measures that look deeper than the fewest."""
+    if len(set(depths.values())) < 2:
+        return
+    least, most = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
+    deep = [str(one) for one in measures if one.cutoff is not None and one.cutoff > depths[least]]
+    if deep:
+        raise Incomparable(
+            f"{least} was asked for {depths[least]} documents a query, {most} for {depths[most]}: {', '.join(deep)} "
+            "would not be of the same",
+            hint="compare by measures up to the lesser depth, or run both with the same -k",
+        )
