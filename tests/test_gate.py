@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -155,7 +156,41 @@ def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "guess"), [("ndgc@10 >= 0.4", "`ndcg@10`"), ("p95 <= 50", "`p95_ms`"), ("mising <= 1", "`missing`")]
+    ("text", "hint"),
+    [
+        ("ndcg@10 not worse by 0.02", "hint: `ndcg@10 non-inferior by 0.02`"),
+        ("P_10 not worse by 2 % by topic", "hint: `precision@10 non-inferior by 2 % by topic`"),
+        ("ndcg@10 better by 0.02", "hint: `ndcg@10 drop <= -0.02` asks for a mean that is better by so much"),
+        ("p95_ms better by 5", "hint: `p95_ms rise <= -5` asks"),
+        ("ndcg@10 not worse than bm25", "by `--baseline bm25` (-b)"),
+        ("ndcg@10 non-inferior to runs/bm25 by 0.02", "by `--baseline runs/bm25` (-b)"),
+        ("ndcg@10 drop <= 2% from bm25", "by `--baseline bm25` (-b)"),
+        ("mrr@ten >= 0.4", "`ten` in `mrr@ten` is no cutoff\n\nhint: a cutoff is a number, as in mrr@10"),
+        ("recall(of=capped)@k >= 0.4", "hint: a cutoff is a number, as in recall@10"),
+        ("iprec@half >= 0.4", "as in iprec_at_recall@0.5"),
+        ("bpref@all >= 0.4", "hint: ask for bpref"),
+    ],
+)
+def test_what_is_nearly_a_rule_is_answered_with_the_rule_that_was_meant(text, hint):
+    with pytest.raises(BadInput) as error:
+        read(text)
+    assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "guess"),
+    [
+        ("ndgc@10 >= 0.4", "`ndcg@10`"),
+        ("ndcg10 >= 0.4", "`ndcg@10`"),
+        ("nDCG-5 >= 0.4", "`ndcg@5`"),
+        ("Hit Rate3 >= 0.4", "`hit rate@3`"),
+        ("f110 >= 0.4", "`f1@10`"),
+        ("p95 <= 50", "`p95_ms`"),
+        ("mising <= 1", "`missing`"),
+        ("latency <= 50", "`p95_ms`"),
+        ("Mean response time <= 50", "`mean_ms`"),
+        ("throughput >= 50", "`qps`"),
+    ],
 )
 def test_an_unknown_figure_gets_the_nearest_name(text, guess):
     with pytest.raises(UnknownName, match="did you mean") as error:
@@ -359,6 +394,20 @@ def test_a_run_is_not_worse_than_itself_and_non_inferior_by_any_margin():
     run = scores(mrr=NOW)
     found = ragauge.gate(run, ["mrr not worse", "mrr non-inferior by 0.001", "mrr drop <= 0"], baseline=run)
     assert found.passed
+
+
+def test_the_loss_that_would_be_noticed_is_told_of_the_stratum_that_sees_least():
+    rng = np.random.default_rng(3)
+    base = rng.random(40)
+    run = base + rng.normal(0, 0.02, 40) + np.where(np.arange(40) < 8, rng.normal(0, 0.2, 40), 0)
+    tags = {f"q{i}": {"lang": "de" if i < 8 else "en"} for i in range(40)}
+    settings = {"baseline": scores("old", mrr=base), "tags": tags}
+    found = ragauge.gate(scores(mrr=run), ["mrr not worse", "mrr not worse by lang"], **settings)
+    whole, de, en = (check.detectable for check in found.checks[:3])
+    assert found.passed
+    assert de > whole > en
+    losses = f"mrr {whole:.3g}, mrr {de:.3g} in lang=de (8 queries)"
+    assert found.notes[-1] == f"`not worse` would notice, four times out of five, a true loss of {losses}"
 
 
 def test_too_few_queries_pass_no_test():
@@ -567,7 +616,7 @@ def test_what_is_no_number_has_not_passed():
 def test_a_query_that_the_run_lacks_fails_the_gate_unless_it_may():
     found = ragauge.gate(SHORT, "mrr >= 0.5", qrels=QRELS)
     assert by_rule(found)["mrr >= 0.5"].passed
-    assert by_rule(found)["missing <= 0"].reason == "1 is above 0 (q3)"
+    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 3 judged queries (q3)"
     assert not found.passed
     assert ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 1"], qrels=QRELS).passed
     assert ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 34%"], qrels=QRELS).passed
@@ -595,7 +644,8 @@ def test_an_empty_run_has_not_passed():
 
 def test_missing_queries_are_not_the_best_where_less_is_better():
     check = first(SHORT, ["unjudged@5 <= 0.5", "missing <= 1"], qrels=QRELS)
-    assert (check.passed, check.reason) == (False, "1 queries that it lacks count as 0, which is the best unjudged@5")
+    assert not check.passed
+    assert check.reason == "1 queries without any document count as 0, which is the best unjudged@5 (q3)"
 
 
 def test_without_a_baseline_no_rule_about_one_passes():
@@ -616,7 +666,7 @@ def test_fewer_queries_than_the_baseline_had_are_not_enough():
     found = ragauge.gate(few, ["mrr drop <= 0", "mrr not worse"], baseline=many)
     assert not any(check.passed for check in found.checks)
     assert found.checks[0].reason == "1 queries have no value that the baseline has one for (q5)"
-    assert by_rule(found)["missing <= 0"].reason == "1 is above 0 (q5)"
+    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 6 judged queries (q5)"
     more = first(many, "mrr drop <= 1", baseline=few)
     assert more.reason == "the baseline has no value for 1 queries (q5)"
 
@@ -636,6 +686,45 @@ def test_runs_of_another_depth_do_not_compare_beyond_it():
         assert expected or check.reason == "the run has 100 documents a query, the baseline 10"
 
 
+def shallow_run(name="new", k=10, **about):
+    table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
+    return Run(table, name, None, {"plan": {"k": k}, **about})
+
+
+@pytest.mark.parametrize("rule", ["recall@11 >= 0", "recall@11 drop <= 1", "recall@11 >= 0 by answers"])
+def test_a_measure_deeper_than_the_run_has_not_passed(rule):
+    check = first(shallow_run(), rule, qrels=QRELS, baseline=shallow_run("old"))
+    assert (check.passed, check.reason) == (False, "the run has 10 documents a query, so recall@11 is that of 10")
+    assert check.value == 1
+    assert passes(shallow_run(), rule.replace("11", "10"), qrels=QRELS, baseline=shallow_run("old"))
+    assert passes(shallow_run(), rule, qrels=QRELS, baseline=WHOLE) is False
+
+
+def test_a_baseline_that_is_too_shallow_for_a_measure_is_none_for_it():
+    check = first(WHOLE, "recall@11 drop <= 1", qrels=QRELS, baseline=shallow_run("old"))
+    assert (check.passed, check.reason) == (False, "the baseline has 10 documents a query, so recall@11 is that of 10")
+    assert passes(WHOLE, "recall@11 >= 0", qrels=QRELS, baseline=shallow_run("old"))
+
+
+def test_a_run_that_ranks_all_documents_is_deep_enough_for_any_measure():
+    whole = shallow_run(dataset={"name": "docs", "documents": 10})
+    assert passes(whole, "recall@11 >= 1", qrels=QRELS)
+    for documents in (11, 0):
+        more = shallow_run(dataset={"name": "docs", "documents": documents})
+        assert not passes(more, "recall@11 >= 1", qrels=QRELS)
+    deeper = shallow_run("old", k=20, dataset={"name": "docs", "documents": 10})
+    assert passes(whole, ["recall@100 drop <= 0"], qrels=QRELS, baseline=deeper)
+
+
+def test_of_a_file_it_is_only_said_that_its_rankings_end_before_the_cutoff():
+    found = ragauge.gate(WHOLE, ["recall@5 >= 1", "recall@1 >= 1", "ndcg@3 drop <= 0"], qrels=QRELS, baseline=WHOLE)
+    assert found.passed
+    run, base = [note for note in found.notes if "at most" in note]
+    assert run == "run has at most 1 document a query, so recall@5, ndcg@3 are those of 1"
+    assert base == "run has at most 1 document a query, so ndcg@3 is that of 1"
+    assert not ragauge.gate(WHOLE, "recall@1 >= 1", qrels=QRELS).notes
+
+
 def test_a_gate_without_rules_is_a_mistake():
     for nothing in ([], {}):
         with pytest.raises(BadInput, match="nothing is asked"):
@@ -652,7 +741,7 @@ def test_a_gate_is_true_only_if_it_passed():
     assert str(error.value).splitlines() == [
         "run: 2 of 3 checks failed",
         "  mrr >= 1: 0.666667 is below 1",
-        "  missing <= 0: 1 is above 0 (q3)",
+        "  missing <= 0: the run lacks 1 of 3 judged queries (q3)",
     ]
     assert isinstance(error.value, AssertionError)
     assert error.value.exit_code == 1
@@ -748,6 +837,67 @@ def test_a_folder_knows_its_judgments_times_and_its_neighbours(experiment):
         ragauge.gate(folder, rules)
 
 
+def asked_again(*rankings, status=None):
+    """A run whose query q got these rankings, one after the other, and whose query r always the same."""
+    rows = [
+        (query, repeat, doc, place + 1, -float(place))
+        for repeat, docs in enumerate(rankings)
+        for query, found in (("q", docs), ("r", "a"))
+        for place, doc in enumerate(found)
+    ]
+    table = pl.DataFrame(rows, ["query", "repeat", "doc", "rank", "score"], orient="row")
+    first_time = table.filter(pl.col("repeat") == 0).drop("repeat")
+    return Run(first_time, "shaky", None, {}, table.filter(pl.col("repeat") > 0))
+
+
+def test_where_rankings_differ_between_repeats_a_query_counts_with_its_mean():
+    qrels = {"q": {"a": 1}, "r": {"a": 1}}
+    shaky = asked_again("a", "xa", "xyza", "xyzw")
+    found = ragauge.gate(
+        shaky, ["mrr >= 0.7", "num_rel_ret >= 1.7", "gm_map > 0.66", "f1(of=means)@1 > 0.6"], qrels=qrels
+    )
+    q = (1 + 1 / 2 + 1 / 4 + 0) / 4
+    means = [(q + 1) / 2, 0.75 + 1, math.sqrt(q), (1 + 3 * 0.5) / 4]
+    assert [check.value for check in found.checks[:4]] == pytest.approx(means)
+    assert "the rankings of shaky differ between 4 repeats: a query counts with its mean over them" in found.notes
+    base = asked_again("a", "a")
+    against = ragauge.gate(shaky, "mrr drop <= 1", qrels=qrels, baseline=base)
+    assert against.checks[0].difference == pytest.approx((q - 1) / 2)
+    assert not any("repeats" in note for note in ragauge.gate(base, "mrr >= 1", qrels=qrels).notes)
+
+
+@pytest.mark.parametrize("convention", ["default", "trec9"])
+def test_a_query_that_one_repeat_lacks_is_missing(convention):
+    found = ragauge.gate(
+        asked_again("a", ""), ["mrr >= 0"], qrels={"q": {"a": 1}, "r": {"a": 1}}, convention=convention
+    )
+    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 2 judged queries (q)"
+    assert by_rule(found)["mrr >= 0"].value == (0.75 if convention == "default" else 1)
+
+
+def test_an_experiment_counts_with_all_its_repeats_too(tmp_path):
+    chance = random.Random(1)
+
+    def shaky(query, k):
+        return [f"d{i:05}" for i in chance.sample(range(60), k)]
+
+    data = "synthetic:needles(documents=60, queries=12)"
+    options = {"k": 20, "repeats": 3, "warmup": 0}
+    found = ragauge.run(data, {"shaky": shaky}, measures=["recall@20", "mrr"], out=tmp_path / "runs", **options)
+    trials = [
+        ragauge.evaluate(found.dataset.judgments, one, ["recall@20"]).means["recall@20"]
+        for one in found.runs["shaky"].trials()
+    ]
+    assert len(set(trials)) > 1
+    for run in (found, tmp_path / "runs" / "shaky"):
+        gate = ragauge.gate(run, "recall@20 >= 0")
+        assert gate.checks[0].value == pytest.approx(np.mean(trials))
+        assert any("differ between 3 repeats: a query counts with its mean" in note for note in gate.notes)
+    own = ragauge.run(data, {"shaky": shaky}, measures=[lambda grades, **_: 1.0], **options)
+    first_only = ragauge.gate(own, "missing <= 0")
+    assert any("differ between 3 repeats: the first counts" in note for note in first_only.notes)
+
+
 def test_a_stratum_that_is_no_longer_tagged_has_not_passed(experiment, tmp_path):
     from ragauge.formats.writing import write_queries
 
@@ -792,6 +942,33 @@ def test_a_value_and_its_limit_are_told_apart():
     assert reports.told_apart(made(value=math.nan, limit=math.nan)) == ("", "")
 
 
+def test_a_reason_is_left_out_where_the_figures_say_it():
+    assert reports.why(made()) == ""
+    assert reports.why(made(value=0.4)) == "too low"
+    assert reports.why(made(limit=math.nan)) == "too low"
+    assert reports.why(made(rule=Rule(Figure("missing", "count"), "limit", "<="), value=1, limit=0)) == "too low"
+
+
+@pytest.mark.parametrize(
+    ("kind", "passed", "said"),
+    [
+        ("not worse", True, "being worse is not shown, p 0.250"),
+        ("not worse", False, "being worse is shown, p 0.250"),
+        ("better", True, "being better is shown, p 0.250"),
+        ("better", False, "being better is not shown, p 0.250"),
+        ("non-inferior", True, "being worse by 4% is ruled out, p 0.250"),
+        ("non-inferior", False, "being worse by 4% is not ruled out, p 0.250"),
+    ],
+)
+def test_what_a_test_says_is_in_words(kind, passed, said):
+    rule = Rule(Figure("mrr"), kind, limit=4, percent=kind == "non-inferior")
+    check = made(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
+    change = "-20.00% [-40.00%, +10.00%]" if rule.percent else "-0.1000 [-0.2000, +0.0500]"
+    assert reports.evidence(check) == [f"baseline 0.5000, change {change}", said]
+    assert said in reports.junit(Gate("run", [check])).decode()
+    assert f"; {said} |" in reports.markdown(Gate("run", [check]))
+
+
 def test_junit_is_sound_whatever_the_texts_hold():
     rule = Rule(Figure("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
     gate = Gate("r\x07un", [made(rule=rule, reason="a < b & \x00 c"), made(passed=True, reason="")])
@@ -815,7 +992,8 @@ def test_markdown_keeps_texts_as_texts():
     rule = Rule(Figure("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
     text = reports.markdown(Gate("run", [made(rule=rule)]))
     assert "## Gate: run FAILED 1 of 1 check" in text
-    assert "| FAIL | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |  | too low |" in text
+    assert "| FAIL | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |  |  |" in text
+    assert "| 3 |  | no &lt;b> here |" in reports.markdown(Gate("run", [made(limit=math.nan, reason="no <b> here")]))
 
 
 def test_data_has_no_word_that_json_lacks():
@@ -856,17 +1034,20 @@ def command(tmp_path):
 def test_a_pass_is_0_and_shown(command):
     done = command("qrels.txt", "new.run", "-b", "old.run", "-r", "mrr >= 0.9", "-r", "ndcg@10 not worse")
     assert done.stdout.splitlines()[1:] == [
-        "pass  mrr >= 0.9                           1.0000  0.9000  8",
-        "pass  ndcg@10 not worse                    1.0000          8",
-        "      +0.1845 [+0.0524, +0.3167], p 0.983",
-        "pass  missing <= 0                              0       0  8",
+        "pass  mrr >= 0.9                                          1.0000  0.9000  8",
+        "pass  ndcg@10 not worse                                   1.0000          8",
+        "      baseline 0.8155, change +0.1845 [+0.0524, +0.3167]",
+        "      being worse is not shown, p 0.983",
+        "pass  missing <= 0                                             0       0  8",
     ]
     assert done.stderr.splitlines()[0] == "note: new passed 3 checks (baseline old)"
 
 
 def test_a_failed_rule_is_1_and_every_line_fits(command):
     done = command("qrels.txt", "old.run", "-b", "new.run", "-r", "mrr drop <= 1%", "-r", "mrr not worse", code=1)
-    assert "it dropped by 0.25, 25%, from 1" in done.stdout
+    assert "baseline 1.0000, change -25.00% [-42.90%, -7.10%]" in done.stdout
+    assert "being worse is shown, p 0.017" in done.stdout
+    assert "dropped" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert command("qrels.txt", "short.run", "-r", "mrr >= 0.1", code=1).stdout.count("FAIL") == 1
     assert "no baseline" in command("qrels.txt", "new.run", "-r", "mrr better", code=1).stdout
@@ -1016,6 +1197,7 @@ def test_the_example_for_pytest_in_the_docs_works(tmp_path):
     assert done.returncode == 1
     assert "mrr > 1: 1 is not above 1" in done.stdout
     assert "pytest_plugin.py" not in done.stdout
+    assert "gates.py" not in done.stdout
 
 
 def test_pytest_finds_the_fixture_by_an_entry_point(tmp_path):
@@ -1033,3 +1215,54 @@ def test_the_plugin_loads_nothing_heavy():
     code = "import ragauge.pytest_plugin, sys; print([m for m in ('numpy', 'polars', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_system_that_answers_nothing_does_not_pass_by_saying_nothing(tmp_path):
+    def broken(query, k):
+        raise RuntimeError("down")
+
+    data = ragauge.load("synthetic:needles(documents=40, queries=10)")
+    ragauge.run(data, {"broken": broken, "empty": lambda q, k: [], "bm25": "bm25"}, out=tmp_path / "x")
+    found = ragauge.gate(str(tmp_path / "x" / "broken"), ["unjudged@10 <= 0.1", "build_seconds <= 500"])
+    assert [check.passed for check in found.checks] == [False, True, True, False]
+    assert "10 queries without any document count as 0" in found.checks[0].reason
+    assert str(found.checks[-1].rule) == "failed <= 0"
+    empty = ragauge.gate(
+        str(tmp_path / "x" / "empty"), ["num_nonrel_judged_ret <= 3", "unjudged@10 not worse"], baseline="bm25"
+    )
+    assert not any(check.passed for check in empty.checks[:2])
+    assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"]).passed
+
+
+def test_queries_that_were_not_asked_are_missing(tmp_path):
+    data = "synthetic:needles(documents=40, queries=10)"
+    ragauge.run(data, {"bm25": "bm25"}, limit=4, out=tmp_path / "x")
+    found = ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"])
+    assert [check.reason for check in found.failed] == ["the run lacks 6 of 10 judged queries, which it was not asked"]
+    assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1", "missing <= 6"]).passed
+
+
+def test_a_stratum_that_only_the_table_of_tags_knows_fails():
+    qrels = {f"q{i}": {"a": 1} for i in range(6)}
+    tags = {f"q{i}": {"area": "a" if i < 6 else "b"} for i in range(9)}
+    found = ragauge.gate({query: {"a": 1.0} for query in qrels}, ["mrr >= 0.5 by area"], qrels=qrels, tags=tags)
+    assert [(str(check.rule), check.passed) for check in found.checks[:2]] == [
+        ("mrr >= 0.5 in area=a", True),
+        ("mrr >= 0.5 in area=b", False),
+    ]
+
+
+def test_rounding_is_no_loss(tmp_path):
+    for name, value in (("old", 0.1 + 0.2), ("new", 0.3)):
+        rows = [f"{i},{value!r}" for i in range(20)]
+        (tmp_path / f"{name}.csv").write_text("query,acc\n" + "\n".join(rows) + "\n")
+    found = ragauge.gate(tmp_path / "new.csv", ["acc not worse", "acc drop <= 0"], baseline=tmp_path / "old.csv")
+    assert found.passed
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"alpha": "x"}, {"least": "3"}, {"tags": 5}, {"convention": "nothing"}], ids=lambda one: next(iter(one))
+)
+def test_settings_of_the_wrong_kind_are_told(wrong):
+    with pytest.raises(ragauge.RagaugeError):
+        ragauge.gate({"q": {"a": 1.0}}, ["mrr >= 0.5"], qrels={"q": {"a": 1}}, **wrong)

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ragauge.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_one_run
 from ragauge.formats.scores import holds_scores, read_scores
 from ragauge.inputs import gather, open_run, refuse_other_dataset
-from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.names import Measure, parse
 from ragauge.measures.scoring import score
 from ragauge.outcomes import Experiment
 from ragauge.records import NOTHING, Judgments, Run, Scores
+from ragauge.rules.repeats import averaged, differing
 from ragauge.rules.subjects import Subject
 from ragauge.runs.archive import is_complete
 from ragauge.sides import named_sides, refuse_other_circumstances
@@ -64,7 +65,8 @@ def of_experiment(experiment: Experiment, system: str | None, baseline: Any) -> 
 
     def subject(name: str) -> Subject:
         run = experiment.runs[name]
-        return Subject(name, experiment.scores[name], run.timings, run.manifest, tags=experiment.dataset.tags)
+        scores = _of_all_repeats(run, experiment.scores[name])
+        return Subject(name, scores, run.timings, run.manifest, tags=experiment.dataset.tags)
 
     if isinstance(before, str) and before in names:
         return subject(chosen), None if before == chosen else subject(before)
@@ -95,9 +97,14 @@ def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject
     # Canonical names spell every departure from the default, whatever the convention's own way is.
     measures = [parse(one) for one in terms.measures]
     judgments = judgments_for(measures, qrels, targets=terms.targets)
-    judged = count(judgments, thing, measures, terms.convention, name=name)
-    scores, refused = _scores(judged, measures, terms.convention)
     known = thing if isinstance(thing, Run) else None
+    trials = [] if known is None else differing(known)
+    found = [
+        _scores(count(judgments, one, measures, terms.convention, name=name), measures, terms.convention)
+        for one in trials or [thing]
+    ]
+    refused = found[0][1]
+    scores = averaged([one for one, _ in found]) if trials else found[0][0]
     times = _timed(timings) if timings is not None or known is None else known.timings
     return Subject(name, scores, times, NOTHING if known is None else known.manifest, refused, tags)
 
@@ -114,6 +121,21 @@ def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Conven
         except MissingEvidence as error:
             refused[str(measure)] = error.message
     return score(judged, [one for one in measures if str(one) not in refused], convention), refused
+
+
+def _of_all_repeats(run: Run, scores: Scores) -> Scores:
+    """The scores of a run that was scored by its first rankings, by all of them where they differ."""
+    trials = differing(run)
+    if not trials:
+        return scores
+    judgments = scores.judged.judgments
+    try:
+        convention, measures = PRESETS[scores.convention], [parse(one) for one in scores.measures]
+    except (KeyError, RagaugeError):  # somebody's own convention, or a measure that is a function
+        note = f"the rankings of {scores.run} differ between {len(trials)} repeats: the first counts"
+        return replace(scores, notes=[*scores.notes, note])
+    counted = [count(judgments, one, measures, convention, name=scores.run) for one in trials]
+    return averaged([_scores(one, measures, convention)[0] for one in counted])
 
 
 def _timed(timings: Any) -> Any:

@@ -54,7 +54,9 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     answer is on disk at once, and the same call goes on where the last one stopped. A system that cannot be built is
     left out, and `failures` says why; when none can, the first reason is raised.
     """
-    data, notes = _asked(load(dataset, split=split), limit)
+    whole = load(dataset, split=split)
+    data, notes = _asked(whole, limit)
+    not_asked = len(whole.judgments) - len(data.judgments)
     rules = find_convention(convention)
     plan, wanted = _measured(how, measures, rules)
     named = _named(systems)
@@ -71,7 +73,8 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     failures: dict[str, RagaugeError] = {}
     try:
         for name, system in named.items():
-            work = Work(name, system, data, plan, known, workshop, folder and folder / slug(name), look)
+            place = folder and folder / slug(name)
+            work = Work(name, system, data, plan, known, workshop, place, look, not_asked)
             try:
                 runs[name] = work.done(fresh=fresh)
             except RagaugeError as error:

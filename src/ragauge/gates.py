@@ -109,6 +109,7 @@ class Gate:
 
     def raise_if_failed(self) -> None:
         """Raise CheckFailed with a line for each check that did not pass."""
+        __tracebackhide__ = True  # pytest then points at the line that asked
         if not self.passed:
             lines = [f"{check.rule}: {check.reason}" for check in self.failed]
             raise CheckFailed(f"{self.run}: {len(lines)} of {len(self.checks)} checks failed\n  " + "\n  ".join(lines))

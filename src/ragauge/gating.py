@@ -106,7 +106,13 @@ def _settings(rules: Any, **given: Any) -> dict[str, Any]:
     if isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml")):
         settings.update(read_gate(str(rules)))
     settings.update({name: value for name, value in given.items() if value is not None})
-    settings["convention"] = find_convention(settings["convention"]).but(**settings.pop("set", {}))
+    options = settings.pop("set", {})
+    if any(isinstance(value, list | dict) for value in options.values()):
+        raise BadInput(f"an option of the convention is no single value: {options}", hint='set = {ties = "ranked"}')
+    settings["convention"] = find_convention(settings["convention"]).but(**options)
+    for name in ("alpha", "least"):
+        if not isinstance(settings[name], int | float):
+            raise BadInput(f"{name} is {settings[name]!r}, not a number")
     if not 0 < settings["alpha"] <= 0.25:
         raise BadInput(f"alpha is {settings['alpha']:g}, not above 0 and at most 0.25", hint="0.05")
     if settings["correction"] not in CORRECTIONS:
@@ -122,28 +128,35 @@ def _rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rul
     asked = list(dict.fromkeys(parse(text, figure_of) for text in texts_of(rules)))
     if not asked:
         raise BadInput("nothing is asked of the run", hint='--rule "ndcg@10 >= 0.4"')
-    implied = ["missing"]
+    asked = _implied(asked, "missing", always=convention.missing == "error")
     if any(one.figure.source == "latency" or one.figure.name == "qps" for one in asked):
-        implied.append("failed")  # a query that fails is in no percentile: failing must not make a system fast
-    for name in implied:
-        limited = any(one.figure.name == name and one.sign in ("<=", "<") and not one.tag for one in asked)
-        if not limited or (name == "missing" and convention.missing == "error"):
-            asked.append(Rule(figures.COUNTS[name], "limit", "<="))
-    return list(dict.fromkeys(asked))
+        asked = _implied(asked, "failed")  # a query that fails is in no percentile: failing must not make it fast
+    return asked
+
+
+def _implied(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[Rule]:
+    """The rules, and that none may be missing or failed, unless one of them says how many may."""
+    limited = any(one.figure.name == name and one.sign in ("<=", "<") and not one.tag for one in rules)
+    more = [] if limited and not always else [Rule(figures.COUNTS[name], "limit", "<=")]
+    return list(dict.fromkeys([*rules, *more]))
 
 
 def _held(rules: Sequence[Rule], run: Subject, baseline: Subject | None, settings: Mapping[str, Any]) -> Gate:
     if baseline is not None:
         refuse_unlike(run, baseline)
         run = replace(run, lost=baseline.judged - run.judged)
+    if run.timings is not None:  # a query that failed is an empty ranking, and not every measure minds
+        rules = _implied(rules, "failed")
     given = settings["tags"] or {}
+    if not isinstance(given, str | Path | Mapping):
+        raise BadInput(f"tags cannot be read from {type(given).__name__}", hint="{query: {tag: value}}, or a file")
     tags: Tags = read_tags(str(given)) if isinstance(given, str | Path) else given
     strata = {tag: _strata(tag, run, tags) for tag in {one.tag: None for one in rules if one.tag}}
-    former = {} if baseline is None else {tag: frozenset(_tagged(tag, baseline.tags).values()) for tag in strata}
+    known = tags if tags or baseline is None else baseline.tags
+    former = {tag: frozenset(_tagged(tag, known).values()) for tag in strata}
     allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
     case = Case(
-        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, strata,
-        {} if tags else former,
+        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, strata, former
     )  # fmt: skip
     checks = check_all(rules, case)
     return Gate(
@@ -185,11 +198,35 @@ def _notes(
         left = len(run.judged) - len(found)
         if left:
             notes.append(f"{left} of {len(run.judged)} queries have no {tag}")
-    blind = [
-        f"{check.rule.figure.name} {check.detectable:.3g}"
-        for check in checks
-        if check.rule.kind == "not worse" and not check.rule.tag and check.detectable > 0 and check.passed
-    ]
-    if blind:
-        notes.append(f"`not worse` would notice, four times out of five, a true loss of {', '.join(blind)}")
+    return [*notes, *_short(run, baseline, checks), *_blind(checks)]
+
+
+def _short(run: Subject, baseline: Subject | None, checks: Sequence[Check]) -> list[str]:
+    """Which rankings end before a cutoff, of runs that do not say how many documents they were asked for."""
+    notes = []
+    for one in (run, baseline):
+        if one is None or one.depth is not None or not one.deepest:
+            continue
+        asked = [check.rule for check in checks if one is run or check.rule.needs_baseline]
+        found = [figures.measure_of(rule.figure.name) for rule in asked if rule.figure.source == "measure"]
+        deep = list(dict.fromkeys(str(m) for m in found if m is not None and (m.cutoff or 0) > one.deepest))
+        if deep:
+            many = f"{one.deepest} document{'s' * (one.deepest > 1)}"
+            those = f"{deep[0]} is that" if len(deep) == 1 else f"{', '.join(deep)} are those"
+            notes.append(f"{one.name} has at most {many} a query, so {those} of {one.deepest}")
     return notes
+
+
+def _blind(checks: Sequence[Check]) -> list[str]:
+    """What `not worse` would have noticed: of a measure, and of the stratum in which it sees least."""
+    worst: dict[tuple[str, str], Check] = {}
+    for check in checks:
+        if check.rule.kind == "not worse" and check.passed and check.detectable > 0:
+            key = check.rule.figure.name, check.rule.tag
+            if key not in worst or check.detectable > worst[key].detectable:
+                worst[key] = check
+    losses = [
+        f"{name} {check.detectable:.3g}" + (f" in {tag}={check.rule.value} ({check.n} queries)" if tag else "")
+        for (name, tag), check in worst.items()
+    ]
+    return [f"`not worse` would notice, four times out of five, a true loss of {', '.join(losses)}"] if losses else []

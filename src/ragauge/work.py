@@ -74,6 +74,8 @@ class Work:
     workshop: Workshop
     folder: Path | None
     watch: Watch
+    not_asked: int = 0
+    """How many judged queries of the dataset are left out."""
 
     @cached_property
     def purpose(self) -> dict[str, Any]:
@@ -147,7 +149,10 @@ class Work:
         self.watch.end(self.name)
         note = f"{self.name}: kept from {found.manifest.get('finished')}, not run again (--fresh does)"
         notes = [*found.manifest.get("notes", ()), note]
-        return replace(found, name=self.name, manifest={**found.manifest, "notes": notes})
+        about = {**found.manifest, "origin": manifest.origin(self.data)}
+        if about != found.manifest and self.folder is not None:  # the dataset has moved, and is known to be the same
+            archive.write_json(about, self.folder / "manifest.json")
+        return replace(found, name=self.name, manifest={**about, "notes": notes})
 
     def _ask(self, journal: Journal | None, notes: list[str]) -> Run:
         began = manifest.now()
@@ -181,7 +186,9 @@ class Work:
         sessions = 1 if journal is None else len(journal.sessions)
         about = {
             **self.purpose,
+            "origin": manifest.origin(self.data),
             "judgments_hash": manifest.judgments_hash(self.data),
+            "judged_not_asked": self.not_asked,
             "began": began,
             "finished": manifest.now(),
             "build_seconds": round(self.workshop.seconds(self.system), 6) if jobs else None,

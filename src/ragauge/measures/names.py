@@ -115,13 +115,39 @@ def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
     base, options = _PHRASES.get(key, (key, {}))
     name = _ALIASES.get(base)
     if name is None:
+        _refuse_cutoff(given, lower)
         known = [alias + (f"@{cutoff}" if cutoff and TABLE[real].cutoff else "") for alias, real in _ALIASES.items()]
-        raise UnknownName("measure", given, known, hint="`ragauge measures` lists them all")
+        meant = _without_at(lower)
+        guess = f"did you mean `{meant}`? " if meant else ""
+        hint = f"{guess}`ragauge measures` lists them all"
+        raise UnknownName("measure", given, () if meant else known, hint=hint)
     spec = TABLE[name]
     chosen = {**options, **(_read_options(spec, shape["options"], given) if shape and shape["options"] else {})}
     if shape and shape["level"]:
         chosen["rel"] = float(shape["level"])
     return make(spec, None if cutoff is None else float(cutoff), chosen, convention)
+
+
+def _refuse_cutoff(given: str, lower: str) -> None:
+    """Refuse a cutoff that is no number, as in `mrr@ten`."""
+    head, at, cutoff = lower.partition("@")
+    key = _key(re.sub(r"\(.*", "", head))
+    name = _ALIASES.get(_PHRASES[key][0] if key in _PHRASES else key)
+    if not at or name is None:
+        return
+    kind = TABLE[name].cutoff
+    example = f"a cutoff is a number, as in {name}@{'0.5' if kind == 'level' else '10'}"
+    raise BadInput(f"`{cutoff}` in `{given}` is no cutoff", hint=example if kind else f"ask for {name}")
+
+
+def _without_at(lower: str) -> str | None:
+    """What `ndcg10` means, where it means something: a measure and its cutoff, with the @ between them."""
+    for at in range(len(lower) - 1, 0, -1):
+        name, cutoff = lower[:at].rstrip(" _-"), lower[at:]
+        spec = TABLE.get(_ALIASES.get(_key(name), ""))
+        if re.fullmatch(r"[1-9]\d*", cutoff) and spec is not None and spec.cutoff not in ("", "level"):
+            return f"{name}@{cutoff}"
+    return None
 
 
 def _key(name: str) -> str:

@@ -19,8 +19,14 @@ from ragauge.reports.tables import one_line, p_value, plain_table, shown, withou
 
 WIDEST = 100
 """Beyond this a line is hard to follow to its end."""
-BESIDE = 33
-"""What the mark and the numbers take of a line."""
+BESIDE = 12
+"""What the mark and the gaps between columns take of a line."""
+SHOWN = {
+    "not worse": ("being worse is not shown", "being worse is shown"),
+    "better": ("being better is shown", "being better is not shown"),
+    "non-inferior": ("being worse by {} is ruled out", "being worse by {} is not ruled out"),
+}
+"""What a test says, of a rule that passed and of one that failed."""
 
 
 def figure_text(figure: Figure, value: float) -> str:
@@ -47,34 +53,53 @@ def told_apart(check: Check) -> tuple[str, str]:
     return texts[0], texts[1]
 
 
-def evidence(check: Check) -> str:
-    """The difference from the baseline with its interval, and the p-value.
+def evidence(check: Check) -> list[str]:
+    """The baseline's figure and the change since, with its interval; and what the test says.
+
+    In percent where the rule is.
 
     >>> from ragauge.gates import Rule
     >>> rule = Rule(Figure("mrr"), "not worse")
     >>> evidence(Check(rule, True, value=0.5, baseline=0.51, difference=-0.01, ci=(-0.03, 0.01), p=0.2, n=40))
-    '-0.0100 [-0.0300, +0.0100], p 0.200'
+    ['baseline 0.5100, change -0.0100 [-0.0300, +0.0100]', 'being worse is not shown, p 0.200']
     """
     if math.isnan(check.difference):
-        return ""
-    times = check.rule.figure.source != "measure"
-    parts = [f"{number:+.3g}" if times else f"{number:+.4f}" for number in (check.difference, *check.ci)]
-    text = parts[0] if math.isnan(check.ci[0]) else f"{parts[0]} [{parts[1]}, {parts[2]}]"
-    return text if math.isnan(check.p) else f"{text}, p {p_value(check.p)}"
+        return []
+    rule = check.rule
+    numbers = [check.difference, *check.ci]
+    if rule.percent and check.baseline:
+        parts = [f"{100 * number / abs(check.baseline):+.2f}%" for number in numbers]
+    else:
+        parts = [f"{number:+.4f}" if rule.figure.source == "measure" else f"{number:+.3g}" for number in numbers]
+    interval = "" if math.isnan(check.ci[0]) else f" [{parts[1]}, {parts[2]}]"
+    lines = [f"baseline {figure_text(rule.figure, check.baseline)}, change {parts[0]}{interval}"]
+    if not math.isnan(check.p):
+        words = SHOWN[rule.kind][not check.passed].format(f"{rule.limit:.12g}" + "%" * rule.percent)
+        lines.append(f"{words}, p {p_value(check.p)}")
+    return lines
+
+
+def why(check: Check) -> str:
+    """Why it failed, where the figures beside it do not say so already."""
+    value, limit = told_apart(check)
+    names = check.rule.figure.name == "missing"  # which queries
+    return "" if not math.isnan(check.p) or (limit and value != limit and not names) else check.reason
 
 
 def table(gate: Gate, width: int) -> Table:
     """A row for each check; beneath it what it rests on, and why it failed."""
-    room = max(24, min(width, WIDEST if width <= 200 else 80) - BESIDE)
-    found = plain_table(["", "check", "value", "limit", "n"])
+    heads = ["value", "limit", "n"]
+    numbers = [[*told_apart(check), str(check.n or "")] for check in gate.checks]
+    taken = BESIDE + sum(max(map(len, column)) for column in zip(heads, *numbers, strict=True))
+    room = max(24, min(width, WIDEST if width <= 200 else 80) - taken)
+    found = plain_table(["", "check", *heads])
     found.columns[1].justify = "left"
-    for check in gate.checks:
-        value, limit = told_apart(check)
+    for check, (value, limit, n) in zip(gate.checks, numbers, strict=True):
         lines = [Text(line) for line in _wrapped(str(check.rule), room)]
-        lines += [Text(line, style="dim") for line in _wrapped(evidence(check), room)]
-        lines += [Text(line, style="red") for line in _wrapped(check.reason, room)]
+        lines += [Text(line, style="dim") for text in evidence(check) for line in _wrapped(text, room)]
+        lines += [Text(line, style="red") for line in _wrapped(why(check), room)]
         mark = Text("pass", style="green") if check.passed else Text("FAIL", style="bold red")
-        found.add_row(mark, lines[0], Text(value), Text(limit), Text(str(check.n or ""), style="dim"))
+        found.add_row(mark, lines[0], Text(value), Text(limit), Text(n, style="dim"))
         for line in lines[1:]:
             found.add_row("", line, "", "", "")
     return found
@@ -108,13 +133,13 @@ def about(gate: Gate) -> list[str]:
     notes = [f"convention {gate.convention}"]
     if any(not math.isnan(check.ci[0]) for check in gate.checks):
         notes.append(
-            f"in brackets: the {1 - 2 * gate.alpha:.0%} interval of the difference, which a one-sided test goes by"
+            f"in brackets: the {1 - 2 * gate.alpha:.0%} interval of the change, which a one-sided test goes by"
         )
     if any(check.rule.figure.source == "measure" for check in tested):
-        notes.append(f"p: paired t-test, one-sided, level {gate.alpha:g}" + _correction(gate))
+        notes.append(f"p below {gate.alpha:g} shows it: paired t-test, one-sided" + _correction(gate))
     if any(check.rule.figure.source == "latency" for check in tested):
         notes.append(
-            f"p of times: queries swapped between the runs, one-sided, level {gate.alpha:g}{_correction(gate)}; "
+            f"p of times: queries swapped between the runs, one-sided{_correction(gate)}, below {gate.alpha:g} too; "
             "it knows nothing of a machine that was busier in one of them"
         )
     return [*notes, *gate.notes]
@@ -132,8 +157,8 @@ def markdown(gate: Gate) -> str:
             str(check.rule),
             *told_apart(check),
             str(check.n or ""),
-            evidence(check),
-            check.reason,
+            "; ".join(evidence(check)),
+            why(check),
         ]
         for check in gate.checks
     ]
@@ -141,7 +166,7 @@ def markdown(gate: Gate) -> str:
         [
             f"## Gate: {safe(verdict(gate))}",
             "",
-            *grid(["", "check", "value", "limit", "n", "difference", "why"], rows, numbers=False),
+            *grid(["", "check", "value", "limit", "n", "against the baseline", "why"], rows, numbers=False),
             "",
             *(f"- {safe(note)}" for note in about(gate)),
             "",
@@ -160,8 +185,8 @@ def junit(gate: Gate) -> bytes:
     for check in gate.checks:
         case = _case(str(check.rule))
         value, limit = told_apart(check)
-        said = [("value", value), ("limit", limit), ("n", str(check.n or "")), ("difference", evidence(check))]
-        text = ", ".join(f"{name} {one}" for name, one in said if one)
+        said = [("value", value), ("limit", limit), ("n", str(check.n or ""))]
+        text = "; ".join([", ".join(f"{name} {one}" for name, one in said if one), *evidence(check)])
         if not check.passed:
             failure = Xml.SubElement(case, "failure", message=one_line(check.reason), type="CheckFailed")
             failure.text = one_line(text)

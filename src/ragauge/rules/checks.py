@@ -80,11 +80,16 @@ def _checked(rule: Rule, case: Case) -> Check:
     mine = case.run.read(rule.figure, some)
     if mine.reason:
         return Check(rule, False, mine.reason, n=mine.n)
+    shallow = _shallow(rule, case.run, "the run")
+    if shallow:
+        return Check(rule, False, shallow, mine.value, n=mine.n)
     if not rule.needs_baseline:
         check = _limited(rule, mine)
         absent = sorted(case.run.lacking if some is None else case.run.lacking & some)
-        named = f" ({some_of(absent)})" if absent and rule.figure.name == "missing" and not check.passed else ""
-        return replace(check, reason=check.reason + named)
+        if check.passed or rule.figure.name != "missing":
+            return check
+        named = f" ({some_of(absent)})" if absent else ", which it was not asked"
+        return replace(check, reason=f"the run lacks {mine.value:.0f} of {mine.n} judged queries{named}")
     if case.baseline is None:
         return Check(rule, False, "there is no baseline to compare with", mine.value, n=mine.n)
     base = case.baseline.read(rule.figure, some)
@@ -134,12 +139,24 @@ def _unlike(rule: Rule, case: Case, base: Subject) -> str:
                 f"the baseline lacks {len(lacking)} of {len(base.judged)} judged queries ({some_of(lacking)}), "
                 f"and the rule is `{allowed}`"
             )
-    mine, before = (one.manifest.get("plan", {}).get("k") for one in (case.run, base))
+    shallow = _shallow(rule, base, "the baseline")
+    mine, before = case.run.depth, base.depth
     if mine is None or before is None or mine == before:
-        return ""
+        return shallow
     measure = measure_of(rule.figure.name)
-    deeper = measure is not None and (measure.cutoff is None or measure.cutoff > min(mine, before))
-    return f"the run has {mine} documents a query, the baseline {before}" if deeper else ""
+    if measure is None or (measure.cutoff is not None and measure.cutoff <= min(mine, before)):
+        return ""
+    asked = [one.manifest["plan"]["k"] for one in (case.run, base)]
+    return f"the run has {asked[0]} documents a query, the baseline {asked[1]}"
+
+
+def _shallow(rule: Rule, subject: Subject, what: str) -> str:
+    """Why a run that was asked for fewer documents than a measure looks at does not have that measure."""
+    measure = measure_of(rule.figure.name) if rule.figure.source == "measure" else None
+    depth = subject.depth
+    if measure is None or measure.cutoff is None or depth is None or measure.cutoff <= depth:
+        return ""
+    return f"{what} has {depth} documents a query, so {measure} is that of {depth}"
 
 
 def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:

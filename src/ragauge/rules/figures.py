@@ -25,7 +25,10 @@ COUNTS = {
     "missing": Figure("missing", "count", lower_is_better=True, paired=False),
     "queries": Figure("queries", "count", lower_is_better=False, paired=False),
 }
-NAMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE, *COUNTS)
+TIMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE)
+NAMES = (*TIMES, *COUNTS)
+QUICK = re.compile(r"latenc|time|speed|slow|fast|duration|delay|second|throughput|response|per_?sec|_ms$|^ms$")
+"""Words for times, none of which is the name of one."""
 
 
 def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Figure:
@@ -52,12 +55,26 @@ def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Fig
     try:
         measure = parse(name, convention)
     except UnknownName:
-        own_names = [*NAMES, *(m for scores in known for m in scores.measures)]
+        measured = [m for scores in known for m in scores.measures]
+        if QUICK.search(lower) and not difflib.get_close_matches(lower, measured, n=1):
+            raise UnknownName("figure", name, (), hint=_time_like(lower)) from None
+        own_names = [*NAMES, *measured]
         if known or difflib.get_close_matches(lower, own_names, n=1):
             hint = f"beside the measures, which `ragauge measures` lists, there are {', '.join(own_names)}"
             raise UnknownName("figure", name, own_names, hint=hint) from None
         raise
     return _of_measure(str(measure), measure.spec.lower_is_better)
+
+
+def _time_like(lower: str) -> str:
+    """Which time somebody may have meant.
+
+    >>> _time_like("mean latency")
+    'did you mean `mean_ms`? there are p50_ms, p90_ms, p95_ms, p99_ms, mean_ms, max_ms, qps, cold_ms, build_seconds'
+    """
+    statistic = next((one for one in STATISTICS if one in lower), "p95")
+    meant = "qps" if re.search("through|per_?sec", lower) else f"{statistic}_ms"
+    return f"did you mean `{meant}`? there are {', '.join(TIMES)}"
 
 
 def _of_measure(name: str, lower: bool) -> Figure:

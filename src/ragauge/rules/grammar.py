@@ -82,6 +82,7 @@ def parse(text: str, figure_of: Callable[[str], Figure]) -> Rule:
     figure = figure_of(name.strip())
     written.at, written.understood = len(name), name.strip()
     kind, sign, limit, percent = _condition(written)
+    _refuse_more(written, figure, kind)
     tag, value = _scope(written)
     rule = Rule(figure, kind, sign, limit, percent, tag, value)
     _refuse_nonsense(rule)
@@ -104,6 +105,7 @@ def _condition(written: _Text) -> tuple[str, str, float, bool]:
     if kind in ("not worse", "better"):
         return kind, "", 0.0, False
     if kind.startswith("non"):
+        _refuse_baseline(written)
         if written.take(re.compile(r"by\b", re.I)) is None:
             written.refuse("`by` and the margin, as in `non-inferior by 0.02` or `by 2%`")
         return "non-inferior", "", *_number(written)
@@ -111,6 +113,29 @@ def _condition(written: _Text) -> tuple[str, str, float, bool]:
     if sign is None:
         written.refuse("<= and a number, as in `drop <= 0.01` or `drop <= 2%`")
     return kind.removesuffix("s"), SIGNS[sign], *_number(written)
+
+
+def _refuse_baseline(written: _Text) -> None:
+    """Refuse a baseline in the rule itself, as in `not worse than bm25`."""
+    named = re.match(r"(?:than|from|to|against|vs\.?)\s+(.+)", written.rest, re.I)
+    if named:
+        name = re.sub(r"\s+(?:by|in)\s.*", "", named[1])
+        written.refuse(f"no baseline: it is given apart from the rules, by `--baseline {name}` (-b), or as baseline=")
+
+
+def _refuse_more(written: _Text, figure: Figure, kind: str) -> None:
+    """Refuse a baseline, and a margin of what has none, as in `not worse by 0.02`."""
+    _refuse_baseline(written)
+    found = re.match(rf"by\s+({NUMBER.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
+    if found is None or kind not in ("not worse", "better"):
+        return
+    change, name, margin = "rise" if figure.lower_is_better else "drop", figure.name, found[1].lstrip("+-")
+    raise BadInput(
+        f"the rule `{written.text.strip()}` has a margin, which `{kind}` has not",
+        hint=f"`{name} non-inferior by {margin}`"
+        if kind == "not worse"
+        else f"`{name} {change} <= -{margin}` asks for a mean that is better by so much, `{name} better` for a test",
+    )
 
 
 def _number(written: _Text) -> tuple[float, bool]:

@@ -16,6 +16,7 @@ from ragauge.measures.speed import speed
 from ragauge.outcomes import Speed
 from ragauge.records import Floats, Scores
 from ragauge.rules.figures import aggregate_of, stage_of
+from ragauge.stats.pairs import gaps_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,9 +61,35 @@ class Subject:
         return self.lost | (frozenset(set.intersection(*columns)) if columns else frozenset())
 
     @cached_property
+    def silent(self) -> frozenset[str]:
+        """The judged queries for which it returned nothing: failed, empty or lacking."""
+        if self.scores.judged is None:
+            return self.lacking
+        none = np.flatnonzero(self.scores.judged.retrieved == 0).tolist()
+        return self.lacking | {self.scores.queries[i] for i in none}
+
+    @property
+    def not_asked(self) -> int:
+        """How many judged queries of the dataset it was not asked, as with `--limit`."""
+        return int(self.manifest.get("judged_not_asked") or 0)
+
+    @cached_property
     def judged(self) -> frozenset[str]:
         """The queries that it should have."""
         return frozenset(self.scores.queries) | self.lost
+
+    @property
+    def depth(self) -> float | None:
+        """How many documents a query it was asked for; infinite where that is all there are, None where unknown."""
+        k = self.manifest.get("plan", {}).get("k")
+        documents = self.manifest.get("dataset", {}).get("documents") or math.inf  # 0: they are elsewhere
+        return math.inf if k is not None and documents <= k else k
+
+    @property
+    def deepest(self) -> int:
+        """The length of its longest ranking; 0 where that is not known."""
+        judged = self.scores.judged
+        return 0 if judged is None else int(judged.retrieved.max(initial=0))
 
     def read(self, figure: Figure, some: Some = None) -> Reading:
         """A figure of the run, or of a part of its queries."""
@@ -90,9 +117,10 @@ class Subject:
         if not n:
             why = next(iter(reasons.values()), "no query is judged")
             return Reading(reason=f"no query has a value of {name}: {why}")
-        free = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.lacking and v == 0]
+        free = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.silent and v == 0]
         if figure.lower_is_better and free:
-            return Reading(n=n, reason=f"{len(free)} queries that it lacks count as 0, which is the best {name}")
+            why = f"{len(free)} queries without any document count as 0, which is the best {name}"
+            return Reading(n=n, reason=f"{why} ({some_of(free)})")
         how = aggregate_of(name)
         if some is None or how is None:
             return Reading(scores.means[name], n)
@@ -134,7 +162,9 @@ class Subject:
             return Reading(found.failed + found.timed_out, found.asked)
         if not judged:
             return Reading(reason="no query is judged")
-        return Reading(len(lacking) if figure.name == "missing" else len(judged) - len(lacking), len(judged))
+        left = self.not_asked if some is None else 0
+        count = len(lacking) + left if figure.name == "missing" else len(judged) - len(lacking)
+        return Reading(count, len(judged) + left)
 
     def _whole(self, figure: Figure, some: Some) -> Reading:
         if figure.name == "qps":
@@ -168,7 +198,8 @@ def paired_values(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple
         return np.zeros(0), f"{len(gone)} queries have no value that the baseline has one for ({some_of(gone)})"
     if new:
         return np.zeros(0), f"the baseline has no value for {len(new)} queries ({some_of(new)})"
-    return np.array([mine[query] - base[query] for query in mine]), ""
+    values = np.array([[mine[query], base[query]] for query in mine]).reshape(-1, 2)
+    return gaps_of(values[:, :1], values[:, 1:])[:, 0], ""
 
 
 def paired_times(

