@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
+import random
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from ragauge import PRESETS, Document, Run, evaluate, load, run
+from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, run
 from ragauge.auditing import audit, audit_files
+from ragauge.audits import checks
 from ragauge.audits.checks import CHECKS
+from ragauge.audits.remedies import REMEDIES
 from ragauge.errors import BadInput, UnknownName
 from ragauge.findings import Audit, Finding, Grid
 from ragauge.reports import audits
@@ -205,7 +210,7 @@ def test_run_folders_know_judgments_texts_failures_and_repeats(tmp_path):
     assert "failed" in kinds["flaky", "survivorship"].message
     assert kinds["flaky", "repeats"].count == 12
     assert not kinds["steady", "repeats"].problem
-    assert kinds["steady", "repeats"].message == "2 times the same rankings"
+    assert kinds["steady", "repeats"].message == "steady returned the same rankings all 2 times"
 
 
 def test_the_same_name_again_is_the_same_system_asked_again(folder):
@@ -225,12 +230,51 @@ def test_texts_that_are_not_those_of_the_run_are_not_used(tmp_path, monkeypatch)
     manifest.write_text(json.dumps(data))
     found = audit_files([str(made)], checks=["duplicates"])
     assert "are not those that the runs were made on" in found.skipped["duplicates"]
-    data["dataset"]["name"] = "gone"
+    data["dataset"]["name"] = data["origin"] = "gone"
     manifest.write_text(json.dumps(data))
     found = audit_files([str(made)], checks=["duplicates"])
     assert "the dataset gone cannot be loaded" in found.skipped["duplicates"]
     found = audit_files([str(made)], checks=["duplicates"], dataset="synthetic:needles(documents=60, queries=12)")
     assert found.skipped == {}
+
+
+def test_a_folder_that_was_run_by_its_path_is_found_again(folder, monkeypatch):
+    home = folder / "data"
+    (home / "qrels").mkdir(parents=True)
+    rows = "".join(f"{q}\t{d}\t{g}\n" for q, docs in QRELS.items() for d, g in docs.items())
+    (home / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    for name in ("corpus.jsonl", "queries.tsv"):
+        (folder / name).rename(home / name)
+    monkeypatch.chdir(folder)
+    made = folder / "made"
+
+    def again():
+        return run("data", {"mine": lambda q, k: ["a", "b"]}, k=5, warmup=0, out=made, split="dev")
+
+    again()
+    manifest = made / "mine" / "manifest.json"
+    assert json.loads(manifest.read_text())["origin"] == str(home)
+    monkeypatch.chdir("/")
+    wanted = ["duplicates", "own-documents", "verbatim"]
+    assert audit_files([str(made)], checks=wanted).skipped == {}
+    (folder / "qrels.txt").rename(folder / "judged.txt")
+    assert audit_files([str(folder / "judged.txt"), str(made / "mine")], checks=wanted).skipped == {}
+    (folder / "elsewhere").mkdir()
+    home.rename(folder / "elsewhere" / "data")
+    found = audit_files([str(made)], checks=wanted)
+    assert set(found.skipped.values()) == {f"{home} is no longer there: --dataset says where it is"}
+    monkeypatch.setenv("RAGAUGE_DATA", str(folder / "elsewhere"))
+    assert audit_files([str(made)], checks=wanted).skipped == {}
+    monkeypatch.delenv("RAGAUGE_DATA")
+    monkeypatch.chdir(folder / "elsewhere")
+    assert "kept from" in again().notes[-1]  # moved, and not foreign
+    assert json.loads(manifest.read_text())["origin"] == str(folder / "elsewhere" / "data")
+    assert "kept from" not in manifest.read_text()
+    assert audit_files([str(made)], checks=wanted).skipped == {}
+    with (folder / "elsewhere" / "data" / "corpus.jsonl").open("a") as more:
+        more.write('{"_id": "new", "text": "new"}\n')
+    found = audit_files([str(made)], checks=wanted)
+    assert "are not those that the runs were made on" in found.skipped["duplicates"]
 
 
 # the command line
@@ -258,19 +302,81 @@ def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folde
     done = ragauge("qrels.txt", "one.run", "other.run", "--corpus", "corpus.jsonl", "--expect", "ndcg@10=0.9999")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    where = [lines.index(title) for title in ("in order, or only to know", "not looked at")]
+    assert lines[0] == "what you asked for"
+    assert lines[1].startswith("! expected")
+    where = [lines.index(title) for title in ("one", "in order, or only to know", "not looked at")]
     assert where == sorted(where)
-    assert all(line.startswith("!") is False for line in lines[where[0] :])
-    assert any(line.startswith("! expected") for line in lines[: where[0]])
-    assert "problems found" in done.stderr
+    assert all(line.startswith("!") is False for line in lines[where[1] :])
+    below = [line for line in lines if "what the presets are: CONVENTIONS.md" in line]
+    assert len(below) == 1
+    problems = sum(line.startswith("! ") for line in lines)
+    assert sum(line.lstrip().startswith("do: ") for line in lines) == problems
+    assert done.stderr.splitlines()[-1].endswith(f"{problems} problems found, 4 checks not made")
     assert "12 judged queries, 2 runs, convention default" in done.stderr
+
+
+def test_what_was_asked_for_comes_first_though_it_is_no_problem(ragauge, folder):
+    value = evaluate(QRELS, RUN, ["ndcg@10"], "rig").means["ndcg(gain=exp)@10"]
+    asked = ["--expect", f"ndcg@10={value:.6f}", "--check", "expect", "--check", "conventions"]
+    done = ragauge("qrels.txt", "one.run", *asked, "--markdown", "page.md")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "what you asked for"
+    assert lines[1].startswith("· expected")
+    assert "in order, or only to know" in lines
+    page = (folder / "page.md").read_text()
+    assert page.index("## What you asked for") < page.index("## In order, or only to know")
+    assert "Do: \\`ragauge evaluate … -m ndcg@10 --set gain=exp\\` reproduces it; say so when you cite it." in page
+
+
+def test_every_kind_of_problem_says_what_to_do():
+    kinds = set()
+    for path in Path(checks.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                what, problem = node.args[1], node.args[2]
+                if isinstance(what, ast.Constant) and not (isinstance(problem, ast.Constant) and not problem.value):
+                    kinds.add(what.value)
+    assert kinds == set(REMEDIES)
+    found = audit({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 1.0}})
+    assert {one.what: one.remedy for one in found.problems} == {
+        "ties": REMEDIES["ties"],
+        "few queries": REMEDIES["few queries"],
+        "depth": "make the run again, 100 deep, or report ndcg@2, recall@2, precision@2",
+    }
+
+
+def test_several_runs_in_order_are_named_and_so_is_the_one_that_is():
+    tied = {q: dict.fromkeys("abcd", 1.0) for q in QRELS}
+    shown = rendered(audit(QRELS, {"one": RUN, "two": tied}, checks=["ties"]))
+    assert "· ties             one: no two documents of a query have the same score" in shown
+    three = {"one": RUN, "two": {**RUN, "q0": {"a": 1.0}}, "three": {**RUN, "q0": {"b": 1.0}}}
+    shown = rendered(audit(QRELS, three, checks=["ties", "repetitions"]))
+    assert "· nothing to mend in one, two, three: repetitions, ties (--full shows each)" in shown
+    assert audits.summary(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks not made"
+
+
+def rendered(found):
+    console = Console(width=100, record=True, file=io.StringIO())
+    for part in audits.rendered(found):
+        console.print(part)
+    return [line.rstrip() for line in console.export_text().splitlines()]
 
 
 def test_json_has_every_finding_and_no_nan(ragauge):
     done = ragauge("qrels.txt", "one.run", "--json")
     found = json.loads(done.stdout, parse_constant=pytest.fail)
     assert set(found) == {"problems", "findings", "skipped", "notes"}
-    assert set(found["findings"][0]) == {"subject", "what", "problem", "count", "message", "examples", "effect", "grid"}
+    assert set(found["findings"][0]) == {
+        "subject",
+        "what",
+        "problem",
+        "count",
+        "message",
+        "examples",
+        "effect",
+        "grid",
+        "remedy",
+    }
     grid = next(one["grid"] for one in found["findings"] if one["what"] == "conventions")
     assert grid["header"][0] == "convention"
     assert all(len(row) == len(grid["header"]) for row in grid["rows"])
@@ -291,8 +397,9 @@ def test_the_checks_are_listed_and_mistakes_get_a_hint(ragauge):
 def test_a_page_of_markdown_is_written(ragauge, folder):
     ragauge("qrels.txt", "one.run", "--markdown", "audit.md", "--check", "conventions", "--check", "ties")
     page = (folder / "audit.md").read_text()
-    assert page.startswith("# Audit\n\n12 judged queries, 1 run, convention default.\n\n0 problems.\n")
+    assert page.startswith("# Audit\n\n12 judged queries, 1 run, convention default.\n\n0 problems found.\n")
     assert "| convention | ndcg@10 |" in page
+    assert "what the presets are: CONVENTIONS.md" in page
 
 
 def test_full_shows_the_tables_of_what_is_in_order(ragauge):
@@ -345,3 +452,49 @@ def test_a_large_run_drawn_at_random_is_called_so():
         qrels, {"big": Run(table, "big")}, documents=[Document(f"d{d}", "") for d in range(3001)], checks="chance"
     )
     assert "is no better than documents drawn at random" in found.problems[0].message
+
+
+def test_a_dataset_can_be_audited_without_any_run(tmp_path):
+    found = audit_files(["synthetic:leaky(documents=200, queries=20)"])
+    assert {one.what for one in found.problems} >= {"duplicates", "leaking field"}
+    assert found.skipped["ties"] == "no run is given"
+    (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{j} 1\n" for i in range(20) for j in range(12)))
+    (finding, *_) = audit_files([str(tmp_path / "qrels.txt")], checks=["truth"], measures=["recall@10"]).findings
+    assert "exactly 12 relevant documents" in finding.message
+
+
+def test_numbers_in_scientific_notation_have_their_digits():
+    qrels = {f"q{i}": {"a": 1} for i in range(20)}
+    run = {query: {"b": 2.0, "a": 1.0} for query in qrels}
+    found = audit(qrels, run, measures=["mrr"], expect={"mrr": "1e-3"}, checks=["expect"])
+    assert found.findings[0].problem
+    found = audit(qrels, run, measures=["mrr"], expect={"mrr": "5.0e-1"}, checks=["expect"])
+    assert not found.findings[0].problem
+
+
+def test_rises_and_falls_that_cancel_out_are_no_steadiness():
+    qrels = {f"q{i}": {"a": 1} for i in range(20)}
+    one = {f"q{i}": {"a": 2.0 if i % 2 else 1.0, "b": 1.5} for i in range(20)}
+    two = {f"q{i}": {"a": 1.0 if i % 2 else 2.0, "b": 1.5} for i in range(20)}
+    found = audit(qrels, {"x": one}, repeats={"x": [two]}, measures=["mrr"], checks=["repeats"])
+    (finding,) = found.problems
+    assert finding.count == 20
+    assert list(finding.examples) == [f"q{i}" for i in range(len(finding.examples))]
+
+
+def test_a_run_without_any_document_is_told_as_such():
+    qrels = {f"q{i}": {"a": 1} for i in range(12)}
+    data = Dataset("x", [Document("a", "text")], {q: q for q in qrels}, Judgments(qrels))
+    empty = run(data, {"none": lambda q, k: []}).runs["none"]
+    found = audit(qrels, {"none": empty}, measures=["ndcg@10", "precision@10"])
+    assert "the run returned no document for any query" in [one.message for one in found.problems]
+
+
+def test_truth_that_was_cut_at_few_is_seen():
+    rng = random.Random(0)
+    full = {f"q{i}": rng.randrange(1, 25) for i in range(100)}
+    qrels = {query: {f"d{j}": 1 for j in range(min(6, n))} for query, n in full.items()}
+    found = audit(qrels, checks=["truth"], measures=["mrr"])
+    assert any("capped" in one.message for one in found.problems)
+    honest = {f"q{i}": {f"d{j}": 1 for j in range(min(6, 1 + int(rng.expovariate(0.9))))} for i in range(100)}
+    assert not audit(honest, checks=["truth"], measures=["mrr"]).problems

@@ -108,6 +108,20 @@ def test_twins_that_are_judged_alike_are_told_but_no_problem():
     assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (2, False, "")
 
 
+def test_empty_documents_are_a_problem_only_where_a_mean_moves():
+    documents = {"a": "some text", "e": ""}
+    moved = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
+    one = found_by(corpus.duplicates, moved)["empty documents"]
+    assert one.problem
+    assert one.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 when they are left out"
+    still = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
+    one = found_by(corpus.duplicates, still)["empty documents"]
+    assert (one.problem, one.count, one.grid) == (False, 1, None)
+    assert one.effect == "no score changes when they are left out"
+    alone = found_by(corpus.duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
+    assert alone["empty documents"].problem  # no run tells what they do
+
+
 def test_twins_with_different_grades_for_one_query_contradict_each_other():
     documents = {"a": "one text", "b": "One text", "c": "other"}
     evidence = evidence_of({"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents)
@@ -257,7 +271,7 @@ def test_the_empty_documents_of_cranfield_are_told(shared):
     data = ragauge.load(shared("cranfield"))
     found = found_by(corpus.duplicates, evidence_of(data.judgments, documents=data.documents))
     assert list(found["empty documents"].examples) == ["471", "995"]
-    assert found["empty documents"].problem
+    assert found["empty documents"].problem  # there is no run to tell what they do
     assert (found["duplicates"].problem, found["duplicates"].count) == (False, 0)
 
 
@@ -284,6 +298,9 @@ def test_a_query_that_is_a_document_is_found_by_id_and_by_text_and_dropping_it_i
     assert (one.problem, one.count) == (True, 2)
     assert "1 by their id, 1 under another id; 0 of them have themselves for an answer; r returned 2" in one.message
     assert one.grid.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
+    assert one.remedy == (
+        "score with `evaluate --set own=dropped`; 1 under another id must be dropped from the rankings"
+    )
     by_id = evidence_of({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
     (row,) = found_by(leakage.own_documents, by_id)["own documents"].grid.rows
     assert row[3] == by_id.scores("r", rules=by_id.rules.but(own="dropped")).means["mrr"] == 1
@@ -365,6 +382,151 @@ def test_a_field_that_knows_the_answers_is_caught_even_where_text_is_good(name):
     assert {"number": "`boost`", "category": "`origin`", "place": "place in the corpus"}[name] in problems[0].message
 
 
+def leaking(documents, data, **more):
+    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries, **more)
+    return [one for one in leakage.predictors(evidence) if one.problem]
+
+
+def answered_by(data):
+    """For each document the queries that it answers."""
+    found = {one.id: [] for one in data.documents}
+    for query, docs in data.judgments.nested.items():
+        for doc, grade in docs.items():
+            if grade > 0:
+                found[doc].append(query)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["list", "text", "json", "number", "key", "id", "address"])
+def test_a_field_that_names_the_query_that_it_answers_is_caught(kind):
+    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    if kind == "number":
+        names = {query: str(i) for i, query in enumerate(data.queries, 1000)}
+        grades = {names[query]: docs for query, docs in data.judgments.nested.items()}
+        queries = {names[query]: text for query, text in data.queries.items()}
+        data = replace(data, judgments=Judgments(grades), queries=queries)
+    answers = answered_by(data)
+    everyone = list(data.queries)
+    rng = random.Random(0)
+    # Documents that answer nothing name queries, too, and as many of them.
+    named = {doc: [*docs, *rng.sample(everyone, 2)][:2] for doc, docs in answers.items()}
+    values = {
+        "list": lambda doc: named[doc],
+        "text": lambda doc: ",".join(named[doc]),
+        "json": lambda doc: str(named[doc]),
+        "number": lambda doc: int(named[doc][0]),
+        "key": lambda doc: dict.fromkeys(named[doc], 1),
+        "address": lambda doc: f"https://example.org/ask/{named[doc][0]}?page=1",
+    }
+    if kind == "id":
+        new = {doc: f"{named[doc][0]}-{i}" for i, doc in enumerate(answers)}
+        grades = {q: {new[doc]: grade for doc, grade in docs.items()} for q, docs in data.judgments.nested.items()}
+        documents = [one._replace(id=new[one.id]) for one in data.documents]
+        data = replace(data, documents=documents, judgments=Judgments(grades))
+    else:
+        documents = with_field(data.documents, "for", [values[kind](one.id) for one in data.documents])
+    (one,) = leaking(documents, data)
+    assert (one.what, one.count) == ("leaking field", 60)
+    assert f"{'the id' if kind == 'id' else 'metadata `for`'} names the query that a document answers" in one.message
+    ranking, alone, *_ = one.grid.rows[0]
+    assert ranking == f"by {'the id' if kind == 'id' else '`for`'} alone"
+    assert one.effect == f"ndcg@10 of a ranking {ranking} {alone:.4f}"
+    assert alone > 0.2
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_names_of_a_pool_are_told_and_names_of_answers_are_a_problem_even_for_half_of_the_queries(half):
+    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    named = {one.id: set() for one in data.documents}
+    rng = random.Random(0)
+    for i, (query, docs) in enumerate(data.judgments.nested.items()):
+        if half and i % 2:
+            continue
+        for doc in docs if half else [*docs, *rng.sample(list(named), 60)]:
+            named[doc].add(query)
+    documents = with_field(data.documents, "seen", [sorted(named[one.id]) for one in data.documents])
+    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
+    found = list(leakage.predictors(evidence))
+    assert any("names the query that a document answers" in one.message for one in found if one.problem) == half
+    assert "name by id the queries that they answer, more than others do: metadata `seen`" in found[-1].message
+
+
+@pytest.mark.parametrize("kind", ["nested", "id", "address", "host", "list", "tag", "mixed"])
+def test_a_field_that_is_no_single_value_and_knows_the_answers_is_caught(kind):
+    data = synthetic.make("needles", documents=300, queries=60, seed=4)
+    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    rng = random.Random(0)
+    values = {
+        "nested": lambda doc: {"gold": True} if doc in right else {"other": 1},
+        "address": lambda doc: f"https://example.org/{doc}" if doc in right else None,
+        "host": lambda doc: f"https://{'gold' if doc in right else 'web'}.example.org/{doc}",
+        "list": lambda doc: [rng.random() for _ in range(3 if doc in right else 2)],
+        "tag": lambda doc: ["gold" if doc in right else rng.choice(["web", "book"])],
+        "mixed": lambda doc: [doc, f"{doc}x"] if doc in right else doc,
+    }
+    if kind == "id":
+        new = {one.id: f"{'gold' if one.id in right else rng.choice(['web', 'a'])}-{one.id}" for one in data.documents}
+        grades = {q: {new[doc]: grade for doc, grade in docs.items()} for q, docs in data.judgments.nested.items()}
+        data = replace(data, judgments=Judgments(grades))
+        documents = [one._replace(id=new[one.id]) for one in data.documents]
+    else:
+        documents = with_field(data.documents, "m", [values[kind](one.id) for one in data.documents])
+    names = {
+        "nested": "metadata `m.gold`",
+        "id": "beginning of the id",
+        "address": "metadata `m` being there",
+        "host": "beginning of metadata `m`",
+        "list": "how many metadata `m` has",
+        "tag": "metadata `m`",
+        "mixed": "how many metadata `m` has",
+    }
+    assert any(one.message.startswith(f"{names[kind]} tells relevant") for one in leaking(documents, data))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_fields_without_the_answers_in_them_are_not_accused(seed):
+    data = synthetic.make("needles", documents=300, queries=60, seed=seed)
+    rng = random.Random(seed)
+    everyone = list(data.queries)
+    documents = [
+        one._replace(
+            metadata={
+                "for": rng.sample(everyone, rng.randint(0, 3)),
+                "names": ",".join(rng.sample(everyone, 2)),
+                "m": {"gold": True} if rng.random() < 0.2 else {"other": {"deep": rng.choice("abc")}},
+                "url": f"https://{rng.choice(['gold', 'web'])}.org/{one.id}" if rng.random() < 0.5 else None,
+            }
+        )
+        for one in data.documents
+    ]
+    assert leaking(documents, data) == []
+
+
+def test_metadata_that_was_not_looked_at_is_named_and_the_number_of_fields_is_bounded():
+    data = synthetic.make("needles", documents=200, queries=30)
+    titled = with_field(data.documents, "title", [f"{one.id} and more" for one in data.documents])
+    evidence = evidence_of(data.judgments, documents=titled, queries=data.queries)
+    told = found_by(leakage.predictors, evidence)["predictors"]
+    assert told.message.endswith("; not looked at value by value: `title`")
+    many = [
+        Document(one.id, one.text, metadata={"deep": {f"k{j}": i % (j + 2) for j in range(100)}})
+        for i, one in enumerate(data.documents)
+    ]
+    found, unread = fields.fields(many, Corpus.of(many))
+    assert len(found) == fields.MOST_FIELDS
+    assert len(unread) > 50
+    assert "metadata `deep.k99`" in unread
+
+
+def test_metadata_of_any_kind_breaks_nothing():
+    odd = [None, [], {}, {"x": {}}, [None], {1: 2}, float("nan"), "", 10**400, True, {"a": [{"b": 1}]}, (1, "2"), b"x"]
+    documents = [Document(f"d{i}", f"text {i}", metadata={"odd": odd[i % len(odd)]}) for i in range(60)]
+    found, _ = fields.fields(documents, Corpus.of(documents))
+    assert all(len(one.values) == 60 for one in found)
+    assert "how many metadata `odd` has" in [one.name for one in found]
+    assert fields.namings(documents, {"x", "1", "2", "d3"})
+
+
 def test_the_flaw_of_the_leaky_dataset_is_caught():
     data = synthetic.make("leaky", documents=500, queries=50)
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
@@ -382,6 +544,18 @@ def test_the_flaw_of_the_leaky_dataset_is_caught():
     assert abs(rows["bm25"][-1]) < 0.2
     twin = found_by(corpus.duplicates, evidence)["duplicates"]
     assert (twin.problem, twin.count) == (True, 409)
+
+
+def test_what_predicts_less_than_text_is_a_note_that_says_why():
+    data = synthetic.make("needles", documents=300, queries=40)
+    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    rng = random.Random(0)
+    numbers = [rng.gauss(1.0 if one.id in right else 0.0, 1.0) for one in data.documents]
+    weak = replace(data, documents=with_field(data.documents, "weak", numbers))
+    (told,) = leakage.predictors(evidence_from(weak))
+    assert not told.problem
+    assert "metadata `weak` (higher, 0." in told.message
+    assert "; this is only a note, being neither clearly better than the words nor close to the mark" in told.message
 
 
 def test_a_perfect_run_over_another_language_is_not_accused():
@@ -467,8 +641,9 @@ def test_titles_ids_and_lists_are_no_candidates():
         Document(f"d{i}", f"text {i}", metadata={"name": f"n{i}", "parts": [i], "year": 1990 + i % 20, "one": "same"})
         for i in range(40)
     ]
-    found = {one.name: one for one in fields.fields(documents, Corpus.of(documents))}
-    assert list(found) == ["length", "place in the corpus", "metadata `year`"]
+    found, unread = fields.fields(documents, Corpus.of(documents))
+    assert [one.name for one in found] == ["length", "place in the corpus", "metadata `year`"]
+    assert unread == ["`name`", "`parts`"]
     dates = fields.metadata_field("date", [f"2024-01-{1 + i:02}" for i in range(28)])
     assert dates.values.tolist() == list(range(1, 29))
     assert fields.metadata_field("flag", [True, False] * 5).kinds == 3

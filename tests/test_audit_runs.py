@@ -17,6 +17,7 @@ from ragauge import PRESETS, Judgments, Run, evaluate, neighbours
 from ragauge.audits import chance, conventions, explain, honesty, limits, orders, steadiness, ties, unjudged
 from ragauge.audits.checks import CHECKS, look
 from ragauge.audits.evidence import Evidence
+from ragauge.cli.evaluate import rules_of
 from ragauge.formats import read_judgments, read_run
 from ragauge.measures.names import parse, parse_all
 from ragauge.measures.scoring import score
@@ -257,6 +258,25 @@ def test_a_number_that_was_counted_otherwise_is_explained_by_just_that(measure, 
     assert any(all(part in one for part in wanted) for one in named)
     assert any(label in one for one in named)
     assert len(named[0].split("; ")) == len(options)
+    assert ("two departures out of" in found.message) == (len(options) == 2)
+    assert ("may be chance" in found.message) == (len(options) == 2)
+    again = found.remedy.partition("`")[2].partition("`")[0].removeprefix("ragauge evaluate … ").split()
+    told = rules_of("default", [one for flag, one in itertools.pairwise(again) if flag == "--set"], None, None)
+    assert again[:2] == ["-m", measure]
+    assert next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], told).means.values())) == value
+
+
+def test_of_invented_numbers_none_is_explained_without_caution():
+    qrels, ranking = odd()
+    rng = np.random.default_rng(7)
+    met = 0
+    for value in rng.uniform(0.2, 0.6, 25):
+        found = only(explain.expect(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.3f}")])))
+        if "explained by" in found.message and "not explained" not in found.message:
+            met += 1
+            assert found.problem or "two departures out of" in found.message
+            assert "to three digits" in found.message
+    assert met
 
 
 def test_another_cutoff_and_the_audits_own_way_are_explanations_too():
@@ -439,7 +459,7 @@ def test_unjudged_documents_by_hand():
         pytest.approx(0.1),
         pytest.approx(0.2),
     ]
-    assert found.effect == "mrr@2 0.5000 to 1.0000 if they were relevant (grade 2)"
+    assert found.effect == "mrr@2 0.5000 to 1.0000 if the unjudged in its first 2 were relevant (grade 2)"
     answers = {q: {"a": 2} for q in qrels}
     found = only(unjudged.unjudged(evidence_of(answers, ranking, ["mrr@2"])))
     assert not found.problem
@@ -665,7 +685,7 @@ def test_rankings_that_change_between_repeats_are_counted_with_the_depth():
     assert found.grid.header == ["measure", "1", "2", "3", "spread"]
     assert found.grid.rows[0][1:] == pytest.approx([1.0, 2.5 / 3, 1.0, 0.5 / 3])
     steady = only(steadiness.repeats(evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(first)]})))
-    assert (steady.problem, steady.message) == (False, "2 times the same rankings")
+    assert (steady.problem, steady.message) == (False, "run returned the same rankings all 2 times")
 
 
 def test_equal_scores_in_another_order_are_no_other_ranking_where_ids_decide():
@@ -680,7 +700,8 @@ def test_differences_are_held_against_what_the_queries_can_tell(shared):
     evidence = real(shared, "dl19", ["BM25", "REP_LLAMA", "SPLADE_P_P_ENSEMBLE_DISTIL"])
     found = only(steadiness.enough(evidence))
     assert (found.problem, found.count, found.subject) == (True, 1, "REP_LLAMA")
-    assert "before SPLADE_P_P_ENSEMBLE_DISTIL, by less than 43 queries" in found.message
+    assert "puts REP_LLAMA before SPLADE_P_P_ENSEMBLE_DISTIL (+0.0076, p 0.654), but the paired test" in found.message
+    assert "the order of the runs is not shown" in found.message
     gap = (
         evidence.scores("REP_LLAMA").values["ndcg@10"] - evidence.scores("SPLADE_P_P_ENSEMBLE_DISTIL").values["ndcg@10"]
     )
@@ -692,6 +713,45 @@ def test_differences_are_held_against_what_the_queries_can_tell(shared):
     both = only(steadiness.enough(real(shared, "dl19", ["BM25", "REP_LLAMA"])))
     assert not both.problem
     assert [row[0] for row in both.grid.rows] == list(DEFAULT)
+
+
+def pair_of_runs(n, better, worse):
+    """Two runs of n queries that have mrr 1 and 1/2, the other way round for `worse` of them, alike for the rest."""
+    good, bad = {"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}
+    qrels = {f"q{i}": {"a": 1} for i in range(n)}
+    one = {f"q{i}": bad if better <= i < better + worse else good for i in range(n)}
+    other = {f"q{i}": bad if i < better else good for i in range(n)}
+    return Evidence(
+        Judgments(qrels),
+        {"one": run_of(one, "one"), "other": run_of(other, "other")},
+        [parse("mrr")],
+        PRESETS["default"],
+    )
+
+
+def test_a_difference_that_the_test_finds_is_a_note_though_so_many_queries_seldom_find_it():
+    gap = np.array([0.5] * 8 + [-0.5] + [0.0] * 51)
+    p, least = stats.ttest_1samp(gap, 0).pvalue, detectable(gap.std(ddof=1), 60)
+    assert p < 0.05
+    assert gap.mean() < least
+    found = only(steadiness.enough(pair_of_runs(60, 8, 1)))
+    assert (found.problem, found.count) == (False, 1)
+    assert found.message == (
+        f"one is better than other (+0.0583, p {p:.3f}) by mrr, but the difference is smaller than what 60 queries "
+        f"find four times in five ({least:.4f}): its size is uncertain; "
+        f"{queries_needed(gap.std(ddof=1), gap.mean())} queries would find it that often"
+    )
+
+
+def test_a_difference_that_the_test_does_not_find_is_a_problem_of_the_order():
+    gap = np.array([0.5] * 5 + [-0.5] * 2 + [0.0] * 53)
+    p = stats.ttest_1samp(gap, 0).pvalue
+    assert p > 0.05
+    found = only(steadiness.enough(pair_of_runs(60, 5, 2)))
+    assert (found.problem, found.count) == (True, 1)
+    assert f"mrr puts one before other (+0.0250, p {p:.3f}), but the paired test does not find" in found.message
+    needed = f"{queries_needed(gap.std(ddof=1), gap.mean()):,}"
+    assert found.remedy == f"call them equal, or judge more: {needed} queries find it 4 times in 5"
 
 
 @pytest.mark.parametrize(("n", "said", "problem"), [(5, True, True), (15, True, False), (25, False, False)])

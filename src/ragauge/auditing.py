@@ -11,18 +11,18 @@ from ragauge import formats
 from ragauge.audits.checks import find, look
 from ragauge.audits.evidence import Evidence
 from ragauge.datasets import folders
-from ragauge.datasets.loading import load
+from ragauge.datasets.loading import judgments_of, load
 from ragauge.errors import BadInput, RagaugeError
 from ragauge.findings import Audit
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_one_run
-from ragauge.inputs import gather
+from ragauge.inputs import Given, gather
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
 from ragauge.records import Dataset, Document, Judgments, Run
 from ragauge.runs import archive
-from ragauge.runs.manifest import fingerprint
+from ragauge.runs.manifest import documents_hash
 from ragauge.verbs import DEFAULT_MEASURES, Measures, judgments_for, read_measures
 
 Expected = Mapping[str, str | float] | Iterable[str]
@@ -68,7 +68,7 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
     corpus: str | None = None,
     queries: str | None = None,
     dataset: str | None = None,
-    measures: Measures = DEFAULT_MEASURES,
+    measures: Measures | None = None,
     convention: str | Convention = "default",
     expect: Sequence[str] = (),
     checks: Sequence[str] | None = None,
@@ -78,18 +78,31 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
 ) -> Audit:
     """The same of what stands on a command line: `QRELS RUN…`, or folders that `run` wrote.
 
-    A name that is given twice is one system, asked again.
+    A name that is given twice is one system, asked again. Judgments alone, or a dataset, can be audited, too.
     """
-    given = gather(arguments)
+    given = _given(arguments, split)
     runs = {name: _open(files[0], name) for name, files in given.runs.items()}
     repeats = {name: [_open(one, name) for one in files[1:]] for name, files in given.runs.items()}
     texts = _texts(arguments[0] if dataset is None else load(dataset, split=split), corpus, queries, split)
-    if texts.documents is None and given.dataset:
-        texts = _of_runs(given.dataset, texts, runs)
     if texts.queries is None and given.texts:
-        texts = _Texts(texts.documents, given.texts, texts.absent)
-    question = _Question(given.qrels, measures, convention, list(expect), checks, targets, qrels_format, split)
+        texts = _Texts(texts.documents, given.texts)
+    if texts.documents is None:
+        texts = _of_runs(given.dataset, texts, runs)
+    chosen = measures or given.measures or DEFAULT_MEASURES
+    question = _Question(given.qrels, chosen, convention, list(expect), checks, targets, qrels_format, split)
     return _audited(question, runs, repeats, texts)
+
+
+def _given(arguments: Sequence[str], split: str | None) -> Given:
+    """What is given; a single file or dataset that is no run is judgments without runs."""
+    if len(arguments) == 1 and arguments[0] != "-":
+        place = Path(arguments[0])
+        if place.is_dir() and folders.find(place) is not None:
+            return Given(load(place, split=split).judgments, {})
+        alone = judgments_of(arguments[0])
+        if isinstance(alone, Judgments) or place.is_file():
+            return Given(alone, {})
+    return gather(arguments)
 
 
 @dataclass(frozen=True)
@@ -136,10 +149,9 @@ def _audited(question: _Question, runs: dict[str, Run], repeats: Mapping[str, Se
     for run in runs:  # what no convention could count is the caller's mistake, and no finding
         evidence.scores(run)
     found = look(evidence, chosen, texts.absent)
-    about = (
-        f"{len(judgments)} judged queries, {len(runs)} run{'s' * (len(runs) != 1)}, convention {evidence.rules.name}"
-    )
-    return Audit(found.findings, found.skipped, [about])
+    queries = f"{len(judgments)} judged quer{'y' if len(judgments) == 1 else 'ies'}"
+    about = f"{queries}, {len(runs)} run{'s' * (len(runs) != 1)}, convention {evidence.rules.name}"
+    return Audit(found.findings, found.skipped, [about], list(runs))
 
 
 def _lenient(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
@@ -228,16 +240,34 @@ def _collection(thing: Any, split: str | None) -> Dataset | None:
 
 
 def _of_runs(name: str, texts: _Texts, runs: Mapping[str, Run]) -> _Texts:
-    """The texts of the dataset that run folders name, once it is sure that it is the same."""
-    try:
-        found = load(name)
-    except RagaugeError as error:
-        why = f"the dataset {name} cannot be loaded ({error.message}): --dataset says where it is"
-        return _Texts(None, texts.queries, {"documents": why})
-    print_of = fingerprint(found)
-    for run in runs.values():
-        made_on = run.manifest.get("dataset", {})
-        if made_on.get("documents_hash") not in (None, print_of["documents_hash"]):
-            why = f"the documents of {name} are not those that the runs were made on"
-            return _Texts(None, texts.queries, {"documents": why})
-    return _Texts(found.documents, texts.queries or found.queries)
+    """The texts of the dataset that run folders were made on, once it is sure that it is the same.
+
+    A folder tells where the dataset was; where it is not there any more, its name may still be known.
+    """
+    made_on = [run.manifest.get("dataset") or {} for run in runs.values()]
+    wanted = {one.get("documents_hash") for one in made_on} - {None}
+    places = [str(run.manifest.get("origin") or "") for run in runs.values()]
+    names = [name, *(str(one.get("name") or "") for one in made_on)]
+    why = ""
+    for place in dict.fromkeys(filter(None, [*places, *names])):
+        try:
+            documents, queries = _read(place)
+        except RagaugeError as error:
+            why = why or (
+                f"{place} is no longer there: --dataset says where it is"
+                if Path(place).is_absolute() and not Path(place).exists()
+                else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
+            )
+            continue
+        if not wanted - {documents_hash(documents)}:
+            return _Texts(documents, texts.queries or queries)
+        why = f"the documents of {place} are not those that the runs were made on"
+    return _Texts(None, texts.queries, {"documents": why, "queries": why} if why else {})
+
+
+def _read(place: str) -> tuple[Sequence[Document], Mapping[str, str]]:
+    """The texts of a folder, whichever of its judgments were used, or of a dataset by name."""
+    if Path(place).is_absolute():
+        return folders.read_documents(Path(place)), folders.read_queries(Path(place))
+    found = load(place)
+    return found.documents, found.queries

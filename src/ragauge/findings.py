@@ -33,6 +33,8 @@ class Finding:
     """What it does to the score, in one sentence with figures; empty where that is not known or nothing."""
     grid: Grid | None = None
     """The evidence as a table, where it has more than one figure."""
+    remedy: str = ""
+    """What to do about it, in the imperative; every problem that an audit finds has one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,8 @@ class Audit:
     """`{check: why it was not made}`: what was not looked at is not clean."""
     notes: Sequence[str] = ()
     """What was looked at, and by which convention."""
+    runs: Sequence[str] = ()
+    """The names of the runs that were looked at."""
 
     @property
     def problems(self) -> list[Finding]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ragauge.audits import chance, conventions, corpus, explain, honesty, leakage, limits, steadiness, ties, unjudged
 from ragauge.audits.evidence import Evidence
+from ragauge.audits.remedies import with_remedy
 from ragauge.errors import MissingEvidence, MissingExtra, UnknownName
 from ragauge.findings import Audit, Finding
 
@@ -79,12 +80,12 @@ def look(evidence: Evidence, checks: Iterable[Check], absent: Mapping[str, str] 
     findings: list[Finding] = []
     skipped: dict[str, str] = {}
     for check in checks:
-        why = "; ".join((absent or {}).get(one) or NEEDS[one][1] for one in check.needs if not NEEDS[one][0](evidence))
-        if why:
-            skipped[check.name] = why
+        lacking = [one for one in check.needs if not NEEDS[one][0](evidence)]
+        if lacking:
+            skipped[check.name] = "; ".join(dict.fromkeys((absent or {}).get(one) or NEEDS[one][1] for one in lacking))
             continue
         try:
-            findings.extend(check.look(evidence))
+            findings.extend(map(with_remedy, check.look(evidence)))
         except (MissingEvidence, MissingExtra) as error:
             skipped[check.name] = error.message + (f": {error.hint}" if error.hint else "")
     return Audit(findings, skipped)

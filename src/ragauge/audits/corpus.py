@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragauge.audits import twins
-from ragauge.audits.effects import Mended, effect, regraded, without_documents, without_queries
+from ragauge.audits.effects import Mended, effect, largest_move, regraded, without_documents, without_queries
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.repairs import REPAIRS, Repair, repairs
 from ragauge.audits.wording import counted, some
@@ -20,6 +20,8 @@ VERY_MANY = 0.2
 CLOSE = 0.95
 """Near-twins that share so much differ in a word or two."""
 
+VISIBLE = 0.001
+"""A mean that moves by so much changes in the third decimal."""
 PAIRS = 3
 """How many groups are shown."""
 MOST = 200_000
@@ -30,7 +32,8 @@ def duplicates(evidence: Evidence) -> Iterator[Finding]:
     """Documents with the same title and text (case, compatibility forms and white space aside), and empty ones.
 
     A problem where a query has a relevant document whose twin is not as relevant, since the order of equal texts then
-    decides, or where they are MANY of the corpus. Empty documents are one where they are relevant: no text finds them.
+    decides, or where they are MANY of the corpus. Empty documents are one where they are relevant, since no text finds
+    them, and leaving them out moves a mean by 0.001 or more, or there is no run to tell.
     """
     documents = _documents(evidence)
     groups, empty = twins.same(documents)
@@ -72,7 +75,7 @@ def _empty(evidence: Evidence, empty: Sequence[str], total: int) -> Iterator[Fin
     yield Finding(
         "corpus",
         "empty documents",
-        bool(relevant),
+        bool(relevant) and all(not largest_move(evidence, count) < VISIBLE for count in ways.values()),
         len(empty),
         f"{len(empty):,} of {counted(total, 'document')} have no text; {_judged(evidence, empty)}",
         some(empty),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,6 +54,8 @@ class Departure:
     kind: str
     label: str
     step: Callable[[Case], Case | None]
+    how: str = ""
+    """The options of `evaluate` that count so; empty where none does, and the data must be changed."""
 
 
 @dataclass(eq=False)
@@ -165,7 +168,7 @@ def _option(name: str, value: Any) -> Departure:
 
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     words = WORDS.get((name, value))
-    return Departure(name, f"{name}={shown}" + (f" ({words})" if words else ""), step)
+    return Departure(name, f"{name}={shown}" + (f" ({words})" if words else ""), step, f"--set {name}={shown}")
 
 
 def _cutoff(measure: Measure, k: int | None) -> Departure:
@@ -174,7 +177,7 @@ def _cutoff(measure: Measure, k: int | None) -> Departure:
     def step(case: Case) -> Case | None:
         return replace(case, measure=Measure(case.measure.spec, k, case.measure.options))
 
-    return Departure("cutoff", f"the measure is {other}", step)
+    return Departure("cutoff", f"the measure is {other}", step, f"-m {shlex.quote(str(other))}")
 
 
 def _data(what: str, name: str, label: str) -> Departure:

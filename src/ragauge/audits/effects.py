@@ -17,7 +17,10 @@ NAMED = 4
 
 
 def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
-    """A sentence on the first measure for every run, and a grid of all measures; nothing where there is no run."""
+    """A sentence on the first measure for every run, and a grid of all measures; nothing where there is no run.
+
+    Where no score changes, the sentence says so, and there is no grid.
+    """
     if not evidence.runs or not mended:
         return "", None
     before = {run: evidence.scores(run) for run in evidence.runs}
@@ -25,8 +28,13 @@ def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
     measure = str(evidence.first)
     parts = []
     for way, scores in after.items():
+        if _still(before, scores):
+            parts.append(f"no score changes when {way}")
+            continue
         moves = [f"of {run} {_move(before[run], scores[run], measure)}" for run in list(evidence.runs)[:NAMED]]
         parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > NAMED else ''} when {way}")
+    if all(_still(before, scores) for scores in after.values()):
+        return "; ".join(parts), None
     same = all(scores[run].n == before[run].n for scores in after.values() for run in evidence.runs)
     header, rows = ["run", "measure", "as it is"], []
     for way in after:
@@ -49,6 +57,33 @@ def _move(before: Scores, after: Scores, measure: str) -> str:
     if before.n[measure] == after.n[measure]:
         return f"stays {_shown(old)}" if _shown(old) == _shown(new) else f"{_shown(old)} to {_shown(new)}"
     return f"{_shown(old)} (n={before.n[measure]}) to {_shown(new)} (n={after.n[measure]})"
+
+
+def _still(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> bool:
+    """Whether no mean of any run changes in four decimals, nor the number of queries it is over."""
+    return all(
+        one.n == after[run].n and all(_shown(one.means[m]) == _shown(after[run].means[m]) for m in one.measures)
+        for run, one in before.items()
+    )
+
+
+def largest_move(evidence: Evidence, count: Callable[[str], Scores]) -> float:
+    """The most by which a mean of any run changes when it is counted so; NaN where there is none."""
+    moves = [math.nan]
+    for run in evidence.runs:
+        before, after = evidence.scores(run), count(run)
+        moves += [abs(after.means[name] - before.means[name]) for name in before.measures]
+    return max((one for one in moves if not math.isnan(one)), default=math.nan)
+
+
+def unless_still(grid: Grid, columns: slice) -> Grid | None:
+    """A grid, unless nothing changes in it: in these columns every row has one and the same figure, to four decimals.
+
+    >>> unless_still(Grid(["measure", "first", "every"], [["map", 0.5, 0.50001]]), slice(1, 3)) is None
+    True
+    """
+    figures = [{cell if isinstance(cell, str | None) else _shown(cell) for cell in row[columns]} for row in grid.rows]
+    return None if all(len(one) < 2 for one in figures) else grid
 
 
 def _shown(value: float) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from ragauge.measures.names import Measure, parse
 NEAR = 0.02
 """How far around a number other ways are counted, to say how dense they lie there."""
 PRESET = "convention "
+DIGITS = ("a whole number", "one digit", "two digits", "three digits")
+"""Fewer than the four that tools print."""
 LUCK = 0.25
 """With so many matches to be expected by chance, a match explains nothing."""
 
@@ -50,7 +54,8 @@ class Claim:
             raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439") from None
         if not math.isfinite(value):
             raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439")
-        digits = len(figure.rstrip("%").lower().partition("e")[0].partition(".")[2])
+        exponent = Decimal(figure.rstrip("%").strip()).as_tuple().exponent
+        digits = max(0, -int(exponent))
         unbounded = wanted.spec.name in ("dcg", "ideal_dcg", "yaap", "utility") or wanted.spec.name.startswith("num_")
         if figure.endswith("%") or (value > 1 and not unbounded):
             value, digits = round(value / 100, digits + 2), digits + 2
@@ -69,15 +74,17 @@ class Tried:
     label: str
     value: float
     n: int
+    how: str = ""
+    """The options of `evaluate` that count so; empty where none does."""
 
 
 def ways(counting: Counting) -> Iterator[list[Tried]]:
     """What comes out of ever more departures: as counted; every preset and single step; every pair of steps."""
 
-    def tried(steps: int, label: str, case: Case) -> Iterator[Tried]:
+    def tried(steps: int, label: str, case: Case, *how: str) -> Iterator[Tried]:
         found = counting.count(case)
         if found is not None:
-            yield Tried(steps, label, *found)
+            yield Tried(steps, label, *found, _options(counting, how))
 
     yield list(tried(0, f"as counted here ({counting.evidence.rules.name})", counting.base))
     singles = counting.departures()
@@ -85,18 +92,32 @@ def ways(counting: Counting) -> Iterator[list[Tried]]:
     for one in singles:
         case = one.step(counting.base)
         if case is not None:
-            found.extend(tried(1, one.label, case))
+            found.extend(tried(1, one.label, case, one.how))
     for preset in PRESETS.values():
         case = Case(preset, restated(counting.measure, counting.evidence.rules, preset))
-        found.extend(tried(1, PRESET + preset.name, case))
+        found.extend(tried(1, PRESET + preset.name, case, f"-C {preset.name}"))
     yield found
     pairs: list[Tried] = []
     for one, two in itertools.combinations(singles, 2):
         case = one.step(counting.base)
         both = two.step(case) if case is not None and one.kind != two.kind else None
         if both is not None:
-            pairs.extend(tried(2, f"{one.label}; {two.label}", both))
+            pairs.extend(tried(2, f"{one.label}; {two.label}", both, one.how, two.how))
     yield pairs
+
+
+def _options(counting: Counting, how: Sequence[str]) -> str:
+    """What to give `evaluate`, so that it counts as the audit does but for some departures."""
+    if not all(how):
+        return ""
+    preset, *options = counting.evidence.rules.name.split(", ")
+    usual = [f"-C {preset}"] if preset != "default" else []
+    usual += [f"--set {one}" for one in options]
+    if any(one.startswith("-C") for one in how):
+        usual = []
+    if not any(one.startswith("-m") for one in how):
+        usual = [f"-m {shlex.quote(str(counting.measure))}", *usual]
+    return " ".join([*usual, *how])
 
 
 def expect(evidence: Evidence) -> Iterator[Finding]:
@@ -104,7 +125,8 @@ def expect(evidence: Evidence) -> Iterator[Finding]:
 
     The audit's own way is tried first, then every preset and every single departure, and pairs of departures only where
     nothing simpler explains the number, in any run. A problem where nothing does, or where so many ways lie so dense
-    there that one of them would be expected to hit it by chance (0.25 hits or more).
+    there that one of them would be expected to hit it by chance (0.25 hits or more). Of so many pairs one may always
+    meet a number by chance, and that is said.
     """
     for measure, text in evidence.claims:
         claim = Claim.read(measure, text, evidence.rules)
@@ -135,12 +157,17 @@ def _finding(claim: Claim, tried: dict[str, list[Tried]], hits: dict[str, list[T
         here = next((one.value for one in tried[run] if one.steps == 0), math.nan)
         doubt = luck >= LUCK and best.steps > 0
         message = f"{claim.text}{f' of {run}' if several else ''} is "
-        message += f"{'' if best.steps == 0 else 'explained by '}{best.label} ({ways_tried}"
-        message += f", of which some {luck:.1g} would meet it by chance: this may be one)" if doubt else ")"
+        message += f"{'' if best.steps == 0 else 'explained by '}{best.label}{_precision(claim)}"
+        if best.steps > 1:
+            number = f"{sum(map(len, tried.values())):,}"
+            chances = f", since some {luck:.1g} of them would meet it so" if doubt else ""
+            message += f" (two departures out of {number} ways tried: may be chance{chances})"
+        else:
+            chances = f", of which some {luck:.1g} would meet it by chance: this may be one" if doubt else ""
+            message += f" ({ways_tried}{chances})"
         grid = _grid(rows[:12], several) if best.steps else None
-        return Finding(
-            subject, "expected", doubt, len(rows), message, (), change(str(claim.measure), here, best.value), grid
-        )
+        moved = change(str(claim.measure), here, best.value)
+        return Finding(subject, "expected", doubt, len(rows), message, (), moved, grid, _remedy(best, doubt=doubt))
     flat = [(run, one) for run, every in tried.items() for one in every]
     closest: list[tuple[str, Tried]] = []
     for run, one in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
@@ -148,6 +175,27 @@ def _finding(claim: Claim, tried: dict[str, list[Tried]], hits: dict[str, list[T
             closest.append((run, one))
     message = f"{claim.text} is not explained by any of {ways_tried.replace(' tried', '')}; it may be of other data"
     return Finding(subject, "expected", True, len(flat), message, (), "", _grid(closest[:3], several, "nearest"))
+
+
+def _precision(claim: Claim) -> str:
+    """To how many digits a number is met, where these are fewer than tools print."""
+    if claim.digits >= len(DIGITS) or claim.measure.spec.name.startswith("num_"):
+        return ""
+    return f", to {DIGITS[claim.digits]}"
+
+
+def _remedy(best: Tried, *, doubt: bool) -> str:
+    """How to get the number again, and what to say of it."""
+    if best.steps == 0:
+        return ""
+    again = (
+        f"`ragauge evaluate … {best.how}` reproduces it"
+        if best.how
+        else f"no option does this: change the files ({best.label}), and `ragauge evaluate` reproduces it"
+    )
+    if doubt or best.steps > 1:
+        return f"{again}; ask how it was counted before you cite it"
+    return f"{again}; say so when you cite it"
 
 
 def _merged(found: Sequence[Tried]) -> list[Tried]:

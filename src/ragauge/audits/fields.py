@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,17 @@ LEAST_EACH = 5
 """Nor one whose values have fewer documents than these on average: a name or an id has one for each."""
 FEW_NUMBERS = 10
 """Numbers of so few values may be codes, of which neither the largest nor the smallest need stand out."""
+MOST_FIELDS = 40
+"""More are not looked at: each needs rounds of its own before its p-value can be small."""
+NESTED = 4
+"""How deep mappings inside mappings are opened."""
+NAMED = 3
+"""Fewer queries than these are named by chance."""
+BOUNDS = re.compile(r"[\s,;|\"'\[\](){}]+")
+"""What stands between ids in a text."""
+JOINTS = re.compile(r"[-_/:#=?&.]")
+"""What an id is put together with."""
+MOST_JOINTS = 20
 DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([ T].*)?)?")
 
 
@@ -31,19 +42,130 @@ class Field(NamedTuple):
     """How many categories there are, no value being one of them; 0 for numbers."""
 
 
-def fields(documents: Sequence[Document], corpus: Corpus) -> Iterator[Field]:
-    """Every field that can be ordered or has few values: length, place, id, and the metadata."""
-    yield Field("length", corpus.lengths.astype(np.float64))
+class Naming(NamedTuple):
+    """A field in which documents name queries by their id."""
+
+    name: str
+    documents: Mapping[str, set[int]]
+    """For each query that is named the documents that do, as places in the corpus."""
+
+
+def fields(documents: Sequence[Document], corpus: Corpus) -> tuple[list[Field], list[str]]:
+    """Every field that can be ordered or has few values, and the metadata whose values are neither.
+
+    Length, place, id, and the metadata, also inside mappings. Of what is a text or a list for each document there is
+    still whether it is there, how it begins, and how long the list is.
+    """
+    found = [Field("length", corpus.lengths.astype(np.float64))]
     place = np.arange(len(documents), dtype=np.float64)
-    yield Field("place in the corpus", place)
+    found.append(Field("place in the corpus", place))
     order = _ranked([natural(document.id) for document in documents])
     if not (np.array_equal(order, place) or np.array_equal(order, place[::-1])):
-        yield Field("order of the id", order)
-    names = dict.fromkeys(name for document in documents for name in document.metadata)
-    for name in names:
-        found = metadata_field(f"metadata `{name}`", [document.metadata.get(name) for document in documents])
-        if found is not None:
-            yield found
+        found.append(Field("order of the id", order))
+    derived = [*_beginning("the id", [document.id for document in documents])]
+    unread = {}
+    for path, sparse in columns(documents).items():
+        name, values = f"metadata `{path}`", [sparse.get(i) for i in range(len(documents))]
+        whole = _whole(name, values)
+        if whole is not None:
+            found.append(whole)
+        elif len({_text(value) for value in values}) > 1:
+            unread[name] = path
+        derived += _derived(name, values, told=whole is not None)
+    left = [one.name for one in (*found, *derived)[MOST_FIELDS:]]
+    return [*found, *derived][:MOST_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
+
+
+def columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]:
+    """The values of each field of the metadata by place in the corpus; what is inside mappings comes last.
+
+    >>> columns([Document("a", "", metadata={"m": {"x": 1}, "n": 2})])
+    {'m': {0: ['x']}, 'n': {0: 2}, 'm.x': {0: 1}}
+    """
+    found: dict[tuple[int, str], dict[int, Any]] = {}
+    for i, document in enumerate(documents):
+        if isinstance(document.metadata, Mapping):
+            for depth, path, value in _flat(document.metadata):
+                found.setdefault((depth, path), {})[i] = value
+    return {path: found[depth, path] for depth, path in sorted(found, key=lambda one: one[0])}
+
+
+def _flat(metadata: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[int, str, Any]]:
+    for name, value in metadata.items():
+        nested = isinstance(value, Mapping)
+        yield depth, f"{before}{name}", [str(key) for key in value] if nested else value
+        if nested and depth < NESTED:
+            yield from _flat(value, f"{before}{name}.", depth + 1)
+
+
+def _whole(name: str, values: Sequence[Any]) -> Field | None:
+    """A field of the values themselves; lists only where there are few different ones."""
+    lists = any(map(_is_list, values))
+    plain = [value if isinstance(value, str | int | float) or value is None else _text(value) for value in values]
+    found = metadata_field(name, plain)
+    return None if found is None or (lists and not found.kinds) else found
+
+
+def _derived(name: str, values: Sequence[Any], *, told: bool) -> Iterator[Field]:
+    """What can be known of a field whose values are different everywhere; `told` where they are a field themselves."""
+    if any(map(_is_list, values)):
+        sizes = [len(value) if _is_list(value) else int(not _missing(value)) for value in values]
+        found = metadata_field(f"how many {name} has", sizes)
+        yield from () if found is None else (found,)
+        return
+    if told:
+        return
+    there = np.array([not _missing(value) for value in values], np.float64)
+    if 0 < there.sum() < len(there):
+        yield Field(f"{name} being there", there, 2)
+    yield from _beginning(name, values)
+
+
+def _beginning(name: str, values: Sequence[Any]) -> Iterator[Field]:
+    stems = [beginning(value) if isinstance(value, str) else "" for value in values]
+    found = metadata_field(f"beginning of {name}", stems)
+    if found is not None and found.kinds and len(set(stems) - {""}) > 1:
+        yield found
+
+
+def beginning(text: str) -> str:
+    """A text up to its first digit, slash or colon; of a web address the host.
+
+    >>> beginning("gold-17"), beginning("https://gold.example/17"), beginning("web/a/b")
+    ('gold-', 'gold.example', 'web')
+    """
+    return re.split(r"[0-9/:]", re.sub(r"^[a-z+]+://", "", text), maxsplit=1)[0]
+
+
+def namings(documents: Sequence[Document], queries: Container[str]) -> list[Naming]:
+    """The fields of the metadata, and the id, in which documents name some queries."""
+    found = []
+    for path, sparse in {"": {i: document.id for i, document in enumerate(documents)}, **columns(documents)}.items():
+        named: dict[str, set[int]] = {}
+        for i, value in sparse.items():
+            for part in _parts(value):
+                if part in queries:
+                    named.setdefault(part, set()).add(i)
+        if len(named) >= NAMED:
+            found.append(Naming(f"metadata `{path}`" if path else "the id", named))
+    return found
+
+
+def _parts(value: Any) -> Iterator[str]:
+    """Everything in a value that could be an id.
+
+    >>> sorted(set(_parts("gold-q-1, q2")))
+    ['1', 'gold', 'gold-q', 'gold-q-1', 'gold-q-1, q2', 'q', 'q-1', 'q2']
+    """
+    for one in value if _is_list(value) else (value,):
+        text = str(one)
+        yield text
+        for part in BOUNDS.split(text) if isinstance(one, str) else ():
+            yield part
+            yield from JOINTS.split(part, MOST_JOINTS)
+            for joint, _ in zip(JOINTS.finditer(part), range(MOST_JOINTS), strict=False):
+                yield part[: joint.start()]
+                yield part[joint.end() :]
 
 
 def metadata_field(name: str, values: Sequence[Any]) -> Field | None:
@@ -85,7 +207,17 @@ def natural(name: str) -> tuple[tuple[str, int], ...]:
     return tuple((text, int(number or -1)) for text, number in re.findall(r"([^0-9]*)([0-9]*)", name) if text or number)
 
 
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | frozenset | np.ndarray)
+
+
+def _text(value: Any) -> str:
+    return ", ".join(sorted(map(str, value))) if _is_list(value) else "" if value is None else str(value)
+
+
 def _missing(value: Any) -> bool:
+    if _is_list(value):
+        return len(value) == 0
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ragauge.audits.evidence import Evidence
-from ragauge.audits.fields import Field
+from ragauge.audits.fields import Field, Naming
 from ragauge.audits.predictors import Prediction
-from ragauge.audits.wording import counted
+from ragauge.audits.wording import counted, listed, some
 from ragauge.findings import Finding, Grid
 from ragauge.records import Floats, Run
 
@@ -47,8 +47,67 @@ def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Float
     )
 
 
-def all_predictors(found: Sequence[Prediction], telling: Sequence[Prediction], text: Floats, mark: float) -> Finding:
-    """Every candidate with its figures, and which of them predict."""
+def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floats) -> Finding:
+    """A field that says which queries a document answers; the scores of all runs beside that of following it."""
+    name = f"by {naming.name.removeprefix('metadata ')} alone"
+    scores = {name: evidence.scores(by_naming(evidence, naming))} | {run: evidence.scores(run) for run in evidence.runs}
+    names = [str(measure) for measure in evidence.measures[:MEASURES]]
+    first = names[0]
+    others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
+    documents = evidence.documents or ()
+    examples = [f"{documents[min(docs)].id} names {query}" for query, docs in naming.documents.items()]
+    return Finding(
+        "corpus",
+        "leaking field",
+        True,
+        len(one.each),
+        f"{naming.name} names the query that a document answers by its id: AUC {one.auc:.4f} over "
+        f"{counted(len(one.each), 'query')} (p {one.p:.2g}); the words of the query have {text.mean():.4f}",
+        some(examples, 3),
+        f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
+        Grid(
+            ["ranking", *names],
+            [[run, *(_known(found.means[measure]) for measure in names)] for run, found in scores.items()],
+        ),
+    )
+
+
+def right_names(evidence: Evidence, naming: Naming) -> float:
+    """The part of the documents that name a query which answer it, on average over the queries that are named."""
+    each = []
+    for query, docs in naming.documents.items():
+        grades = evidence.judgments.nested.get(query, {})
+        ids = {(evidence.documents or ())[place].id for place in docs} - {query}
+        if ids:
+            each.append(sum(grades.get(doc, 0) >= evidence.rules.rel for doc in ids) / len(ids))
+    return float(np.mean(each)) if each else 0.0
+
+
+def by_naming(evidence: Evidence, naming: Naming) -> Run:
+    """The run of a system that gives every query the documents that name it, and then any other."""
+    import polars as pl
+
+    documents = evidence.documents or ()
+    rows = []
+    for query in evidence.judgments.nested:
+        named = naming.documents.get(query, set())
+        any_other = next((i for i in range(len(documents)) if i not in named), 0)
+        for place, score in {any_other: 0.0, **dict.fromkeys(sorted(named), 1.0)}.items():
+            rows.append((query, documents[place].id, score))
+    schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
+    return Run(pl.DataFrame(rows, schema=schema, orient="row"), naming.name)
+
+
+def all_predictors(
+    found: Sequence[Prediction],
+    telling: Sequence[Prediction],
+    leaks: Sequence[str],
+    text: Floats,
+    mark: float,
+    names: Sequence[Prediction] = (),
+    unread: Sequence[str] = (),
+) -> Finding:
+    """Every candidate with its figures, which of them predict, and why those that are no leak are none."""
     rows: list[list[str | float | None]] = [
         ["words of the query", float(text.mean()), None, None],
         ["mark on all answers", mark, None, None],
@@ -56,16 +115,26 @@ def all_predictors(found: Sequence[Prediction], telling: Sequence[Prediction], t
     rows += [[one.name, one.auc, _known(one.p), one.p_text] for one in found]
     side = {True: "lower, ", False: "higher, ", None: ""}
     told = ", ".join(f"{one.name} ({side[one.falling]}{one.auc:.2f})" for one in telling)
-    if telling:
-        message = f"relevant documents differ from others in what does not know the query: {told}"
-    else:
+    if not telling:
         message = "nothing that does not know the query tells relevant documents from others"
+        message += f"; the words of the query have an AUC of {text.mean():.2f}"
+    else:
+        message = f"relevant documents differ from others in what does not know the query: {told}"
+        message += f"; the words of the query have an AUC of {text.mean():.2f}, a mark on all answers {mark:.2f}"
+    if len(leaks) < len(telling):
+        which = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(telling) == 1 else "these are"
+        message += f"; {which} only a note, being neither clearly better than the words nor close to the mark"
+    if names:
+        told = ", ".join(f"{one.name} ({one.auc:.2f})" for one in names)
+        message += f"; documents name by id the queries that they answer, more than others do: {told}"
+    if unread:
+        message += f"; not looked at value by value: {listed(unread)}"
     return Finding(
         "corpus",
         "predictors",
         False,
         len(telling),
-        f"{message}; the words of the query have an AUC of {text.mean():.2f}",
+        message,
         grid=Grid(["predictor", "AUC", "p", "p against text"], rows),
     )
 

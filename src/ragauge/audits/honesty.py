@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ragauge.audits.chance import guess
+from ragauge.audits.effects import unless_still
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.orders import BY_RANK, ideal, is_ordered, means, within
 from ragauge.audits.wording import change, changes, counted, listed, some
@@ -183,7 +184,7 @@ def survivorship(evidence: Evidence) -> Iterator[Finding]:
             f"{evidence.rules.name}{nothing}",
             some(absent),
             f"{moved} without them" if moved else "",
-            Grid(["measure", "they count 0", "left out", "difference"], rows),
+            unless_still(Grid(["measure", "they count 0", "left out", "difference"], rows), slice(1, 3)),
         )
 
 
@@ -197,6 +198,13 @@ def _failed(run: Run) -> set[str]:
     if "repeat" in tries.columns:
         tries = tries.filter(pl.col("repeat") == 0)
     return set(tries["query"].to_list())
+
+
+def _fate(evidence: Evidence) -> str:
+    """What becomes of documents that come again."""
+    if "duplicates=first" in evidence.rules.name:  # the audit itself has set the convention's refusal aside
+        return "`evaluate` refuses the run, and here the first place counts"
+    return "the first place counts" if evidence.rules.duplicates == "first" else "every place counts"
 
 
 def repetitions(evidence: Evidence) -> Iterator[Finding]:
@@ -213,15 +221,17 @@ def repetitions(evidence: Evidence) -> Iterator[Finding]:
         first, every = (evidence.scores(run, rules=evidence.rules.but(duplicates=how)) for how in ("first", "count"))
         extra = int((again["n"] - 1).sum())
         names = [f"{doc} for {query}" for query, doc in again.select("query", "doc").head(5).iter_rows()]
-        rows_of = zip(first.measures, means(first), means(every), strict=True)
+        rows_of: list[list[str | float | None]] = [
+            [name, one, other] for name, one, other in zip(first.measures, means(first), means(every), strict=True)
+        ]
         yield Finding(
             run,
             "repetitions",
             True,
             extra,
             f"{counted(extra, 'document')} come again in the ranking of {again['query'].n_unique()} of "
-            f"{counted(judged.height, 'judged query')}; `evaluate` refuses the run, and here the first place counts",
+            f"{counted(judged.height, 'judged query')}; {_fate(evidence)}",
             some(names),
-            changes(first.measures[:1], means(first)[:1], means(every)[:1]) or "",
-            Grid(["measure", "first place counts", "every place counts"], [list(row) for row in rows_of]),
+            changes(first.measures[:1], means(first)[:1], means(every)[:1]),
+            unless_still(Grid(["measure", "first place counts", "every place counts"], rows_of), slice(1, 3)),
         )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ragauge.audits.effects import Mended, effect, without_pairs, without_queries
 from ragauge.audits.evidence import Evidence
-from ragauge.audits.fields import fields
-from ragauge.audits.followers import all_predictors, leaking_field
+from ragauge.audits.fields import fields, namings
+from ragauge.audits.followers import all_predictors, leaking_field, naming_field, right_names
 from ragauge.audits.predictors import by_run, draw, mark_auc, predictions, text_auc
 from ragauge.audits.texts import Corpus, normalised, words
 from ragauge.audits.wording import counted, percent, some
@@ -33,6 +34,8 @@ BETTER = 0.05
 """A field is better than text when its AUC is higher by this."""
 KNOWS, AT_LEAST = 0.9, 0.65
 """A field so far on the way from 0.5 to a mark on every answer, with such an AUC, knows which documents are answers."""
+RIGHT = 0.5
+"""Where so many of the documents that name a query answer it, a name is an answer."""
 PERFECT = 0.995
 """The AUC at which a run's scores are too good without text."""
 NO_TEXT = 0.6
@@ -94,7 +97,22 @@ def _own(evidence: Evidence, own: Mapping[str, set[str]], total: int) -> Finding
         or some(list(own)),
         changed,
         grid,
+        _drop(evidence, counting)
+        if any(returned.values())
+        else "take these documents out of their own queries' answers",
     )
+
+
+def _drop(evidence: Evidence, own: Mapping[str, set[str]]) -> str:
+    """What to do about documents that runs returned to the query that they are."""
+    named = {query: docs & {query} for query, docs in own.items()}
+    renamed = [query for query, docs in own.items() if docs - {query}]
+    ways = []
+    if any(_rows(run.table, named) for run in evidence.runs.values()):
+        ways.append("score with `evaluate --set own=dropped`")
+    if renamed:
+        ways.append(f"{len(renamed):,} under another id must be dropped from the rankings")
+    return "; ".join(ways)
 
 
 def _strangers(evidence: Evidence, queries: Sequence[str]) -> Finding:
@@ -180,8 +198,12 @@ def predictors(evidence: Evidence) -> Iterator[Finding]:
 
     A field is a problem where it predicts (p < 0.01 after Holm's correction) and its AUC is better than that of text by
     0.05 or more (p < 0.01 too), or nine tenths of the way from 0.5 to that of a mark on every document which
-    answers any query. From 0.55 on it is told. A run's scores are one where their AUC is 0.995 or more though that
-    of text is no more than 0.6, unless the queries are mostly of words that the corpus does not have.
+    answers any query. From 0.55 on it is told. One that names queries by their id is a problem where it predicts and is
+    better than text by as much, or nine tenths of the way to perfection, or where half of the documents that name a
+    query answer it; otherwise such names may be those of a pool. Of metadata that is different everywhere only its
+    presence, its beginning and the length of a list are looked at, and it is said which that is. A run's scores are a
+    problem where their AUC is 0.995 or more though that of text is no more than 0.6, unless the queries are mostly of
+    words that the corpus does not have.
     """
     documents, queries = _texts(evidence, "fields that predict relevance")
     place = {document.id: i for i, document in enumerate(documents)}
@@ -190,17 +212,26 @@ def predictors(evidence: Evidence) -> Iterator[Finding]:
         raise MissingEvidence("fields that predict relevance need two queries with relevant documents in the corpus")
     corpus = Corpus.of(documents)
     text = text_auc(pairs, corpus, queries)
-    candidates = {one.name: one for one in fields(documents, corpus)}
-    found = predictions(pairs, list(candidates.values()), text)
+    known, unread = fields(documents, corpus)
+    candidates, naming = {one.name: one for one in known}, namings(documents, evidence.judgments.nested)
+    every = predictions(pairs, known, text, naming)
+    found, named = every[: len(known)], every[len(known) :]
     mark = mark_auc(pairs, evidence.judgments.nested, place, evidence.rules.rel)
     telling = [one for one in found if one.p < LEVEL and one.auc >= PREDICTS]
+    leaks = []
     for one in telling:
         better = one.p_text < LEVEL and one.auc >= float(text.mean()) + BETTER
         if better or one.auc >= max(AT_LEAST, 0.5 + KNOWS * (mark - 0.5)):
+            leaks.append(one.name)
             yield leaking_field(evidence, candidates[one.name], one, text, mark)
+    names = [(field, one) for field, one in zip(naming, named, strict=True) if one.p < LEVEL and one.auc >= PREDICTS]
+    for field, one in names:
+        better = one.p_text < LEVEL and one.auc >= float(text.mean()) + BETTER
+        if better or one.auc >= 0.5 + KNOWS / 2 or right_names(evidence, field) >= RIGHT:
+            yield naming_field(evidence, field, one, text)
     runs = [by_run(pairs, name, _scores(run.table, place, pairs.queries), text) for name, run in evidence.runs.items()]
-    known = {word for query in pairs.queries for word in words(queries.get(query, ""))}
-    alike = sum(word in corpus.vocabulary for word in known) >= len(known) / 2
+    asked = {word for query in pairs.queries for word in words(queries.get(query, ""))}
+    alike = sum(word in corpus.vocabulary for word in asked) >= len(asked) / 2
     for one in runs:
         if alike and one.auc >= PERFECT and float(text.mean()) <= NO_TEXT and one.p_text < LEVEL:
             yield Finding(
@@ -211,7 +242,8 @@ def predictors(evidence: Evidence) -> Iterator[Finding]:
                 f"its scores tell relevant documents from others almost without error (AUC {one.auc:.4f} over "
                 f"{counted(len(one.each), 'query')}) where text tells next to nothing (AUC {text.mean():.4f})",
             )
-    yield all_predictors([*found, *runs], telling, text, mark)
+    rows = [*found, *(replace(one, name=f"query in {one.name}") for one in named), *runs]
+    yield all_predictors(rows, telling, leaks, text, mark, [one for _, one in names], unread)
 
 
 def _texts(evidence: Evidence, what: str) -> tuple[Sequence[Document], Mapping[str, str]]:

@@ -24,13 +24,17 @@ ENOUGH_QUERIES = 10
 CUT = 0.5
 MANY = 10
 """Fewer relevant documents than this are the same number for many queries by nature."""
+SOME = 4
+"""From here on a maximum that most queries share exactly is a cap all the same, if nothing is above it."""
+MOST = 0.4
 
 
 def truth(evidence: Evidence) -> Iterator[Finding]:
     """Ground truth that was cut off, and measures that a perfect ranking cannot bring to 1.
 
     A problem is a recall whose ceiling is below 0.9; and a maximum of 10 or more relevant documents that more than a
-    tenth of at least 10 queries have exactly, far more than the values below it let expect (0.001): the mark of a cap.
+    tenth of at least 10 queries have exactly (of 4 or more, that two fifths have), far more than the values below it
+    let expect (0.001): the mark of a cap.
     """
     found = list(_ceilings(evidence))
     yield from _counts(evidence, capped=any(one.problem for one in found))
@@ -52,7 +56,9 @@ def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
     relevant = relevant[relevant > 0]
     subject = evidence.judgments.source
     if not len(relevant):
-        yield Finding(subject, "ground truth", True, len(evidence.judgments), "no query has a relevant document")
+        remedy = "see what the grades mean: `evaluate --rel` sets the least one that counts as relevant"
+        message = "no query has a relevant document"
+        yield Finding(subject, "ground truth", True, len(evidence.judgments), message, remedy=remedy)
         return
     values, often = np.unique(relevant, return_counts=True)
     usual, share = int(values[often.argmax()]), float(often.max() / len(relevant))
@@ -67,7 +73,7 @@ def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
             f"{percent(share)} of the queries have exactly {usual} relevant documents: the truth is a list cut at "
             f"{usual}, such as nearest neighbours, and not all that is relevant",
         )
-    elif len(relevant) >= ENOUGH_QUERIES and most >= MANY and at_most / len(relevant) > PILE and _is_heap(relevant):
+    elif len(relevant) >= ENOUGH_QUERIES and _is_capped(most, at_most / len(relevant)) and _is_heap(relevant):
         yield Finding(
             subject,
             "ground truth",
@@ -78,6 +84,10 @@ def _counts(evidence: Evidence, *, capped: bool) -> Iterator[Finding]:
         )
     else:
         yield Finding(subject, "ground truth", False, len(relevant), f"relevant documents a query: {spread}")
+
+
+def _is_capped(most: int, share: float) -> bool:
+    return (most >= MANY and share > PILE) or (most >= SOME and MOST <= share < NEARLY_ALL)
 
 
 def _is_heap(relevant: Ints) -> bool:
@@ -116,6 +126,7 @@ def _ceilings(evidence: Evidence) -> Iterator[Finding]:
             f"{measure} cannot pass {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
             some([names[i] for i in more.tolist()]),
             grid=Grid(["run", str(measure), "of the ceiling"], reached),
+            remedy=f"report recall(of=capped)@{measure.cutoff:g} or a deeper cutoff beside it",
         )
 
 
@@ -130,9 +141,15 @@ def depth(evidence: Evidence) -> Iterator[Finding]:
         judged = evidence.judged(run)
         got = judged.retrieved[judged.answered]
         if not len(got):
-            yield Finding(run, "depth", True, len(evidence.judgments), "the run answers no judged query")
+            message = "the run answers no judged query"
+            remedy = "see whether the ids of its queries are written as in the judgments"
+            yield Finding(run, "depth", True, len(evidence.judgments), message, remedy=remedy)
             continue
         deepest = int(got.max())
+        if not deepest:
+            message = "the run returned no document for any query"
+            yield Finding(run, "depth", True, len(got), message, remedy="see why the system fails: its timings say")
+            continue
         short = [one for one in evidence.measures if _reaches(one) > deepest and (known is None or deepest < known)]
         if short and evidence.rules.depth is None and (got == deepest).mean() >= CUT:
             yield _shallow(evidence, run, deepest, short)
@@ -165,4 +182,5 @@ def _shallow(evidence: Evidence, run: str, deepest: int, short: list[Measure]) -
         f"no query has more than {counted(deepest, 'document')}, so {', '.join(map(str, short))} cannot be told from "
         f"this run: what comes out is counted at {deepest}",
         grid=Grid(["asked for", "score", "at its depth", "score"], [list(row) for row in rows]),
+        remedy=f"make the run again, {max(map(_reaches, short))} deep, or report {', '.join(map(str, cut))}",
     )

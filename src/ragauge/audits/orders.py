@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
 from ragauge.records import Floats, Ints, Judgments, Scores
+
+if TYPE_CHECKING:
+    import polars as pl
 
 WITHIN_CUT = frozenset(
     {"precision", "recall", "relative_precision", "hit_rate", "num_rel_ret", "f1", "r_precision", "rprec_mult"}
@@ -28,25 +32,65 @@ def is_ordered(measure: Measure) -> bool:
     """Whether the best and the worst order of a tie can be known without trying all of them.
 
     Average precision over what was found is none: one more relevant document at the end of the cut can lower it. Nor is
-    a table of gains, in which a better grade may be worth less.
+    a table of gains, in which a better grade may be worth less, nor where grades of 0 are relevant.
     """
     options = dict(measure.options)
-    if ":" in str(options.get("gain", "")) or options.get("of") == "eps":
+    if ":" in str(options.get("gain", "")) or options.get("of") == "eps" or float(options.get("rel", 1)) <= 0:
         return False
     known = measure.spec.name in WITHIN_CUT | BY_RANK  # none of these falls when a better document moves up
     return known and not (options.get("of") == "found" and measure.cutoff is not None)
 
 
 def averaging(rules: Convention) -> Convention:
-    """The same convention with equal scores left undecided; what takes documents out of the ranking is put aside."""
+    """The same convention with equal scores left undecided; `taken_out` does what it then cannot do itself."""
     return rules.but(ties="expected", unjudged="nonrelevant", own="kept", depth=None)
+
+
+def taken_out(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> tuple[pl.DataFrame, bool]:
+    """A run's rows that a convention leaves in a ranking, at its score width; and whether a tie lies across its depth.
+
+    Where one does, it is there whole, and unjudged documents stay too: which of them are left is for `cut` to say, once
+    the order is known.
+    """
+    import polars as pl
+
+    score = pl.col("score")
+    if rules.width == "float32":
+        table = table.with_columns(score.cast(pl.Float32).cast(pl.Float64))
+    if rules.own == "dropped":
+        table = table.filter(pl.col("query") != pl.col("doc"))
+    across = False
+    if rules.depth is not None:
+        table = table.filter(score.rank("min", descending=True).over("query") <= rules.depth)
+        across = bool((table.group_by("query").len()["len"] > rules.depth).any())
+    if rules.unjudged == "condensed" and not across:
+        known = judgments.frame.filter(pl.col("grade") >= 0)
+        table = table.join(known, on=["query", "doc"], how="semi", maintain_order="left")
+        if rules.duplicates == "first":  # otherwise the second place would be one that somebody holds
+            table = table.sort("score", descending=True, maintain_order=True)
+            table = table.unique(["query", "doc"], keep="first", maintain_order=True)
+    return table, across
+
+
+def cut(judged: JudgedRanks, rules: Convention) -> JudgedRanks:
+    """The ranking within the depth of a convention and, where that is its way, of judged documents only."""
+    depth = rules.depth or int(judged.retrieved.max(initial=0))
+    inside = judged.rank <= depth
+    retrieved = np.minimum(judged.retrieved, depth)
+    if rules.unjudged == "condensed":
+        inside &= judged.grade >= 0
+        retrieved = np.bincount(judged.query[inside], minlength=judged.n)
+    query, rank = judged.query[inside], judged.rank[inside]
+    if rules.unjudged == "condensed":
+        rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
+    return _settled(replace(judged, retrieved=retrieved), query, rank, judged.row[inside], judged.ties)
 
 
 def arranged(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
     """The best (or worst) order that the ties of a ranking allow; `judged` is counted with ties undecided.
 
     In each group of equal scores the relevant documents come first, better grades before lesser ones, and the judged
-    non-relevant ones last; the worst order is the same upside down.
+    non-relevant ones last, below those that were pooled and not judged; the worst order is the same upside down.
     """
     if judged.tie_first is None or judged.tie_last is None:
         return judged
@@ -56,7 +100,7 @@ def arranged(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
     rank = np.zeros(len(query), np.int64)
     for chosen, at_top in ((good, best), (~good, not best)):
         mine = np.flatnonzero(chosen)
-        keys = (place[mine] if best else -place[mine], -judged.grade[mine] if best else judged.grade[mine])
+        keys = (place[mine], -judged.grade[mine]) if at_top else (-place[mine], judged.grade[mine])
         mine = mine[np.lexsort((*keys, first[mine], query[mine]))]
         nth, size = _within_groups(query[mine], first[mine])
         rank[mine] = first[mine] + nth if at_top else last[mine] - size + 1 + nth
@@ -168,13 +212,22 @@ ROUNDS = 199
 """How many orders are drawn where there is no closed form."""
 
 
-def expected(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) -> list[Guess]:
-    """The mean of each measure over all orders of ties; from orders drawn at random where it has no closed form."""
-    closed = [one for one in measures if one.spec.averages_ties]
-    others = [one for one in measures if not one.spec.averages_ties]
+Finish = Callable[[JudgedRanks], JudgedRanks]
+"""What is left to do to a ranking once its order is known."""
+
+
+def expected(
+    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: Finish | None = None
+) -> list[Guess]:
+    """The mean of each measure over all orders of ties.
+
+    From orders drawn at random where it has no closed form, or where there is something left to do to each order.
+    """
+    closed = [one for one in measures if one.spec.averages_ties and finish is None]
+    others = [one for one in measures if one not in closed]
     found = dict(zip(closed, _exact(judged, closed, rules), strict=True))
     if others:
-        found |= dict(zip(others, (one for one, _ in drawn(judged, others, rules)), strict=True))
+        found |= dict(zip(others, (one for one, _ in drawn(judged, others, rules, finish)), strict=True))
     return [found[one] for one in measures]
 
 
@@ -184,10 +237,13 @@ def _exact(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) 
         yield Guess(values, mean, True)
 
 
-def drawn(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) -> list[tuple[Guess, Floats]]:
+def drawn(
+    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: Finish | None = None
+) -> list[tuple[Guess, Floats]]:
     """The mean of each measure over orders drawn at random, always the same ones, and the mean of each order."""
     rng = np.random.default_rng(0)
-    found = [score(shuffled(judged, rng), measures, rules) for _ in range(ROUNDS)]
+    every = (shuffled(judged, rng) for _ in range(ROUNDS))
+    found = [score(one if finish is None else finish(one), measures, rules) for one in every]
     out = []
     for name in map(str, measures):
         each = np.array([one.means[name] for one in found])

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from ragauge.audits.fields import Field
+from ragauge.audits.fields import Field, Naming
 from ragauge.audits.texts import Corpus
 from ragauge.records import Floats, Ints
 from ragauge.stats.correction import corrected
+from ragauge.stats.paired import ROUNDS as SIGNS
 from ragauge.stats.paired import randomisation_test
 
 QUERIES, GOOD, JUDGED, DRAWN, PAIRS = 500, 50, 100, 50, 300
@@ -131,23 +133,36 @@ def mark_auc(pairs: Pairs, grades: Mapping[str, Mapping[str, float]], place: Map
     return float(pairs.auc(marked[pairs.good], marked[pairs.other]).mean())
 
 
-def predictions(pairs: Pairs, found: Sequence[Field], text: Floats, *, seed: int = 0) -> list[Prediction]:
-    """Each field with its tests; p-values are Holm's over all fields.
+def predictions(
+    pairs: Pairs, found: Sequence[Field], text: Floats, named: Sequence[Naming] = (), *, seed: int = 0
+) -> list[Prediction]:
+    """Each field with its tests, then those that name queries; p-values are Holm's over all of them.
 
     Two things must hold before a field predicts: its values permuted over the documents would hardly do as well, and
     its AUC lies on one side of 0.5 for more queries than chance allows. The first alone would call the place in a
     corpus a leak where documents of one topic stand together; the second alone, anything where all queries have the
-    same answers.
+    same answers. A name is only asked the second: it is another one for each query.
     """
-    rounds = max(ROUNDS, 200 * len(found) - 1)
+    rounds = max(ROUNDS, 200 * (len(found) + len(named)) - 1)
+
+    def signs(gaps: Floats) -> float:
+        return float(randomisation_test(gaps[:, None], rounds=max(SIGNS, rounds), seed=seed)[0]) if len(gaps) > 1 else 1
+
     every = []
     for field in found:
         each, falling = _each(pairs, field, field.values)
         chance = permutation_test(pairs, field, rounds=rounds, seed=seed)
-        sides = float(randomisation_test((each - 0.5)[:, None], seed=seed)[0]) if len(each) > 1 else 1.0
-        every.append(Prediction(field.name, each, falling, max(chance, sides), _beats(each, text, seed)))
-    p, p_text = (corrected(np.array([getattr(one, name) for one in every]), "holm") for name in ("p", "p_text"))
-    return [replace(one, p=float(p[i]), p_text=float(p_text[i])) for i, one in enumerate(every)]
+        p = max(chance, signs(each - 0.5))
+        every.append(Prediction(field.name, each, falling, p, signs(each - text)))
+    for naming in named:
+        each = pairs.of(partial(_names, naming))
+        every.append(Prediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
+    both = (corrected(np.array([getattr(one, name) for one in every]), "holm") for name in ("p", "p_text"))
+    return [replace(one, p=float(p), p_text=float(against)) for one, p, against in zip(every, *both, strict=True)]
+
+
+def _names(naming: Naming, query: str, documents: Ints) -> Floats:
+    return np.isin(documents, list(naming.documents.get(query, ()))).astype(np.float64)
 
 
 def by_run(pairs: Pairs, name: str, scores: Mapping[str, Mapping[int, float]], text: Floats) -> Prediction:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ragauge.audits.effects import unless_still
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.orders import means
-from ragauge.audits.wording import change, counted, some
+from ragauge.audits.wording import change, counted, listed, some
 from ragauge.findings import Finding, Grid
 from ragauge.measures.conventions import Convention
 from ragauge.records import Run, Scores
@@ -20,22 +21,26 @@ VISIBLE = 0.001
 FEW = 25
 """Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability: 25 topics at the least, 50 are better."""
 TOO_FEW = 10
+LEVEL = 0.05
+NAMED = 3
+"""How many runs a sentence names; the grid has them all."""
 
 
 def repeats(evidence: Evidence) -> Iterator[Finding]:
     """Systems that were asked more than once: queries whose ranking changed, how high up, and what the mean does.
 
-    A problem where a mean moves by 0.001 or more from one time to another.
+    A problem where a mean moves by 0.001 or more from one time to another, or a query's value does on average: rises
+    and falls that cancel out are no steadiness.
     """
     for run, again in evidence.repeats.items():
         if run not in evidence.runs or not again:
             continue
         times = [evidence.runs[run], *again]
-        names = set(evidence.judgments.pool.queries)
+        names = evidence.judgments.pool.queries
         ranked = [_rankings(one, evidence.rules) for one in times]
         changed: dict[str, int] = {}
         for other in ranked[1:]:
-            for query in names & (set(ranked[0]) | set(other)):
+            for query in (one for one in names if one in ranked[0] or one in other):
                 at = _first_difference(ranked[0].get(query, []), other.get(query, []))
                 if at:
                     changed[query] = min(at, changed.get(query, at))
@@ -46,21 +51,32 @@ def repeats(evidence: Evidence) -> Iterator[Finding]:
             rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
         header = [str(time) for time in range(1, len(times) + 1)] if len(times) <= 4 else ["lowest", "highest"]
         if not changed:
-            yield Finding(run, "repeats", False, 0, f"{len(times)} times the same rankings")
+            yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings all {len(times)} times")
             continue
         top = sum(at <= 10 for at in changed.values())
         first_row = [float(value or 0) for value in rows[0][1:-1]]
         yield Finding(
             run,
             "repeats",
-            max(float(row[-1] or 0) for row in rows) >= VISIBLE,
+            max(float(row[-1] or 0) for row in rows) >= VISIBLE or _moves(scores) >= VISIBLE,
             len(changed),
             f"{len(changed)} of {counted(len(names), 'judged query')} got another ranking when they were asked "
             f"{len(times)} times, {top} of them within the first 10, from rank {min(changed.values())} on",
             some(sorted(changed, key=lambda query: changed[query])),
             change(str(rows[0][0]), min(first_row), max(first_row)),
-            Grid(["measure", *header, "spread"], rows),
+            unless_still(Grid(["measure", *header, "spread"], rows), slice(1, -1)),
         )
+
+
+def _moves(scores: Sequence[Scores]) -> float:
+    """The largest mean, over measures, of what a query's value moves by from one time to another."""
+    found = [0.0]
+    for name in scores[0].measures:
+        each = np.stack([one.values[name] for one in scores])
+        spread = each.max(axis=0) - each.min(axis=0)
+        if not np.isnan(spread).all():
+            found.append(float(np.nanmean(spread)))
+    return max(found)
 
 
 def _rankings(run: Run, rules: Convention) -> dict[str, list[str]]:
@@ -87,9 +103,11 @@ def _first_difference(one: Sequence[str], other: Sequence[str]) -> int:
 def enough(evidence: Evidence) -> Iterator[Finding]:
     """Whether the judged queries are enough: in number, and for the differences between the runs.
 
-    Fewer than 25 queries are worth a word, fewer than 10 a problem. Of two runs, a difference that is smaller than what
-    so many queries would find in four of five tries (paired t-test, 0.05) is a problem; of more, the best run is
-    compared with each other one by the first measure.
+    Fewer than 25 queries are worth a word, fewer than 10 a problem. The best run by the first measure is compared with
+    each other one. A difference that the paired t-test does not find (0.05) is a problem: the order of the runs claims
+    what the queries do not show. One that it does find, though it is smaller than what so many queries find in four of
+    five tries, is a note: it is there, but an experiment that was lucky to find it tends to overstate its size. The
+    test is for each pair alone; `compare` corrects for their number.
     """
     scores = {run: evidence.scores(run) for run in evidence.runs}
     n = len(evidence.judgments)
@@ -109,20 +127,52 @@ def enough(evidence: Evidence) -> Iterator[Finding]:
     others = [run for run in scores if run != best]
     named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
     rows = [(run, name, _told(scores[best], scores[run], name)) for run in others for name in named]
-    small = [run for run, name, told in rows if name == first and told.is_small]
+    small = {run: told for run, name, told in rows if name == first and told.is_small}
+    unseen = {run: told for run, told in small.items() if not told.is_found}
+    seen = {run: told for run, told in small.items() if told.is_found}
     two = len(scores) == 2
     header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
     grid = Grid(header, [[name if two else run, *told.shown()] for run, name, told in rows])
-    if small:
-        whom = ", ".join(small)
+    if unseen:
         message = (
-            f"{first} puts {best} before {whom}, by less than {n} queries can be relied on to find"
-            if len(small) < 4
-            else f"{first} puts {best} before {len(small)} runs by less than {n} queries can be relied on to find"
+            f"{first} puts {best} before {_whom(unseen)}, but the paired test does not find the difference in "
+            f"{counted(n, 'query')} at {LEVEL:g}: the order of the runs is not shown"
         )
-    else:
+        yield Finding(best, "enough queries", True, len(unseen), message, grid=grid, remedy=_remedy(unseen))
+    if seen:
+        least, needed = (
+            _range([getattr(told, name) for told in seen.values()], shown)
+            for name, shown in (("least", "{:.4f}"), ("needed", "{:,}"))
+        )
+        message = (
+            f"{best} is better than {_whom(seen)} by {first}, but {'the' if len(seen) == 1 else 'each'} difference is "
+            f"smaller than what {counted(n, 'query')} find four times in five ({least}): its size is uncertain; "
+            f"{needed} queries would find it that often"
+        )
+        yield Finding(best, "enough queries", False, len(seen), message, grid=grid)
+    if not small:
         message = f"{n} queries are enough for the differences of {best} from the others by {first}"
-    yield Finding(best, "enough queries", bool(small), len(small), message, grid=grid)
+        yield Finding(best, "enough queries", False, 0, message, grid=grid)
+
+
+def _whom(others: Mapping[str, Told]) -> str:
+    """The first few runs, with the difference and its p."""
+    return listed([f"{run} ({told.difference:+.4f}, p {told.shown()[1]})" for run, told in others.items()], NAMED)
+
+
+def _range(values: Sequence[float | None], shown: str) -> str:
+    known = [one for one in values if one is not None]
+    if not known:
+        return "more than ten million"
+    low, high = shown.format(min(known)), shown.format(max(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def _remedy(unseen: Mapping[str, Told]) -> str:
+    most = _range([told.needed for told in unseen.values()], "{:,}")
+    return (
+        f"call {'them' if len(unseen) == 1 else 'these runs'} equal, or judge more: {most} queries find it 4 times in 5"
+    )
 
 
 def _or_worst(value: float, better: int) -> float:
@@ -143,6 +193,11 @@ class Told(NamedTuple):
     def is_small(self) -> bool:
         """Whether there is a difference, and too small a one."""
         return 0 < abs(self.difference) < self.least
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the test finds it nevertheless."""
+        return self.p < LEVEL
 
     def shown(self) -> list[str | float | None]:
         """The cells of a table."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ragauge.audits.evidence import Evidence
-from ragauge.audits.orders import ROUNDS, Guess, arranged, averaging, expected, is_ordered, means
+from ragauge.audits.orders import ROUNDS, Guess, arranged, averaging, cut, expected, is_ordered, means, taken_out
 from ragauge.audits.wording import changes, counted, percent, some
 from ragauge.findings import Finding, Grid
 from ragauge.measures.conventions import Convention
-from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
-from ragauge.records import Scores
+from ragauge.records import Run, Scores
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +29,10 @@ VISIBLE = 0.001
 class Sensitivity:
     """The scores of a run over all orders of its equal scores."""
 
+    tied: int
+    """How many rows have a score that another row of their query had before, once the convention took rows out."""
+    rows: int
+    """And how many rows there are."""
     measures: Sequence[Measure]
     """Those of which the bounds are exact."""
     worst: Scores
@@ -40,86 +44,151 @@ class Sensitivity:
         """From the worst to the best mean of each measure."""
         return [high - low for low, high in zip(means(self.worst), means(self.best), strict=True)]
 
+    @property
+    def queries(self) -> list[str]:
+        """Those whose score depends on the order."""
+        moved = np.zeros(len(self.worst.queries), np.bool_)
+        for name in self.worst.values:
+            moved |= self.best.values[name] > self.worst.values[name] + 1e-12
+        return [query for query, one in zip(self.worst.queries, moved.tolist(), strict=True) if one]
 
-def sensitivity(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) -> Sensitivity:
-    """Bounds and mean over all orders of ties; `judged` is counted with ties undecided."""
-    wanted = [one for one in measures if is_ordered(one)]
-    middle = expected(judged, wanted, rules)
+    def grid(self, **others: Sequence[float]) -> Grid:
+        """Worst, expected and best of each measure, and what else is to stand beside them."""
+        middle = [one.mean for one in self.expected]
+        figures = zip(means(self.worst), middle, means(self.best), *others.values(), strict=True)
+        names = [name.replace("_", " ") for name in others]
+        rows = [[str(one), *row] for one, row in zip(self.measures, figures, strict=True)]
+        return Grid(["measure", "worst order", "expected", "best order", *names], rows)
+
+
+def sensitivity(evidence: Evidence, name: str, table: pl.DataFrame, rules: Convention) -> Sensitivity:
+    """Bounds and mean over all orders of the ties in a run's table, or in one that is like it.
+
+    What the convention takes out of a ranking (the query's own document, unjudged ones, those below a depth) is taken
+    out first. Only a tie across the depth has to be settled before that; its mean is then one of orders drawn.
+    """
+    wanted = [one for one in evidence.measures if is_ordered(one)]
+    run = evidence.runs[name]
+    left, across = taken_out(table, evidence.judgments, rules)
+    same = left is run.table
+    judged = evidence.judged(name if same else replace(run, table=left), rules=averaging(rules))
+    judged = replace(judged, answered=evidence.judged(name).answered)  # nothing left is an answer, too
+    finish = partial(cut, rules=rules) if across else None
+    worst, best = (arranged(judged, best=best) for best in (False, True))
+    if finish is not None:
+        worst, best = finish(worst), finish(best)
+    middle = expected(judged, wanted, rules, finish)
     return Sensitivity(
-        wanted,
-        score(arranged(judged, best=False), wanted, rules),
-        score(arranged(judged, best=True), wanted, rules),
-        middle,
+        tied_rows(left), left.height, wanted, score(worst, wanted, rules), score(best, wanted, rules), middle
     )
 
 
 def ties(evidence: Evidence) -> Iterator[Finding]:
     """For each run the exact best, worst and expected score over all orders of its equal scores.
 
-    It is a problem where a measure's best and worst order are 0.001 or more apart.
+    Scores are equal at the width of the convention; doubles are also where they are the smallest possible step apart.
+    It is a problem where a measure's best and worst order are 0.001 or more apart. A run that was made here keeps the
+    order of return by such steps: there it is none as long as doubles count, since that order is what the system
+    answered. Of scores that only doubles tell apart, further than such a step, the figures as 32-bit floats are told,
+    and a problem where they are 0.001 off.
     """
-    for run in evidence.runs:
-        yield from _of_orders(evidence, run)
-        yield from _of_width(evidence, run)
+    for name, run in evidence.runs.items():
+        table = levelled(run.table) if evidence.rules.width == "double" else run.table
+        yield _of_orders(evidence, name, table)
+        yield from _of_width(evidence, name, table)
 
 
-def _of_orders(evidence: Evidence, run: str) -> Iterator[Finding]:
-    table = evidence.runs[run].table
-    tied = tied_rows(table)
-    if not tied:
-        yield Finding(run, "ties", False, 0, "no two documents of a query have the same score")
-        return
-    rules = averaging(evidence.rules)
-    found = sensitivity(evidence.judged(run, rules=rules), evidence.measures, evidence.rules)
-    now = means(evidence.scores(run, measures=found.measures)) if found.measures else []
-    moved = np.zeros(len(found.worst.queries), np.bool_)
-    for name in found.worst.values:
-        moved |= found.best.values[name] > found.worst.values[name] + 1e-12
-    queries = [query for query, one in zip(found.worst.queries, moved.tolist(), strict=True) if one]
-    share = f"{percent(tied / table.height)} of the scores repeat another ({tied:,} of {table.height:,})"
+def _made_here(run: Run) -> bool:
+    return run.timings is not None or bool(run.manifest)
+
+
+def levelled(table: pl.DataFrame) -> pl.DataFrame:
+    """A run whose scores that are the smallest possible step apart are one score, that of the first of them.
+
+    >>> import math, polars as pl
+    >>> scores = [0.5, math.nextafter(0.5, 0), 0.25]
+    >>> levelled(pl.DataFrame({"query": ["q"] * 3, "doc": ["a", "b", "c"], "score": scores}))["score"].to_list()
+    [0.5, 0.5, 0.25]
+    """
+    in_order = table.sort("query", "score", descending=[False, True], maintain_order=True)
+    scores, queries = in_order["score"].to_numpy(), in_order["query"]
+    if not len(scores):
+        return table
+    first = np.ones(len(scores), np.bool_)
+    first[1:] = (queries.slice(1) != queries.slice(0, len(scores) - 1)).to_numpy()
+    first[1:] |= scores[1:] != np.nextafter(scores[:-1], -np.inf)
+    if first.all():
+        return table
+    return in_order.with_columns(score=scores[first][np.cumsum(first) - 1])
+
+
+def _of_orders(evidence: Evidence, name: str, table: pl.DataFrame) -> Finding:
+    rules, run = evidence.rules, evidence.runs[name]
+    found = sensitivity(evidence, name, table, rules)
+    if not found.tied:
+        return Finding(name, "ties", False, 0, "no two documents of a query have the same score")
+    share = f"{percent(found.tied / found.rows)} of the scores repeat another ({found.tied:,} of {found.rows:,})"
+    more = found.tied - tied_rows(taken_out(run.table, evidence.judgments, rules.but(width="double"))[0])
+    returned = more == found.tied and _made_here(run) and rules.width == "double"
+    if returned:
+        share += " as the system gave them; its folder keeps the order of return by the smallest steps, and that counts"
+    elif more > 0:
+        how = "only as 32-bit floats" if rules.width == "float32" else "but for the smallest step that a double has"
+        share += f", {more:,} of them {how}"
     left = [str(one) for one in evidence.measures if one not in found.measures]
     without = f"; not told of {', '.join(left)}" if left else ""
-    names = [str(one) for one in found.measures]
-    middle = [one.mean for one in found.expected]
-    rows = zip(names, found.worst.means.values(), middle, found.best.means.values(), now, strict=True)
-    grid = Grid(["measure", "worst order", "expected", "best order", "as counted"], [list(row) for row in rows])
+    queries = found.queries
     if not queries:
-        yield Finding(run, "ties", False, tied, f"{share}, and no query's score depends on their order{without}")
-        return
-    drawn = [name for name, one in zip(names, found.expected, strict=True) if not one.exact]
+        return Finding(
+            name, "ties", False, found.tied, f"{share}, and no query's score depends on their order{without}"
+        )
+    drawn = [str(one) for one, guess in zip(found.measures, found.expected, strict=True) if not guess.exact]
     about = f"; expected {', '.join(drawn)} is the mean of {ROUNDS} orders drawn at random" if drawn else ""
-    yield Finding(
-        run,
+    moved = changes([str(found.measures[0])], means(found.worst)[:1], means(found.best)[:1])
+    decides = f"; their order decides the score of {counted(len(queries), 'query')}"
+    if returned:
+        decides = f"; another order would change the score of {counted(len(queries), 'query')}"
+        decides += f" ({moved}, worst to best)" if moved else ""
+    return Finding(
+        name,
         "ties",
-        max(found.spread) >= VISIBLE,
+        max(found.spread) >= VISIBLE and not returned,
         len(queries),
-        f"{share}; their order decides the score of {counted(len(queries), 'query')}{without}{about}",
+        f"{share}{decides}{without}{about}",
         some(queries),
-        changes(names[:1], means(found.worst)[:1], means(found.best)[:1]),
-        grid,
+        moved,
+        found.grid(as_counted=means(evidence.scores(name, measures=found.measures))),
     )
 
 
-def _of_width(evidence: Evidence, run: str) -> Iterator[Finding]:
-    """Scores that are different doubles and the same 32-bit float: trec_eval 9 and all that wraps it tie them."""
-    import polars as pl
+def _of_width(evidence: Evidence, name: str, table: pl.DataFrame) -> Iterator[Finding]:
+    """Scores that are different doubles and the same 32-bit float: trec_eval 9 and all that wraps it tie them.
 
-    table = evidence.runs[run].table
-    narrow = table.with_columns(pl.col("score").cast(pl.Float32))
-    more = tied_rows(narrow) - tied_rows(table)
-    if not more:
+    Where 32-bit floats are what counts, they are ties like all others; and so are doubles that are one step apart.
+    """
+    if evidence.rules.width == "float32":
         return
-    others = {"double": "float32", "float32": "double"}
-    before = evidence.scores(run)
-    after = evidence.scores(run, rules=evidence.rules.but(width=others[evidence.rules.width]))
+    narrow = evidence.rules.but(width="float32")
+    wide, cast = (taken_out(table, evidence.judgments, rules)[0] for rules in (evidence.rules, narrow))
+    more = tied_rows(cast) - tied_rows(wide)
+    if more <= 0:
+        return
+    run = evidence.runs[name]
+    kept = name if table is run.table else replace(run, table=table)
+    before, after = evidence.scores(kept), evidence.scores(kept, rules=narrow)
     gap = max(abs(a - b) for a, b in zip(means(before), means(after), strict=True))
+    found = sensitivity(evidence, name, table, narrow)
+    chosen = [str(one) for one in found.measures]
     yield Finding(
-        run,
+        name,
         "score width",
         gap >= VISIBLE,
         more,
         f"{counted(more, 'score')} that differ as doubles are tied as 32-bit floats (trec_eval 9, pytrec_eval, BEIR)",
         effect=changes(before.measures, means(before), means(after)),
+        grid=found.grid(
+            as_doubles=[before.means[one] for one in chosen], as_32_bit=[after.means[one] for one in chosen]
+        ),
     )
 
 

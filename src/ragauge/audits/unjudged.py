@@ -151,7 +151,7 @@ def _one(evidence: Evidence, run: str, negatives: float) -> Finding:
         rows.append([str(measure), str(k), percent(part), now, alone, good_all])
         if k <= SHALLOW:
             worst = max(worst, part)
-        effect = effect or change(str(measure), now, good_all)
+        effect = effect or f"{change(str(measure), now, good_all)} if the unjudged in its first {k} were relevant"
     message = f"{percent(share(judged, TOP))} of the first {TOP} documents are unjudged and count as not relevant"
     if negatives < POOLED:
         only = f"{percent(negatives)} of the judgments say `not relevant`: they list answers"
@@ -162,6 +162,6 @@ def _one(evidence: Evidence, run: str, negatives: float) -> Finding:
         negatives >= POOLED and worst >= MUCH,
         round(share(judged, TOP) * float(np.minimum(judged.retrieved, TOP).sum())),
         message,
-        effect=f"{effect} if they were relevant (grade {median:g})" if effect else "",
+        effect=f"{effect} (grade {median:g})" if effect else "",
         grid=Grid(["measure", "top", "unjudged", "as it is", "judged only", "if relevant"], rows),
     )

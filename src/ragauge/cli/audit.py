@@ -21,14 +21,16 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="QRELS RUN...",
+            metavar="QRELS [RUN...]",
             help="Judgments and runs as in evaluate, or folders that `run` wrote; a BEIR folder brings its texts. "
             "NAME=FILE again is the same system asked again.",
         ),
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("-m", "--measure", help="A measure; again for more.  [dim]default as evaluate[/dim]"),
+        typer.Option(
+            "-m", "--measure", help="A measure; again for more.  [dim]default the run's, or as evaluate[/dim]"
+        ),
     ] = None,
     convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
     expect: Annotated[
@@ -59,14 +61,13 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("nothing is given", hint="ragauge audit QRELS RUN…, or a folder that `ragauge run` wrote")
     from ragauge.auditing import audit_files
     from ragauge.reports import audits
-    from ragauge.verbs import DEFAULT_MEASURES
 
     found = audit_files(
         files,
         corpus=corpus,
         queries=queries,
         dataset=dataset,
-        measures=measure or DEFAULT_MEASURES,
+        measures=measure,
         convention=convention,
         expect=expect or [],
         checks=check,
@@ -84,10 +85,9 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     else:
         shown = audits.rendered(found, full=full)
         console.show(*(shown if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in shown]))
-    problems = len(found.problems)
     wrote = [] if markdown is None else [f"wrote {markdown}"]
-    console.talk([*found.notes, f"{problems} problem{'s' * (problems != 1)} found", *wrote])
-    if strict and problems:
+    console.talk([*found.notes, *wrote, audits.summary(found)])
+    if strict and found.problems:
         raise typer.Exit(1)
 
 

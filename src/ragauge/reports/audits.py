@@ -1,4 +1,4 @@
-"""An audit on a terminal, as JSON and as Markdown: what to mend first, then what is in order, then what is unknown."""
+"""An audit on a terminal, as JSON and as Markdown: what was asked for, what to mend, and what is unknown."""
 
 from __future__ import annotations
 
@@ -16,25 +16,34 @@ from rich.text import Text
 from ragauge.findings import Audit, Finding, Grid
 from ragauge.reports.tables import one_line, without_nan
 
-ALWAYS = ("conventions", "expected")
+ASKED = "expected"
+"""The findings that somebody asked for: they come first, problem or not."""
+ALWAYS = ("conventions", ASKED)
 """Findings whose table is the answer, problem or not."""
+BELOW = {"conventions": "what the presets are: CONVENTIONS.md"}
+"""What stands below the table of a finding."""
 NAMES = 16
 """Room for what was looked for."""
 
 
 def rendered(audit: Audit, *, full: bool = False) -> list[RenderableType]:
-    """Problems by subject with their evidence, then a line for all that is in order, then what was not looked at."""
+    """What was asked for, problems by subject with their evidence, what is in order, what was not looked at."""
     out: list[RenderableType] = []
-    for subject in dict.fromkeys(one.subject for one in audit.problems):
+    asked, problems, quiet = _sorted(audit)
+    if asked:
+        out.append(Text("what you asked for", style="bold"))
+        for one in asked:
+            out.extend(_entry("!" if one.problem else "·", "bold red" if one.problem else "dim", one, grid=True))
+        out.append(Text())
+    for subject in dict.fromkeys(one.subject for one in problems):
         out.append(Text(one_line(subject), style="bold", overflow="fold"))
-        for one in audit.problems:
+        for one in problems:
             if one.subject == subject:
                 out.extend(_entry("!", "bold red", one, grid=True))
         out.append(Text())
-    quiet = [one for one in audit.findings if not one.problem]
     if quiet:
         out.append(Text("in order, or only to know", style="bold"))
-        out.extend(_quiet(quiet, full=full))
+        out.extend(_quiet(quiet, audit.runs, full=full))
         out.append(Text())
     if audit.skipped:
         out.append(Text("not looked at", style="bold"))
@@ -48,7 +57,28 @@ def rendered(audit: Audit, *, full: bool = False) -> list[RenderableType]:
     return out[:-1]
 
 
-def _quiet(findings: Sequence[Finding], *, full: bool) -> list[RenderableType]:
+def _sorted(audit: Audit) -> tuple[list[Finding], list[Finding], list[Finding]]:
+    """The findings that were asked for, the problems, and the others."""
+    others = [one for one in audit.findings if one.what != ASKED]
+    return (
+        [one for one in audit.findings if one.what == ASKED],
+        [one for one in others if one.problem],
+        [one for one in others if not one.problem],
+    )
+
+
+def summary(audit: Audit) -> str:
+    """How many problems there are, and how many checks were not made.
+
+    >>> summary(Audit([Finding("run", "ties", True, 1, "…")], {"orphans": "no corpus"}))
+    '1 problem found, 1 check not made'
+    """
+    found, left = len(audit.problems), len(audit.skipped)
+    text = f"{found} problem{'s' * (found != 1)} found"
+    return f"{text}, {left} check{'s' * (left != 1)} not made" if left else text
+
+
+def _quiet(findings: Sequence[Finding], runs: Sequence[str], *, full: bool) -> list[RenderableType]:
     """A line for each; checks that found three runs or more in order share one. Tables where these are the answer."""
     out: list[RenderableType] = []
     shared: dict[tuple[str, ...], list[str]] = {}
@@ -58,10 +88,11 @@ def _quiet(findings: Sequence[Finding], *, full: bool) -> list[RenderableType]:
             shared.setdefault(tuple(one.subject for one in mine), []).append(what)
             continue
         for one in mine:
-            lead = f"{one.subject}: " if len({other.subject for other in mine}) > 1 else ""
+            unclear = len({other.subject for other in mine}) > 1 or (one.subject in runs and len(runs) > 1)
+            lead = f"{one.subject}: " if unclear and not one.message.startswith(one.subject) else ""
             out.extend(_entry("·", "dim", one, grid=full or what in ALWAYS, lead=lead))
     for subjects, names in shared.items():
-        text = f"{', '.join(names)}: {len(subjects)} in order ({one_line(', '.join(subjects))})"
+        text = f"nothing to mend in {one_line(', '.join(subjects))}: {', '.join(names)} (--full shows each)"
         out.append(_line(("·", "dim"), [Text(text, overflow="fold")]))
     return out
 
@@ -83,9 +114,13 @@ def _entry(mark: str, style: str, one: Finding, *, grid: bool, lead: str = "") -
     text = [Text(one_line(f"{lead}{one.message}{examples}"), overflow="fold")]
     if one.effect and (one.problem or grid):
         text.append(Text(f"effect: {one_line(one.effect)}", style="italic", overflow="fold"))
+    if one.remedy:
+        text.append(Text(f"do: {one_line(one.remedy)}", overflow="fold"))
     yield _line((mark, style), [Text(one.what), Group(*text)])
     if grid and one.grid is not None and one.grid.rows:
         yield Padding(_grid(one.grid), (0, 0, 0, 4))
+        if one.what in BELOW:
+            yield Padding(Text(BELOW[one.what], style="dim"), (0, 0, 0, 4))
 
 
 def cells(grid: Grid) -> list[list[str]]:
@@ -108,7 +143,7 @@ def _grid(grid: Grid) -> Table:
         numbers = any(not isinstance(row[i], str) for row in grid.rows) or all(_is_figure(row[i]) for row in rows)
         longest = max(len(row[i]) for row in rows)
         table.add_column(
-            Text(title, overflow="fold"),
+            Text(one_line(title), overflow="fold"),
             justify="right" if numbers else "left",
             overflow="fold",
             no_wrap=False,
@@ -144,12 +179,9 @@ def _data(one: Finding) -> dict[str, Any]:
 def markdown(audit: Audit) -> str:
     """The whole audit as a page."""
     lines = ["# Audit", "", *(f"{_escaped(note)}." for note in audit.notes), ""]
-    problems = audit.problems
-    lines += [f"{len(problems)} problem{'s' * (len(problems) != 1)}.", ""]
-    for title, findings in (
-        ("Problems", problems),
-        ("In order, or only to know", [one for one in audit.findings if not one.problem]),
-    ):
+    lines += [f"{summary(audit)}.", ""]
+    titles = ("What you asked for", "Problems", "In order, or only to know")
+    for title, findings in zip(titles, _sorted(audit), strict=True):
         if findings:
             lines += [f"## {title}", ""]
         for one in findings:
@@ -157,8 +189,11 @@ def markdown(audit: Audit) -> str:
             lines += [f"**{_escaped(one.subject)}: {one.what}.** {_escaped(one.message)}{examples}.", ""]
             if one.effect:
                 lines += [f"Effect: {_escaped(one.effect)}.", ""]
+            if one.remedy:
+                lines += [f"Do: {_escaped(one.remedy)}.", ""]
             if one.grid is not None and one.grid.rows:
                 lines += _markdown_grid(one.grid)
+                lines += [_escaped(BELOW[one.what]) + ".", ""] if one.what in BELOW else []
     if audit.skipped:
         lines += ["## Not looked at", "", *(f"- {name}: {_escaped(why)}" for name, why in audit.skipped.items()), ""]
     return "\n".join(lines)
