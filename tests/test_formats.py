@@ -98,15 +98,30 @@ def test_blocks_of_any_size_give_the_same_run(tmp_path, monkeypatch):
         assert evaluate(qrels, path, ["all_trec"]).means == whole
 
 
-@given(st.text(alphabet=" \t\n#ab1.", max_size=80))
-def test_the_quick_reader_never_reads_what_the_careful_one_would_read_otherwise(text):
-    """Whatever the bytes: the plain path is taken only where splitting each line gives the same fields."""
-    data = text.encode()
-    if data and trec._plain(data, 3):
-        for line in data.decode().split("\n")[:-1]:
-            assert len(line.split()) == 3
-            assert line.split(" ") == line.split()
-            assert not line.startswith("#")
+LINES = st.lists(
+    st.one_of(
+        st.just("q 0 d 1"),
+        st.lists(st.sampled_from(["a", "b", "1", "0.5", "#", " ", "\t", ""]), max_size=7).map(" ".join),
+    ),
+    max_size=5,
+)
+
+
+@given(LINES, st.sampled_from(["", "\n"]))
+def test_the_quick_reader_reads_what_splitting_lines_would(tmp_path_factory, lines, end):
+    """Whatever the bytes: the rows are those of the lines, or the file is refused."""
+    path = tmp_path_factory.mktemp("trec") / "qrels.txt"
+    path.write_text("\n".join(lines) + end)
+    rows = [line.split() for line in lines if line.split() and not line.split()[0].startswith("#")]
+    sound = bool(rows) and all(len(row) == 4 and row[3] in ("1", "0.5") for row in rows)
+    try:
+        found = trec.read_qrels(Source(str(path)))
+    except BadInput:
+        assert not sound
+        return
+    assert sound
+    assert found.select("query", "doc").rows() == [(row[0], row[2]) for row in rows]
+    assert found["grade"].to_list() == [float(row[3]) for row in rows]
 
 
 def test_compressed_files_are_read_whatever_their_name(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragauge.audits import twins
-from ragauge.audits.effects import Mended, effect, largest_move, regraded, without_documents, without_queries
+from ragauge.audits.effects import VISIBLE, Mended, effect, largest_move, regraded, without_documents, without_queries
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.repairs import REPAIRS, Repair, repairs
 from ragauge.audits.wording import counted, some
@@ -20,8 +20,6 @@ VERY_MANY = 0.2
 CLOSE = 0.95
 """Near-twins that share so much differ in a word or two."""
 
-VISIBLE = 0.001
-"""A mean that moves by so much changes in the third decimal."""
 PAIRS = 3
 """How many groups are shown."""
 MOST = 200_000

@@ -12,6 +12,8 @@ from ragauge.records import Judgments, Nested, Run, Scores
 
 Mended = Mapping[str, Callable[[str], Scores]]
 """For each way of mending, in words that follow "when", the scores of a run by its name."""
+VISIBLE = 0.001
+"""A mean that moves by so much changes in the third decimal, in which papers differ."""
 NAMED = 4
 """How many runs a sentence names; the grid has them all."""
 

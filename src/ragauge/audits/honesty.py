@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ragauge.audits.chance import guess
-from ragauge.audits.effects import unless_still
+from ragauge.audits.effects import VISIBLE, unless_still
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.orders import BY_RANK, ideal, is_ordered, means, within
 from ragauge.audits.wording import change, changes, counted, listed, some
@@ -26,7 +26,6 @@ EASY = 0.9
 """Where a shuffled list comes so near to the oracle, being perfect is no feat."""
 PAIRS = 100
 """So many pairs of judged documents in the right order, and none in the wrong one, is no luck."""
-VISIBLE = 0.001
 
 
 def perfection(evidence: Evidence) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.audits.effects import unless_still
+from ragauge.audits.effects import VISIBLE, unless_still
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.orders import means
 from ragauge.audits.wording import change, counted, listed, some
@@ -17,7 +17,6 @@ from ragauge.measures.conventions import Convention
 from ragauge.records import Run, Scores
 from ragauge.stats.power import detectable, queries_needed
 
-VISIBLE = 0.001
 FEW = 25
 """Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability: 25 topics at the least, 50 are better."""
 TOO_FEW = 10

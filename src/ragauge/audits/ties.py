@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ragauge.audits.effects import VISIBLE
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.orders import ROUNDS, Guess, arranged, averaging, cut, expected, is_ordered, means, taken_out
 from ragauge.audits.wording import changes, counted, percent, some
@@ -20,9 +21,6 @@ from ragauge.records import Run, Scores
 
 if TYPE_CHECKING:
     import polars as pl
-
-VISIBLE = 0.001
-"""A score that ties can move by so much changes in the third decimal, in which papers differ."""
 
 
 @dataclass(frozen=True, eq=False)

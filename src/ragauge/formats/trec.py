@@ -111,7 +111,10 @@ def _parse(
 
 
 def _plain(block: bytes, fields: int) -> bool:
-    """Whether a block has nothing but lines of so many fields with one space between them."""
+    """Whether a block has single spaces and nothing else between fields, and so many fields a line on average.
+
+    A line with more and one with fewer pass here; polars does not read them, and then the line is found and named.
+    """
     data = np.frombuffer(block, np.uint8)
     lines = blanks = 0
     blank, pairs = np.empty(_PIECE + 1, np.bool_), np.empty(_PIECE, np.bool_)

@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ragauge.findings import Audit, Finding, Grid
+from ragauge.reports.markdown import grid as markdown_grid
+from ragauge.reports.markdown import safe
 from ragauge.reports.tables import one_line, without_nan
 
 ASKED = "expected"
@@ -178,37 +180,22 @@ def _data(one: Finding) -> dict[str, Any]:
 
 def markdown(audit: Audit) -> str:
     """The whole audit as a page."""
-    lines = ["# Audit", "", *(f"{_escaped(note)}." for note in audit.notes), ""]
+    lines = ["# Audit", "", *(f"{safe(note)}." for note in audit.notes), ""]
     lines += [f"{summary(audit)}.", ""]
     titles = ("What you asked for", "Problems", "In order, or only to know")
     for title, findings in zip(titles, _sorted(audit), strict=True):
         if findings:
             lines += [f"## {title}", ""]
         for one in findings:
-            examples = f" ({', '.join(map(_escaped, one.examples))})" if one.examples else ""
-            lines += [f"**{_escaped(one.subject)}: {one.what}.** {_escaped(one.message)}{examples}.", ""]
+            examples = f" ({', '.join(map(safe, one.examples))})" if one.examples else ""
+            lines += [f"**{safe(one.subject)}: {one.what}.** {safe(one.message)}{examples}.", ""]
             if one.effect:
-                lines += [f"Effect: {_escaped(one.effect)}.", ""]
+                lines += [f"Effect: {safe(one.effect)}.", ""]
             if one.remedy:
-                lines += [f"Do: {_escaped(one.remedy)}.", ""]
+                lines += [f"Do: {safe(one.remedy)}.", ""]
             if one.grid is not None and one.grid.rows:
-                lines += _markdown_grid(one.grid)
-                lines += [_escaped(BELOW[one.what]) + ".", ""] if one.what in BELOW else []
+                lines += [*markdown_grid(one.grid.header, cells(one.grid)), ""]
+                lines += [safe(BELOW[one.what]) + ".", ""] if one.what in BELOW else []
     if audit.skipped:
-        lines += ["## Not looked at", "", *(f"- {name}: {_escaped(why)}" for name, why in audit.skipped.items()), ""]
+        lines += ["## Not looked at", "", *(f"- {name}: {safe(why)}" for name, why in audit.skipped.items()), ""]
     return "\n".join(lines)
-
-
-def _markdown_grid(grid: Grid) -> list[str]:
-    rows = [list(grid.header), ["---"] + ["---:"] * (len(grid.header) - 1), *cells(grid)]
-    return [
-        "| " + " | ".join(_escaped(cell) if i != 1 else cell for cell in row) + " |" for i, row in enumerate(rows)
-    ] + [""]
-
-
-def _escaped(text: str) -> str:
-    """A text from data that can be no markup."""
-    plain = one_line(text)
-    for mark in "\\`*_[]<>|#":
-        plain = plain.replace(mark, f"\\{mark}")
-    return plain
