@@ -10,7 +10,7 @@ demo: .venv/demo
 
 test: .venv/dev
 	@echo "== test: unit, property, oracle, server, documentation and command-line tests"
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: .venv/dev
 	@echo "== check: ruff format, ruff, mypy --strict"

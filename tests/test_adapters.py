@@ -53,7 +53,7 @@ def one_sentence(error: pytest.ExceptionInfo) -> str:
         {"documents": ["a", "b"]},
         {"hits": [{"id": "a"}, {"id": "b"}], "took": 3},
     ],
-    ids=lambda found: str(found)[:40],
+    ids=lambda found: str(found).partition(" object at ")[0][:40],
 )
 def test_without_scores_the_places_are_the_scores(found):
     assert places(found) == [("a", 1.0), ("b", 0.5)]
@@ -75,7 +75,7 @@ def test_without_scores_the_places_are_the_scores(found):
         [Hit("a", 0.9), ("b", 0.25)],
         [("a", np.float64(0.9)), ("b", np.float64(0.25))],
     ],
-    ids=lambda found: str(found)[:40],
+    ids=lambda found: str(found).partition(" object at ")[0][:40],
 )
 def test_scores_that_fall_are_kept(found):
     assert places(found) == [("a", 0.9), ("b", 0.25)]
@@ -140,7 +140,7 @@ def test_text_and_metadata_come_along():
         ({"error": "no such index"}, "score 'no such index'"),
         ({"ids": [["a"]], "distances": [[0.1]]}, "score [['a']]"),
     ],
-    ids=lambda value: str(value)[:30],
+    ids=lambda value: str(value).partition(" object at ")[0][:30],
 )
 def test_garbage_is_refused_in_one_sentence(found, word):
     with pytest.raises(BadInput) as error:

@@ -46,4 +46,4 @@ def demo(
     )
     settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out)}
     finish(perform(settings, fresh=fresh), as_json=as_json)
-    console.talk([f"next: ragauge evaluate {out} {out}/bm25 {out}/dense -m ndcg@5 --per-query; open {out}/report.md"])
+    console.talk([f"next: ragauge compare {out} -b bm25; ragauge audit {out}; open {out}/report.md"])
