@@ -22,12 +22,12 @@ from scipy.stats import ttest_1samp, ttest_rel
 
 import ragauge
 from ragauge.errors import BadInput, CheckFailed, Incomparable, UnknownName
+from ragauge.gate_files import read_gate
 from ragauge.gates import Check, Figure, Gate, Rule
 from ragauge.measures.conventions import PRESETS
 from ragauge.records import ByMeasure, Run, Scores
 from ragauge.reports import gates as reports
 from ragauge.rules.figures import find
-from ragauge.rules.files import read_gate
 from ragauge.rules.grammar import parse, texts_of
 from ragauge.stats.swaps import swap_test
 

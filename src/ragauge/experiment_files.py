@@ -5,11 +5,11 @@ It names datasets, systems and settings that are known; it cannot name code.
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
-from ragauge.errors import BadInput, UnknownName
+from ragauge.errors import BadInput
+from ragauge.formats.settings import read_settings
 from ragauge.runs.execute import Plan
 from ragauge.systems.specs import Spec, from_table, parse
 
@@ -34,20 +34,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 def read_experiment(path: str) -> dict[str, Any]:
     """The arguments of `run` that a file holds; a dataset may be a folder beside the file."""
-    try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput("no such file", file=path) from None
-    except OSError as error:
-        raise BadInput(f"cannot be read ({error.strerror})", file=path) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"the TOML cannot be read: {error}", file=path) from None
-    for key, value in data.items():
-        if key not in KINDS:
-            raise UnknownName(f"setting in {path}", key, KINDS, hint=f"there are {', '.join(KINDS)}")
-        if not isinstance(value, KINDS[key]) or isinstance(value, bool):
-            wanted = " or ".join(kind.__name__ for kind in KINDS[key])
-            raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
+    data = read_settings(path, KINDS)
     if not all(isinstance(name, str) for name in data.get("measures", [])):
         raise BadInput(f"`measures` is {data['measures']!r}, not a list of names", file=path)
     for key in ("dataset", "systems"):

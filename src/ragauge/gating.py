@@ -22,13 +22,13 @@ from ragauge.comparisons import CORRECTIONS
 from ragauge.datasets.strata import by_answers
 from ragauge.errors import BadInput, UnknownName
 from ragauge.formats.rows import read_tags
+from ragauge.gate_files import read_gate
 from ragauge.gates import Check, Gate, Rule
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.outcomes import Experiment
 from ragauge.rules import figures
 from ragauge.rules.checks import Case, check_all
-from ragauge.rules.files import read_gate
 from ragauge.rules.grammar import parse, texts_of
 from ragauge.rules.subjects import Subject
 from ragauge.runs.archive import is_complete

@@ -11,10 +11,10 @@ from ragauge.cli import console
 from ragauge.cli.evaluate import rules_of
 from ragauge.errors import BadInput, RagaugeError
 from ragauge.formats.writing import whole_file
+from ragauge.gate_files import read_gate
 from ragauge.gates import Gate
 from ragauge.gating import gate as hold
 from ragauge.reports import gates as reports
-from ragauge.rules.files import read_gate
 
 
 def gate(  # noqa: PLR0913 - each is an option of the command

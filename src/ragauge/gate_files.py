@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
-from ragauge.errors import BadInput, UnknownName
+from ragauge.errors import BadInput
+from ragauge.formats.settings import read_settings
 from ragauge.rules.grammar import texts_of
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -29,20 +29,7 @@ def read_gate(path: str) -> dict[str, Any]:
 
     A path may be one beside the file.
     """
-    try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput("no such file", file=path) from None
-    except OSError as error:
-        raise BadInput(f"cannot be read ({error.strerror})", file=path) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"the TOML cannot be read: {error}", file=path) from None
-    for key, value in data.items():
-        if key not in KINDS:
-            raise UnknownName(f"setting in {path}", key, KINDS, hint=f"there are {', '.join(KINDS)}")
-        if not isinstance(value, KINDS[key]) or isinstance(value, bool):
-            wanted = " or ".join(kind.__name__ for kind in KINDS[key])
-            raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
+    data = read_settings(path, KINDS)
     try:
         rules = [*texts_of(data.get("rules", [])), *texts_of(data.pop("measures", {}))]
     except BadInput as error:

@@ -1,0 +1,29 @@
+"""Settings from a TOML file: known keys of known kinds, and nothing else."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragauge.errors import BadInput, UnknownName
+
+
+def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    """What a file says; a key that is not one of `kinds`, or a value of another kind, is refused."""
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput("no such file", file=path) from None
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", file=path) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"the TOML cannot be read: {error}", file=path) from None
+    for key, value in data.items():
+        if key not in kinds:
+            raise UnknownName(f"setting in {path}", key, kinds, hint=f"there are {', '.join(kinds)}")
+        if not isinstance(value, kinds[key]) or isinstance(value, bool):
+            wanted = " or ".join(kind.__name__ for kind in kinds[key])
+            raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
+    return data
