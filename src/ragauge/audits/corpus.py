@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ragauge.audits import twins
-from ragauge.audits.effects import VISIBLE, Mended, effect, largest_move, regraded, without_documents, without_queries
+from ragauge.audits.effects import (
+    VISIBLE,
+    Mended,
+    effect,
+    largest_move,
+    regraded,
+    renamed,
+    without_documents,
+    without_queries,
+)
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.repairs import REPAIRS, Repair, repairs
 from ragauge.audits.wording import counted, some
 from ragauge.errors import MissingEvidence
 from ragauge.findings import Finding, Grid
-from ragauge.records import Document, Judgments
+from ragauge.records import Document
 
 MANY = 0.05
 """So large a part of the corpus makes exact twins a problem even where all of them are judged alike."""
@@ -187,7 +196,7 @@ def _orphan_documents(evidence: Evidence, documents: Sequence[Document]) -> Iter
     left = without_documents(evidence.judgments, {doc for _, doc in lost})
     ways: Mended = {} if left is None else {"orphans are left out": lambda run: evidence.scores(run, judgments=left)}
     if found:
-        mended = _renamed(evidence.judgments, found[0].matches)
+        mended = renamed(evidence.judgments, found[0].matches)
         ways = {**ways, "ids are repaired": lambda run: evidence.scores(run, judgments=mended)}
     words, grid = effect(evidence, ways)
     yield Finding(
@@ -229,17 +238,6 @@ def _orphan_queries(evidence: Evidence, queries: Mapping[str, str]) -> Iterator[
         words,
         grid or _as_grid(found),
     )
-
-
-def _renamed(judgments: Judgments, names: Mapping[str, str]) -> Judgments:
-    """The judgments under repaired ids; where a query has judged both writings, the better grade stays."""
-    grades: dict[str, dict[str, float]] = {}
-    for query, docs in judgments.nested.items():
-        mine = grades.setdefault(query, {})
-        for doc, grade in docs.items():
-            name = names.get(doc, doc)
-            mine[name] = max(grade, mine.get(name, grade))
-    return regraded(judgments, grades)
 
 
 def _said(found: Sequence[Repair], total: int) -> str:

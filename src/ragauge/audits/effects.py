@@ -107,6 +107,17 @@ def regraded(judgments: Judgments, grades: Nested) -> Judgments:
     )
 
 
+def renamed(judgments: Judgments, names: Mapping[str, str]) -> Judgments:
+    """The judgments under other ids; where a query has judged two that are now one, the better grade stays."""
+    grades: dict[str, dict[str, float]] = {}
+    for query, docs in judgments.nested.items():
+        mine = grades.setdefault(query, {})
+        for doc, grade in docs.items():
+            name = names.get(doc, doc)
+            mine[name] = max(grade, mine.get(name, grade))
+    return regraded(judgments, grades)
+
+
 def without_documents(judgments: Judgments, documents: Set[str]) -> Judgments | None:
     """The judgments of the other documents; a query with no other leaves too. None where nothing would be left."""
     grades = {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.audits.effects import regraded
+from ragauge.audits.effects import regraded, renamed
 from ragauge.audits.texts import SHINGLE, normalised, shingles, words
 from ragauge.errors import MissingExtra
 from ragauge.records import Document, Ints, Judgments, Run
@@ -131,14 +131,7 @@ def shared(judgments: Judgments, found: Sequence[Split], *, judged_only: bool = 
 
 def collapsed(judgments: Judgments, groups: Sequence[Group]) -> Judgments:
     """The judgments where each group is its first document, with its best grade."""
-    first = {doc: group[0] for group in groups for doc in group}
-    grades: dict[str, dict[str, float]] = {}
-    for query, docs in judgments.nested.items():
-        mine = grades.setdefault(query, {})
-        for doc, grade in docs.items():
-            name = first.get(doc, doc)
-            mine[name] = max(grade, mine.get(name, grade))
-    return regraded(judgments, grades)
+    return renamed(judgments, {doc: group[0] for group in groups for doc in group})
 
 
 def collapsed_run(run: Run, groups: Sequence[Group]) -> Run:
