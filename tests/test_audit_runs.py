@@ -495,6 +495,14 @@ def test_a_run_that_the_pool_does_not_know_is_told():
 # chance and the oracle
 
 
+def over_all_orders(grades, documents, depth, names):
+    """The figures of every order of the documents, cut at a depth."""
+    return [
+        list(evaluate({"q": grades}, {"q": {d: -float(i) for i, d in enumerate(order[:depth])}}, names).means.values())
+        for order in itertools.permutations(documents)
+    ]
+
+
 def test_chance_is_the_mean_over_all_rankings_of_the_collection():
     grades, documents, depth = {"a": 2, "b": 1, "c": 0}, list("abcde"), 3
     names = [
@@ -511,10 +519,7 @@ def test_chance_is_the_mean_over_all_rankings_of_the_collection():
     ]
     evidence = evidence_of({"q": grades}, {"q": {"a": 1.0}}, names)
     base = orders.anywhere(evidence.judgments, len(documents), np.array([depth]))
-    every = [
-        list(evaluate({"q": grades}, {"q": {d: -float(i) for i, d in enumerate(order[:depth])}}, names).means.values())
-        for order in itertools.permutations(documents)
-    ]
+    every = over_all_orders(grades, documents, depth, names)
     found = [chance.guess(base, one, evidence.rules, depth) for one in evidence.measures]
     assert [one.mean for one in found] == pytest.approx(np.mean(every, axis=0).tolist())
     assert all(one.exact for one in found)
@@ -525,10 +530,7 @@ def test_measures_without_a_closed_form_are_drawn_and_come_near():
     names = ["bpref", "rbp", "err", "recall@4"]
     evidence = evidence_of({"q": grades}, {"q": {"a": 1.0}}, names)
     base = orders.anywhere(evidence.judgments, len(documents), np.array([depth]))
-    every = [
-        list(evaluate({"q": grades}, {"q": {d: -float(i) for i, d in enumerate(order[:depth])}}, names).means.values())
-        for order in itertools.permutations(documents)
-    ]
+    every = over_all_orders(grades, documents, depth, names)
     found = [chance.guess(base, one, evidence.rules, depth) for one in evidence.measures]
     assert not any(one.exact for one in found)
     assert [one.mean for one in found] == pytest.approx(np.mean(every, axis=0).tolist(), abs=0.06)

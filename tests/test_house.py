@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "inputs": {"errors", "records", "datasets", "formats", "runs"},
     "sides": {"errors", "records", "inputs"},
     "scored": {"errors", "records", "formats", "inputs", "measures", "runs", "verbs"},
-    "comparing": NOUNS | {"datasets", "scored", "sides", "stats"},
+    "comparing": NOUNS | {"datasets", "formats", "scored", "sides", "stats"},
     "auditing": NOUNS | {"audits", "datasets", "formats", "inputs", "measures", "runs", "stats", "verbs"},
     "trials": NOUNS | {"formats", "inputs", "measures", "runs", "stats", "verbs"},
     "rules": NOUNS | {"measures", "stats"},

@@ -18,7 +18,7 @@ from ragauge.measures.names import Measure, parse
 from ragauge.measures.scoring import score
 from ragauge.outcomes import Experiment
 from ragauge.records import NOTHING, Judgments, Run, Scores
-from ragauge.rules.repeats import averaged, differing
+from ragauge.rules.repeats import averaged
 from ragauge.rules.subjects import Subject
 from ragauge.runs.archive import is_complete
 from ragauge.sides import named_sides, refuse_other_circumstances
@@ -98,7 +98,7 @@ def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject
     measures = [parse(one) for one in terms.measures]
     judgments = judgments_for(measures, qrels, targets=terms.targets)
     known = thing if isinstance(thing, Run) else None
-    trials = [] if known is None else differing(known)
+    trials = [] if known is None else known.differing()
     found = [
         _scores(count(judgments, one, measures, terms.convention, name=name), measures, terms.convention)
         for one in trials or [thing]
@@ -125,7 +125,7 @@ def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Conven
 
 def _of_all_repeats(run: Run, scores: Scores) -> Scores:
     """The scores of a run that was scored by its first rankings, by all of them where they differ."""
-    trials = differing(run)
+    trials = run.differing()
     if not trials:
         return scores
     judgments = scores.judged.judgments

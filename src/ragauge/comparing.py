@@ -15,6 +15,7 @@ import numpy as np
 from ragauge.comparisons import Comparison, Comparisons, Method
 from ragauge.datasets.strata import COMPLEXITY, by_answers
 from ragauge.errors import BadInput, UnknownName
+from ragauge.formats.settings import as_record
 from ragauge.outcomes import Experiment
 from ragauge.scored import Scored, score_files
 from ragauge.sides import (
@@ -58,7 +59,7 @@ def compare(
     >>> round(row.difference, 4), row.wins, row.losses, row.stars
     (0.3, 3, 0, 'ns')
     """
-    method = _method(how)
+    method = as_record(Method, how)
     if overlap and count_missing:
         raise BadInput("what systems lack is left out or counts 0, not both", hint="overlap or count-missing")
     known = _known(scores, baseline, measures)
@@ -117,14 +118,6 @@ def _known(scores: Any, baseline: str | None, measures: str | Iterable[str] | No
         return None
     wanted = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
     return score_files([str(one) for one in files], baseline, wanted)
-
-
-def _method(how: dict[str, Any]) -> Method:
-    known = list(Method.__dataclass_fields__)
-    for name in how:
-        if name not in known:
-            raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
-    return Method(**{name: value for name, value in how.items() if value is not None})
 
 
 def _pair(

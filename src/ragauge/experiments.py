@@ -13,6 +13,7 @@ from ragauge.comparing import compare
 from ragauge.comparisons import Comparison
 from ragauge.datasets.loading import load
 from ragauge.errors import BadInput, RagaugeError, UnknownName
+from ragauge.formats.settings import as_record
 from ragauge.formats.writing import write_judgments, write_queries
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
@@ -127,21 +128,13 @@ def _measured(
     how: dict[str, Any], measures: Measures | None, rules: Convention
 ) -> tuple[Plan, list[Measure | OwnMeasure]]:
     """The plan and the measures; k is as deep as the deepest cutoff, and no cutoff is deeper than a given k."""
-    k = _plan(how).k
+    k = as_record(Plan, how).k
     wanted = read_measures(measures or (f"ndcg@{k}", f"recall@{k}", f"mrr@{k}", f"hit_rate@{k}"), rules)
     deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
     if how.get("k") is not None and deepest > k:
         name = next(str(one) for one in wanted if isinstance(one, Measure) and int(one.cutoff or 0) == deepest)
         raise BadInput(f"{name} cannot be told from {k} documents a query", hint=f"-k {deepest}")
-    return _plan({**how, "k": max(k, deepest)}), wanted
-
-
-def _plan(how: dict[str, Any]) -> Plan:
-    known = list(Plan.__dataclass_fields__)
-    for name in how:
-        if name not in known:
-            raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
-    return Plan(**{name: value for name, value in how.items() if value is not None})
+    return as_record(Plan, {**how, "k": max(k, deepest)}), wanted
 
 
 def _named(systems: Any) -> dict[str, Any]:

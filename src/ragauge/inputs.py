@@ -18,8 +18,6 @@ from ragauge.runs import archive
 
 NAMED = re.compile(r"([\w.+-][\w .+-]*)=(.+)", re.S)
 """`NAME=FILE`; the same name again is the same system again: another seed, another trial."""
-
-
 HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
 
 
@@ -91,8 +89,7 @@ def trials_in(path: str) -> Sequence[str | Run]:
     """A run; or each of its repeats, where a folder has them and they are not all the same."""
     if not (_exists(path) and (Path(path) / "repeats.parquet").exists()):
         return [path]
-    trials = archive.read(Path(path)).trials()
-    return trials if any(not one.table.equals(trials[0].table) for one in trials[1:]) else [path]
+    return archive.read(Path(path)).differing() or [path]
 
 
 def open_run(path: str) -> Run:
@@ -140,9 +137,13 @@ def _known(folder: Path) -> Given:
                 tags[query] = {str(name): str(value) for name, value in json.loads(tagged).items()}
         except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
             raise BadInput(f"is damaged ({error})", file=str(asked), hint="`ragauge run` writes it again") from None
+    return Given(str(folder), {}, texts, tags, _dataset(folder), _measures(folder / "scores.csv"))
+
+
+def _dataset(folder: Path) -> str:
+    """The name of the dataset that an experiment was made on."""
     first = next(iter(_runs_in(folder)), folder)
-    dataset = (archive.circumstance(first, "dataset") or {}).get("name", "")
-    return Given(str(folder), {}, texts, tags, str(dataset), _measures(folder / "scores.csv"))
+    return str((archive.circumstance(first, "dataset") or {}).get("name", ""))
 
 
 def _measures(scores: Path) -> list[str]:
@@ -164,9 +165,7 @@ def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path])
     first = formats.read_judgments(homes[0])
     for home in homes[1:]:
         if not same_judgments(first, formats.read_judgments(home)):
-            names = [
-                str((archive.circumstance(_runs_in(one)[0], "dataset") or {}).get("name")) for one in (homes[0], home)
-            ]
+            names = [_dataset(one) for one in (homes[0], home)]
             raise Incomparable(
                 f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
                 hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,

@@ -250,6 +250,15 @@ class Run:
             for time, table in enumerate(tables)
         ]
 
+    def differing(self) -> list[Run]:
+        """The same, if the rankings are not always the same; otherwise nothing."""
+        trials = self.trials()
+        rankings = []
+        for trial in trials:
+            order = [name for name in ("query", "rank") if name in trial.table.columns]
+            rankings.append(trial.table.sort(order, maintain_order=True).select("query", "doc"))
+        return trials if any(not one.equals(rankings[0]) for one in rankings[1:]) else []
+
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
         """The table, in one piece."""
         yield prepare(self.table)

@@ -43,11 +43,11 @@ def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
         header += [way] if same else ["n", way]
     for run in evidence.runs:
         for name in before[run].measures:
-            cells: list[str | float | None] = [run, name, _number(before[run].means[name])]
+            cells: list[str | float | None] = [run, name, number(before[run].means[name])]
             was = before[run]
             for scores in after.values():
                 cells += [] if same else [was.n[name]]
-                cells.append(_number(scores[run].means[name]))
+                cells.append(number(scores[run].means[name]))
                 was = scores[run]
             rows.append(cells if same else [*cells, was.n[name]])
     return "; ".join(parts), Grid(header if same else [*header, "n"], rows)
@@ -92,7 +92,8 @@ def _shown(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.4f}"
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
+    """The same number; None where it is none, as a grid has it."""
     return None if math.isnan(value) else value
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from ragauge.audits.effects import number
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.fields import Field, Naming
 from ragauge.audits.predictors import Prediction
@@ -29,7 +29,7 @@ def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Float
     scores = {name: evidence.scores(alone)} | {run: evidence.scores(run) for run in evidence.runs}
     rho = followers(evidence, field, falling=bool(one.falling))
     names = [str(measure) for measure in evidence.measures[:MEASURES]]
-    rows = [[one, *(_known(found.means[measure]) for measure in names), rho.get(one)] for one, found in scores.items()]
+    rows = [[one, *(number(found.means[measure]) for measure in names), rho.get(one)] for one, found in scores.items()]
     first = names[0]
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
     behind = [run for run, value in rho.items() if value is not None and value >= FOLLOWS]
@@ -67,7 +67,7 @@ def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floa
         f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
         Grid(
             ["ranking", *names],
-            [[run, *(_known(found.means[measure]) for measure in names)] for run, found in scores.items()],
+            [[run, *(number(found.means[measure]) for measure in names)] for run, found in scores.items()],
         ),
     )
 
@@ -112,7 +112,7 @@ def all_predictors(
         ["words of the query", float(text.mean()), None, None],
         ["mark on all answers", mark, None, None],
     ]
-    rows += [[one.name, one.auc, _known(one.p), one.p_text] for one in found]
+    rows += [[one.name, one.auc, number(one.p), one.p_text] for one in found]
     side = {True: "lower, ", False: "higher, ", None: ""}
     told = ", ".join(f"{one.name} ({side[one.falling]}{one.auc:.2f})" for one in telling)
     if not telling:
@@ -137,10 +137,6 @@ def all_predictors(
         message,
         grid=Grid(["predictor", "AUC", "p", "p against text"], rows),
     )
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def by_field(evidence: Evidence, field: Field, found: Prediction) -> Run:

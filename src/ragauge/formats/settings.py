@@ -1,13 +1,24 @@
-"""Settings from a TOML file: known keys of known kinds, and nothing else."""
+"""Settings, from a TOML file or from a call: known keys of known kinds, and nothing else."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ragauge.errors import BadInput, UnknownName
+
+T = TypeVar("T")
+
+
+def as_record(kind: type[T], how: Mapping[str, Any]) -> T:
+    """A record of settings; a name that it does not have is refused, and None is its default."""
+    known = list(getattr(kind, "__dataclass_fields__", ()))
+    for name in how:
+        if name not in known:
+            raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
+    return kind(**{name: value for name, value in how.items() if value is not None})
 
 
 def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:

@@ -7,18 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ragauge.records import ByMeasure, Run, Scores
+from ragauge.records import ByMeasure, Scores
 from ragauge.rules.figures import aggregate_of
-
-
-def differing(run: Run) -> list[Run]:
-    """Each time that the queries were asked, if the rankings are not always the same; otherwise nothing."""
-    trials = run.trials() if run.repeats is not None else []
-    rankings = []
-    for trial in trials:
-        order = [name for name in ("query", "rank") if name in trial.table.columns]
-        rankings.append(trial.table.sort(order, maintain_order=True).select("query", "doc"))
-    return trials if any(not one.equals(rankings[0]) for one in rankings[1:]) else []
 
 
 def averaged(trials: Sequence[Scores]) -> Scores:
