@@ -1,0 +1,135 @@
+"""More nouns: all that is known of some systems, put together so that it can be shown; much or little of it may be there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ragauge.comparisons import Comparison, Comparisons
+from ragauge.findings import Audit
+from ragauge.outcomes import Advice, Speed
+from ragauge.records import Document, Floats, Judgments, Run, Scores
+
+
+class Mean(NamedTuple):
+    """A mean over `n` queries, and how far it may be off; NaN where that is not known."""
+
+    value: float
+    n: int
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One system."""
+
+    name: str
+    means: Mapping[str, Mean]
+    """By measure, canonical names."""
+    scores: Sequence[Scores] = ()
+    """For each time the queries were asked; none where only means are known."""
+    run: Run | None = None
+    """What it returned, with timings and circumstances where they are known; of the first time."""
+    speed: Speed | None = None
+    times: Mapping[str, Floats] = field(default_factory=dict)
+    """Milliseconds of every answered query by stage, and `total`; in no order."""
+    costs: Mapping[str, float] = field(default_factory=dict)
+    """Other figures, the unit in the name: `build_seconds`, `cold_ms`, `index_size_bytes`."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """`{query: what went wrong}`: each counts as an empty ranking."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Under which circumstances it was run; nothing where that is not known."""
+        return {} if self.run is None else self.run.manifest
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A measure over k, for each system, and which k is enough."""
+
+    measure: str
+    """Without its cutoff: `hit_rate`."""
+    ks: Sequence[int]
+    values: Mapping[str, Sequence[float]]
+    """By system, a mean for each k."""
+    enough: Mapping[str, Advice] = field(default_factory=dict)
+
+
+class Stratum(NamedTuple):
+    """Some of the queries, and each system's mean of the first measure over them."""
+
+    value: str
+    n: int
+    means: Mapping[str, Mean]
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """Systems side by side: how good, how sure, how fast, where they fail, and under which circumstances."""
+
+    title: str
+    entries: Mapping[str, Entry]
+    """By name of the system, in the order in which they are shown."""
+    measures: Sequence[str]
+    """Canonical names; the first is the one that systems are compared by."""
+    convention: str = ""
+    lower_is_better: frozenset[str] = frozenset()
+    confidence: float = 0.95
+    """Of every interval."""
+    baseline: str | None = None
+    compared: Comparisons | None = None
+    """Each system against the baseline, or every pair where there is none; None of a single system, or of means alone."""
+    rival: Comparison | None = None
+    """The best system by the first measure against the next best."""
+    curves: Sequence[Curve] = ()
+    strata: Mapping[str, Sequence[Stratum]] = field(default_factory=dict)
+    """By tag of the queries."""
+    dataset: str = ""
+    documents_known: int | None = None
+    """How many documents the dataset has."""
+    queries: Mapping[str, str] = field(default_factory=dict)
+    """`{query: text}`, where texts are known."""
+    judgments: Judgments | None = None
+    documents: Mapping[str, Document] = field(default_factory=dict)
+    """The documents that are returned or judged, where their texts are known."""
+    audit: Audit | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """`{system: why}` of systems that could not be built."""
+    notes: Sequence[str] = ()
+    made: str = ""
+    """When it was put together, as ISO 8601."""
+
+    @property
+    def systems(self) -> list[str]:
+        """The names."""
+        return list(self.entries)
+
+    @property
+    def first(self) -> str:
+        """The measure that systems are compared by."""
+        return self.measures[0]
+
+    def ranked(self, measure: str | None = None) -> list[str]:
+        """The systems by a measure, the best first; those without a value are left out."""
+        name = measure or self.first
+        known = {one: entry.means[name].value for one, entry in self.entries.items() if name in entry.means}
+        known = {one: value for one, value in known.items() if not math.isnan(value)}
+        return sorted(known, key=known.__getitem__, reverse=name not in self.lower_is_better)
+
+    def difference(self, system: str, measure: str | None = None) -> Comparison | None:
+        """A system against the baseline; None where there is no such comparison."""
+        for row in () if self.compared is None or self.baseline is None else self.compared.rows:
+            if row.system == system and row.measure == (measure or self.first):
+                return row
+        return None
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{one}: " + ", ".join(f"{name} {mean.value:.4f} (n={mean.n})" for name, mean in entry.means.items())
+            for one, entry in self.entries.items()
+        ]
+        return "\n".join([f"Overview of {self.title}", *lines])
