@@ -1,6 +1,8 @@
 # Each target makes .venv once, installs what it needs, and runs; a second call starts at once.
 PYTHON ?= python3
 BIN := .venv/bin
+BROWSERS := chromium chromium-browser google-chrome
+APT := env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=1 -o Acquire::http::Timeout=30
 
 .PHONY: demo test check bench clean
 
@@ -8,8 +10,8 @@ demo: .venv/demo
 	@echo "== demo: six retrieval systems over Python's own documentation: built, timed, scored, compared; offline"
 	$(BIN)/ragauge demo
 
-test: .venv/dev
-	@echo "== test: unit, property, oracle, server, documentation and command-line tests"
+test: .venv/dev .venv/browser
+	@echo "== test: unit, property, oracle, server, browser, documentation and command-line tests"
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: .venv/dev
@@ -40,3 +42,17 @@ clean:
 	@echo "== installing ragauge with the test, check and benchmark tools"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ .venv/demo
+
+# Without a browser the tests of the page are skipped by name, so nothing here fails.
+.venv/browser: .venv/bin/python
+	@echo "== looking for a browser to test pages in: $(BROWSERS)"
+	@for name in $(BROWSERS); do \
+	  if command -v $$name; then touch $@; exit 0; fi; \
+	done; \
+	as="sudo -n"; if [ "$$(id -u)" = 0 ]; then as=; fi; \
+	echo "== none; installing Debian's chromium"; \
+	if $$as $(APT) update && $$as $(APT) install -y --no-install-recommends chromium fonts-dejavu-core; then \
+	  touch $@; \
+	else \
+	  echo "== no browser: the tests of the page will be skipped (apt-get install chromium)"; \
+	fi

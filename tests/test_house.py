@@ -18,7 +18,7 @@ from ragauge.measures.table import TABLE
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
 
-NOUNS = {"errors", "records", "outcomes", "comparisons", "findings", "gates"}
+NOUNS = {"errors", "records", "outcomes", "comparisons", "findings", "gates", "overviews", "histories"}
 DOING = {"datasets", "systems", "runs", "seams", "stages", "plugins", "fusion"}
 MAY_IMPORT = {
     "errors": set(),
@@ -27,10 +27,12 @@ MAY_IMPORT = {
     "gates": {"errors"},
     "comparisons": {"errors", "records"},
     "outcomes": {"errors", "records", "comparisons"},
+    "overviews": NOUNS,
+    "histories": NOUNS,
     "stages": set(),
     "seams": {"errors", "records"},
     "plugins": {"errors"},
-    "formats": {"errors", "records"},
+    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings"},
     "fusion": {"errors", "records"},
     "datasets": {"errors", "records", "findings", "formats"},
     "systems": {"errors", "records", "seams", "stages", "plugins", "fusion"},
@@ -47,12 +49,23 @@ MAY_IMPORT = {
     "sides": {"errors", "records", "inputs"},
     "scored": {"errors", "records", "formats", "inputs", "measures", "runs", "verbs"},
     "comparing": NOUNS | {"datasets", "formats", "scored", "sides", "stats"},
-    "auditing": NOUNS | {"audits", "datasets", "formats", "inputs", "measures", "runs", "stats", "verbs"},
+    "corpora": {"errors", "records", "datasets", "runs"},
+    "auditing": NOUNS | {"audits", "corpora", "datasets", "formats", "inputs", "measures", "runs", "verbs"},
     "trials": NOUNS | {"formats", "inputs", "measures", "runs", "stats", "verbs"},
     "rules": NOUNS | {"measures", "stats"},
     "gate_files": {"errors", "formats", "rules"},
     "candidates": NOUNS | {"formats", "inputs", "measures", "rules", "runs", "sides", "verbs"},
     "gating": NOUNS | {"gate_files", "candidates", "datasets", "formats", "measures", "rules", "runs"},
+    "history_places": {"errors", "runs"},
+    "history_folders": NOUNS | {"formats", "history_places", "measures", "rules", "runs", "verbs"},
+    "history_index": NOUNS | {"formats", "history_folders", "history_places"},
+    "history_series": NOUNS | {"formats", "history_folders", "measures", "rules", "stats"},
+    "chronicle": NOUNS
+    | {"history_folders", "history_index", "history_places", "history_series", "measures", "rules", "stats", "verbs"},
+    "surveying": NOUNS | {"datasets", "measures", "stats"},
+    "gathered": NOUNS | {"corpora", "formats", "inputs", "measures", "scored", "surveying", "verbs"},
+    "reporting": NOUNS
+    | {"auditing", "comparing", "formats", "gathered", "measures", "reports", "runs", "surveying"},
     "pytest_plugin": {"gates", "gating"},
     "experiments": NOUNS | DOING | {"comparing", "formats", "measures", "verbs", "work"},
     "evaluator": NOUNS | DOING | {"measures", "stats", "verbs"},
@@ -149,7 +162,7 @@ def test_every_option_and_value_stands_in_conventions_md(option):
 
 
 VERBS = """
-run evaluate compare gate audit reliability k-range fuse validate convert datasets systems measures demo
+run evaluate compare report gate audit reliability history k-range fuse validate convert datasets systems measures demo
 """
 
 

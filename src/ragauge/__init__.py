@@ -23,12 +23,14 @@ _HOMES = {
     "Experiment": "ragauge.outcomes",
     "Finding": "ragauge.findings",
     "Gate": "ragauge.gates",
+    "History": "ragauge.histories",
     "Hit": "ragauge.records",
     "Incomparable": "ragauge.errors",
     "Judgments": "ragauge.records",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.errors",
     "MissingExtra": "ragauge.errors",
+    "Overview": "ragauge.overviews",
     "PRESETS": "ragauge.measures.conventions",
     "PgVectorDB": "ragauge.systems.pgvector_db",
     "RAGEvaluator": "ragauge.evaluator",
@@ -43,11 +45,14 @@ _HOMES = {
     "evaluate": "ragauge.verbs",
     "fuse": "ragauge.fusing",
     "gate": "ragauge.gating",
+    "history": "ragauge.chronicle",
     "load": "ragauge.datasets.loading",
     "neighbours": "ragauge.formats",
+    "overview": "ragauge.reporting",
     "read_judgments": "ragauge.formats",
     "read_run": "ragauge.formats",
     "reliability": "ragauge.trials",
+    "report": "ragauge.reporting",
     "run": "ragauge.experiments",
     "stage": "ragauge.stages",
     "subtopic_judgments": "ragauge.formats",
@@ -56,6 +61,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from ragauge.auditing import audit
+    from ragauge.chronicle import history
     from ragauge.comparing import compare
     from ragauge.comparisons import Comparison, Comparisons
     from ragauge.datasets.loading import load
@@ -76,10 +82,13 @@ if TYPE_CHECKING:
     from ragauge.fusing import fuse, tune
     from ragauge.gates import Gate
     from ragauge.gating import gate
+    from ragauge.histories import History
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
     from ragauge.outcomes import Experiment, Reliability
+    from ragauge.overviews import Overview
     from ragauge.records import Dataset, Document, Hit, Judgments, Run, Scores
+    from ragauge.reporting import overview, report
     from ragauge.stages import stage
     from ragauge.systems.pgvector_db import PgVectorDB
     from ragauge.trials import reliability
@@ -99,12 +108,14 @@ __all__ = [
     "Experiment",
     "Finding",
     "Gate",
+    "History",
     "Hit",
     "Incomparable",
     "Judgments",
     "Measure",
     "MissingEvidence",
     "MissingExtra",
+    "Overview",
     "PgVectorDB",
     "RAGEvaluator",
     "RagaugeError",
@@ -119,11 +130,14 @@ __all__ = [
     "evaluate",
     "fuse",
     "gate",
+    "history",
     "load",
     "neighbours",
+    "overview",
     "read_judgments",
     "read_run",
     "reliability",
+    "report",
     "run",
     "stage",
     "subtopic_judgments",

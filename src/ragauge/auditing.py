@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ragauge import formats
 from ragauge.audits.checks import find, look
 from ragauge.audits.evidence import Evidence
+from ragauge.corpora import Texts, texts_of, texts_of_runs
 from ragauge.datasets import folders
 from ragauge.datasets.loading import judgments_of, load
-from ragauge.errors import BadInput, RagaugeError
+from ragauge.errors import BadInput
 from ragauge.findings import Audit
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_one_run
@@ -20,9 +21,8 @@ from ragauge.inputs import Given, gather
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
-from ragauge.records import Dataset, Document, Judgments, Run
+from ragauge.records import Dataset, Judgments, Run
 from ragauge.runs import archive
-from ragauge.runs.manifest import documents_hash
 from ragauge.verbs import DEFAULT_MEASURES, Measures, judgments_for, read_measures
 
 Expected = Mapping[str, str | float] | Iterable[str]
@@ -52,7 +52,7 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     >>> [(one.what, one.problem, one.effect) for one in found.problems]
     [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
     """
-    texts = _texts(qrels, documents, queries)
+    texts = texts_of(qrels, documents, queries)
     given = qrels.judgments if isinstance(qrels, Dataset) else qrels
     return _audited(
         _Question(given, measures, convention, expect, checks, targets),
@@ -83,11 +83,11 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
     given = _given(arguments, split)
     runs = {name: _open(files[0], name) for name, files in given.runs.items()}
     repeats = {name: [_open(one, name) for one in files[1:]] for name, files in given.runs.items()}
-    texts = _texts(arguments[0] if dataset is None else load(dataset, split=split), corpus, queries, split)
+    texts = texts_of(arguments[0] if dataset is None else load(dataset, split=split), corpus, queries, split)
     if texts.queries is None and given.texts:
-        texts = _Texts(texts.documents, given.texts)
+        texts = Texts(texts.documents, given.texts)
     if texts.documents is None:
-        texts = _of_runs(given.dataset, texts, runs)
+        texts = texts_of_runs([run.manifest for run in runs.values()], texts, given.dataset)
     chosen = measures or given.measures or DEFAULT_MEASURES
     question = _Question(given.qrels, chosen, convention, list(expect), checks, targets, qrels_format, split)
     return _audited(question, runs, repeats, texts)
@@ -117,15 +117,7 @@ class _Question:
     split: str | None = None
 
 
-@dataclass(frozen=True)
-class _Texts:
-    documents: Sequence[Document] | None = None
-    queries: Mapping[str, str] | None = None
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Why there are none, where that is known."""
-
-
-def _audited(question: _Question, runs: dict[str, Run], repeats: Mapping[str, Sequence[Run]], texts: _Texts) -> Audit:
+def _audited(question: _Question, runs: dict[str, Run], repeats: Mapping[str, Sequence[Run]], texts: Texts) -> Audit:
     chosen = find([question.checks] if isinstance(question.checks, str) else question.checks)
     rules = find_convention(question.convention)
     measures: list[Measure] = []
@@ -204,70 +196,3 @@ def _open(thing: Any, name: str) -> Run:
         return found if isinstance(found, Run) else Run(pl.concat(list(found.frames())).rechunk(), name)  # type: ignore[union-attr]
     except BadInput:  # a rank that is no number; if it is something else, it is raised again here
         return formats.read_run(thing, name=name)
-
-
-def _texts(qrels: Any, documents: Any, queries: Any, split: str | None = None) -> _Texts:
-    """Documents and queries: those given, else those that come with the judgments."""
-    known = _collection(qrels, split) if documents is None or queries is None else None
-    if isinstance(documents, str | Path):
-        documents = _collection(documents, split) or folders.read_documents(Path(documents))
-    if isinstance(documents, Dataset):
-        queries = documents.queries if queries is None else queries
-        documents = documents.documents
-    if isinstance(queries, str | Path):
-        queries = folders.read_queries(Path(queries))
-    if known is not None:
-        documents = known.documents if documents is None else documents
-        queries = known.queries if queries is None else queries
-    return _Texts(None if documents is None else list(documents), queries)
-
-
-def _collection(thing: Any, split: str | None) -> Dataset | None:
-    """The dataset that something is, or names; None where it is none."""
-    if isinstance(thing, Dataset):
-        return thing
-    if not isinstance(thing, str | Path) or str(thing) == "-":
-        return None
-    path = Path(thing)
-    if path.is_dir() and folders.find(path) is None:
-        return None
-    if path.is_file() or (not path.exists() and path.suffix):
-        return None
-    try:
-        return load(thing, split=split)
-    except RagaugeError:
-        return None
-
-
-def _of_runs(name: str, texts: _Texts, runs: Mapping[str, Run]) -> _Texts:
-    """The texts of the dataset that run folders were made on, once it is sure that it is the same.
-
-    A folder tells where the dataset was; where it is not there any more, its name may still be known.
-    """
-    made_on = [run.manifest.get("dataset") or {} for run in runs.values()]
-    wanted = {one.get("documents_hash") for one in made_on} - {None}
-    places = [str(run.manifest.get("origin") or "") for run in runs.values()]
-    names = [name, *(str(one.get("name") or "") for one in made_on)]
-    why = ""
-    for place in dict.fromkeys(filter(None, [*places, *names])):
-        try:
-            documents, queries = _read(place)
-        except RagaugeError as error:
-            why = why or (
-                f"{place} is no longer there: --dataset says where it is"
-                if Path(place).is_absolute() and not Path(place).exists()
-                else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
-            )
-            continue
-        if not wanted - {documents_hash(documents)}:
-            return _Texts(documents, texts.queries or queries)
-        why = f"the documents of {place} are not those that the runs were made on"
-    return _Texts(None, texts.queries, {"documents": why, "queries": why} if why else {})
-
-
-def _read(place: str) -> tuple[Sequence[Document], Mapping[str, str]]:
-    """The texts of a folder, whichever of its judgments were used, or of a dataset by name."""
-    if Path(place).is_absolute():
-        return folders.read_documents(Path(place)), folders.read_queries(Path(place))
-    found = load(place)
-    return found.documents, found.queries

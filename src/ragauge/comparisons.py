@@ -145,6 +145,11 @@ class Comparison:
         return "" if math.isnan(self.p_t) else stars(self.p_t)
 
     @property
+    def corrected_stars(self) -> str:
+        """The same of the p-value to decide by: the chosen test's, corrected."""
+        return "" if math.isnan(self.p_corrected) else stars(self.p_corrected)
+
+    @property
     def percent(self) -> float:
         """The difference in percent of the baseline's mean; NaN where that is 0."""
         return 100 * self.difference / abs(self.means[0]) if self.means[0] else math.nan

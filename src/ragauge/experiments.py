@@ -22,6 +22,7 @@ from ragauge.measures.scoring import OwnMeasure, score
 from ragauge.measures.speed import speed
 from ragauge.outcomes import Experiment
 from ragauge.records import Dataset, Judgments, Run
+from ragauge.runs import archive
 from ragauge.runs.execute import Plan
 from ragauge.runs.manifest import fingerprint
 from ragauge.systems.building import Workshop
@@ -29,7 +30,10 @@ from ragauge.systems.cache import cache_folder
 from ragauge.verbs import Measures, count, judgments_for, read_measures
 from ragauge.work import Unwatched, Watch, Work
 
-RESERVED = ("report.md", "summary.csv", "scores.csv", "judgments.parquet", "queries.parquet")
+RESERVED = (
+    *("report.html", "report.md", "summary.csv", "scores.csv", "charts"),
+    *("judgments.parquet", "queries.parquet", archive.EXPERIMENT),
+)
 """What stands beside the runs in a folder."""
 
 
@@ -99,6 +103,14 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     if folder is not None:
         write_judgments(data.judgments, str(folder / "judgments.parquet"))
         write_queries(data.queries, data.tags, str(folder / "queries.parquet"))
+        about = {
+            "systems": list(named),
+            "baseline": baseline,
+            "convention": rules.name,
+            "measures": next(iter(scores.values())).measures,
+            "failures": {name: error.message for name, error in failures.items()},
+        }
+        archive.write_json(about, folder / archive.EXPERIMENT)
     return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures)
 
 

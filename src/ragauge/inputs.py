@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ragauge.runs import archive
 
 NAMED = re.compile(r"([\w.+-][\w .+-]*)=(.+)", re.S)
 """`NAME=FILE`; the same name again is the same system again: another seed, another trial."""
+ABOUT = ("measures", "baseline", "failures")
 HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
 
 
@@ -36,6 +37,10 @@ class Given:
     """The name of the dataset that the runs were made on, where a run folder knows it."""
     measures: Sequence[str] = ()
     """What the runs were scored by when they were made, likewise."""
+    baseline: str | None = None
+    """What they were compared with then, likewise."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Systems that could not be run then, and why."""
 
     @property
     def singles(self) -> dict[str, str]:
@@ -73,13 +78,13 @@ def gather(arguments: Sequence[str]) -> Given:
     if len(arguments) < 2:
         raise _alone(paths[0])
     known = _known(Path(paths[0])) if whole[0] else Given(judgments_of(arguments[0]), {})
-    return Given(known.qrels, _by_name(split[1:]), known.texts, known.tags, known.dataset, known.measures)
+    return replace(known, runs=_by_name(split[1:]))
 
 
 def _alone(path: str) -> BadInput:
     """What is wrong with a single argument that holds no finished run."""
     if path != "-" and not _exists(path):
-        return BadInput("no such file or folder", file=path)
+        return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     inside = [str(one) for one in sorted(Path(path).glob("*")) if _is_experiment(str(one))] if path != "-" else []
     hint = f"there are experiments in {', '.join(inside)}" if inside else "judgments first, then runs"
     return BadInput("a run is missing", file=path, hint=hint)
@@ -137,27 +142,23 @@ def _known(folder: Path) -> Given:
                 tags[query] = {str(name): str(value) for name, value in json.loads(tagged).items()}
         except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
             raise BadInput(f"is damaged ({error})", file=str(asked), hint="`ragauge run` writes it again") from None
-    return Given(str(folder), {}, texts, tags, _dataset(folder), _measures(folder / "scores.csv"))
+    said = {name: archive.circumstance(folder, name, of=archive.EXPERIMENT) for name in ABOUT}
+    return Given(
+        str(folder),
+        {},
+        texts,
+        tags,
+        _dataset(folder),
+        [str(one) for one in said["measures"] or ()],
+        said["baseline"] and str(said["baseline"]),
+        {str(name): str(why) for name, why in (said["failures"] or {}).items()},
+    )
 
 
 def _dataset(folder: Path) -> str:
     """The name of the dataset that an experiment was made on."""
     first = next(iter(_runs_in(folder)), folder)
     return str((archive.circumstance(first, "dataset") or {}).get("name", ""))
-
-
-def _measures(scores: Path) -> list[str]:
-    """The measures in the scores that `run` wrote."""
-    import polars as pl
-
-    try:
-        return (
-            pl.read_csv(scores, columns=["measure"], infer_schema=False)["measure"]
-            .unique(maintain_order=True)
-            .to_list()
-        )
-    except (OSError, pl.exceptions.PolarsError):
-        return []
 
 
 def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path]) -> Given:
@@ -170,7 +171,9 @@ def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path])
                 f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
                 hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,
             )
-    return Given(first, _by_name(runs), known.texts, known.tags, known.dataset, known.measures)
+    order = archive.circumstance(homes[0], "systems", of=archive.EXPERIMENT) or []
+    given = _by_name(runs)
+    return replace(known, qrels=first, runs={name: given[name] for name in [*order, *given] if name in given})
 
 
 def refuse_other_data(given: Given) -> None:

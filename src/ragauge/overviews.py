@@ -14,7 +14,10 @@ from ragauge.records import Document, Floats, Judgments, Run, Scores
 
 
 class Mean(NamedTuple):
-    """A mean over `n` queries, and how far it may be off; NaN where that is not known."""
+    """A mean over `n` queries, and how far it may be off; NaN where that is not known.
+
+    Some files tell a mean without saying over how many queries: then `n` is 0.
+    """
 
     value: float
     n: int
@@ -40,11 +43,13 @@ class Entry:
     """Other figures, the unit in the name: `build_seconds`, `cold_ms`, `index_size_bytes`."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """`{query: what went wrong}`: each counts as an empty ranking."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """Circumstances that a file of figures tells, where there is no run to hold them."""
 
     @property
     def manifest(self) -> Mapping[str, Any]:
         """Under which circumstances it was run; nothing where that is not known."""
-        return {} if self.run is None else self.run.manifest
+        return self.told if self.run is None else self.run.manifest
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +107,10 @@ class Overview:
     notes: Sequence[str] = ()
     made: str = ""
     """When it was put together, as ISO 8601."""
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """`{query: {tag: value}}`, where there are tags."""
+    rounds: int = 10_000
+    """How many resamples the interval of a mean is of."""
 
     @property
     def systems(self) -> list[str]:

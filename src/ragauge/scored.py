@@ -32,6 +32,14 @@ class Scored:
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     dataset: str = ""
     notes: Sequence[str] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The runs behind the scores, where they are not scores already."""
+    rules: Convention | None = None
+    """What they were scored under, likewise."""
+    usual_baseline: str | None = None
+    """The baseline that the runs were made with, where a folder knows it."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Systems that could not be run then, and why."""
 
 
 def score_files(
@@ -64,7 +72,10 @@ def score_files(
         scores[name] = found[0] if len(found) == 1 else found
     notes = [note for path, k in asked_for.items() for note in shallow(path, k, wanted)]
     names = [str(one) if isinstance(one, Measure) else one.__name__ for one in wanted]
-    return Scored(scores, baseline, names, given.texts, given.tags, given.dataset, notes)
+    return Scored(
+        scores, baseline, names, given.texts, given.tags, given.dataset, notes, given.runs, rules,
+        given.baseline, given.failures,
+    )  # fmt: skip
 
 
 def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] | None) -> Scored:

@@ -15,9 +15,11 @@ from ragauge.cli.demo import demo
 from ragauge.cli.evaluate import evaluate
 from ragauge.cli.fuse import fuse
 from ragauge.cli.gate import gate
+from ragauge.cli.history import history
 from ragauge.cli.k_range import k_range
 from ragauge.cli.measures import measures
 from ragauge.cli.reliability import reliability
+from ragauge.cli.report import report
 from ragauge.cli.run import run
 from ragauge.cli.systems import systems
 from ragauge.cli.validate import validate
@@ -36,9 +38,11 @@ app = typer.Typer(
 app.command()(run)
 app.command()(evaluate)
 app.command()(compare)
+app.command()(report)
 app.command()(gate)
 app.command()(audit)
 app.command()(reliability)
+app.command()(history)
 app.command("k-range")(k_range)
 app.command()(fuse)
 app.command()(validate)

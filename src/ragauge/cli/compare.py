@@ -13,6 +13,7 @@ from ragauge.comparing import compare as compare_scores
 from ragauge.errors import BadInput
 from ragauge.formats.rows import read_tags
 from ragauge.reports import comparisons as reports
+from ragauge.reports.latex import comparisons_table
 from ragauge.scored import MEASURES, score_files
 
 
@@ -70,6 +71,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table (booktabs) on standard output.")] = False,
 ) -> None:
     """Compare systems: differences with intervals, tests, effects, and the queries that moved.
 
@@ -77,6 +79,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge compare runs/pydocs -b bm25 --by complexity[/dim]
     """
+    console.only_one({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown, "--latex": as_latex})
     found = score_files(files, baseline, measure, rules_of(convention, options or [], rel, depth), split=split)
     tagged = {query: dict(values) for query, values in found.tags.items()}
     if tags is not None:
@@ -96,9 +99,11 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         typer.echo(reports.as_csv(compared), nl=False)
     elif as_markdown:
         typer.echo(reports.markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown), nl=False)
+    elif as_latex:
+        typer.echo(comparisons_table(compared), nl=False)
     else:
         many = moved is None and len(compared.systems) > 2  # then there would be more of that than of the rest
-        tables, left = reports.tables(compared, console.data().width, 0 if many else shown)
+        tables, left = reports.tables(compared, console.data().width, 0 if many else shown, console.marks())
         console.show(*tables)
         console.talk(reports.about(compared))
         if left:

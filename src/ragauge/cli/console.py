@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ragauge.errors import BadInput
+from ragauge.reports.sparklines import marks_for
 from ragauge.reports.tables import one_line
 
 if TYPE_CHECKING:
@@ -44,3 +46,15 @@ def talk(lines: Iterable[str]) -> None:
                 text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
             )
         sys.stderr.write(f"{text}\n")
+
+
+def marks() -> str:
+    """What standard output can draw sparklines with."""
+    return marks_for(sys.stdout.encoding)
+
+
+def only_one(given: Mapping[str, bool]) -> None:
+    """Refuse more than one kind of output: `{"--json": True, "--csv": False}`."""
+    asked = [flag for flag, on in given.items() if on]
+    if len(asked) > 1:
+        raise BadInput(f"{' and '.join(asked)} do not go together", hint=f"one of {', '.join(given)}")

@@ -61,6 +61,8 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge evaluate qrels.txt bm25.run dense.run -m ndcg@10 -m recall@100[/dim]
     """
     rules = rules_of(convention, options or [], rel, depth)
+    said_twice = output in ("table", "json" if as_json else "csv" if as_csv else "table")
+    console.only_one({"--json": as_json, "--csv": as_csv, "--format": not said_twice})
     shape = "json" if as_json else "csv" if as_csv else output
     if shape not in ("table", "json", "csv", "trec_eval"):
         raise BadInput(f"there is no output format `{shape}`", hint="table, json, csv, trec_eval")

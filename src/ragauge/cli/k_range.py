@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from ragauge.cli import console
 from ragauge.datasets.loading import judgments_of, load
@@ -15,7 +15,8 @@ from ragauge.formats import read_run
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
 from ragauge.records import Nested
-from ragauge.reports.tables import plain_table, shown
+from ragauge.reports.sparklines import sparkline, thinned
+from ragauge.reports.tables import cell, plain_table, shown
 from ragauge.stats.enough import enough, quarter_of_bytes
 from ragauge.verbs import count, judgments_for, read_measures
 
@@ -65,12 +66,21 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     for one in rows:
         cells = [str(one["k"]), *(shown(one[name]) for name in (*names, "loss", "loss_at_most"))]
         style = "bold" if one["k"] == advice.k else ""
-        table.add_row(*(Text(cell, style=style) for cell in [*cells, *([f"{one['tokens']:.0f}"] if tokens else [])]))
+        table.add_row(*(cell(text, style) for text in [*cells, *([f"{one['tokens']:.0f}"] if tokens else [])]))
     console.show(table)
+    if len(rows) > 1:
+        console.show("", cell(_line(measure, rows)))
     beyond = [str(k) for k in asked if k > deepest]
     if beyond:
         console.talk([f"the run is {deepest} deep, and says nothing about k={', '.join(beyond)}"])
     console.talk([str(advice), f"loss: of {measure} against the best k; at most: with {confidence:.0%} confidence"])
+
+
+def _line(measure: str, rows: Sequence[Mapping[str, float]]) -> str:
+    """How the measure that k is chosen by goes over k."""
+    values = [row[measure] for row in rows]
+    drawn = sparkline(thinned(values, 40), marks=console.marks())
+    return f"{measure} over k: {shown(values[0])} {drawn} {shown(values[-1])}"
 
 
 def _whole_numbers(text: str) -> list[int]:

@@ -23,8 +23,13 @@ from ragauge.experiments import run as run_systems
 from ragauge.experiments import slug
 from ragauge.formats.writing import whole_file
 from ragauge.outcomes import Experiment
-from ragauge.reports import experiments as reports
-from ragauge.reports.tables import as_csv, one_line, plain
+from ragauge.reporting import overview
+from ragauge.reports.comparisons import decided_by
+from ragauge.reports.overviews import strata_table, tables
+from ragauge.reports.overviews_csv import queries_csv, summary_csv
+from ragauge.reports.overviews_data import as_data
+from ragauge.reports.overviews_markdown import markdown
+from ragauge.reports.tables import one_line
 from ragauge.systems.specs import parse, without_secrets
 
 
@@ -99,33 +104,28 @@ def perform(settings: dict[str, Any], *, fresh: bool) -> Experiment:
 def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> None:
     """Write the report beside the runs, show the tables, name the files."""
     folder = experiment.folder or Path()
-    strata = [] if by is None else [reports.strata_rows(experiment, by)]
-    files = {
-        "report.md": reports.markdown(experiment, strata),
-        "summary.csv": reports.summary_csv(experiment),
-        "scores.csv": as_csv(dict(experiment.scores), per_query=True),
-    }
+    seen = overview(experiment, by=by or (), audited=False)
+    files = {"report.md": markdown(seen), "summary.csv": summary_csv(seen), "scores.csv": queries_csv(seen)}
     for name, text in files.items():
         with whole_file(str(folder / name)) as file:
             file.write(text.encode("utf-8", "replace"))
     if as_json:
-        typer.echo(json.dumps(reports.as_data(experiment), indent=2, ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(as_data(seen), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         width = console.data().width
-        quality, speed = reports.tables(experiment, width)
-        console.show(quality, "", speed, *(part for rows in strata for part in ("", plain(*rows, width))))
+        shown = [*tables(seen, width), *([] if by is None else [strata_table(seen, by, width)])]
+        console.show(*[part for table in shown for part in (table, "")][:-1])
     first = next(iter(experiment.runs.values())).manifest
     data = experiment.dataset
     console.talk(
         [
-            f"{len(data.documents):,} documents, {len(data.queries):,} queries, convention "
-            f"{next(iter(experiment.scores.values())).convention}",
+            f"{len(data.documents):,} documents, {len(data.queries):,} queries, convention {seen.convention}",
             *(
                 [
-                    f"p: paired t-test on {experiment.measures[0]} against {experiment.baseline}, Holm-corrected; "
-                    f"`ragauge compare {folder} -b {experiment.baseline}` says more"
+                    f"p: {seen.first} against {seen.baseline}, {decided_by(seen.compared)}; "
+                    f"`ragauge compare {folder} -b {seen.baseline}` says more"
                 ]
-                if experiment.differences
+                if seen.compared is not None and seen.baseline is not None
                 else []
             ),
             "times in milliseconds, stages by their median (rerank: also fusing); the harness itself takes "

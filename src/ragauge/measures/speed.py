@@ -34,23 +34,28 @@ def latency(milliseconds: Floats) -> Latency:
     )
 
 
-def speed(timings: pl.DataFrame) -> Speed:
-    """The figures of a run's timings (columns `status`, `session`, `began_ns`, `total_ns`, and `<stage>_ns`)."""
+def milliseconds(timings: pl.DataFrame) -> dict[str, Floats]:
+    """How long each stage took, and the total, for every query that counts: see `Speed` for which do."""
     status = timings["status"].to_numpy()
     answered = status == "ok"
     waited = answered | (status == "timeout")
-    total = timings["total_ns"].to_numpy().astype(np.float64)
     stages = {}
     for name in timings.columns:
         if name.endswith("_ns") and name not in ("began_ns", "total_ns"):
             values = timings[name].cast(float).fill_null(math.nan).to_numpy()
             kept = values[answered & ~np.isnan(values)]
             if len(kept):
-                stages[name.removesuffix("_ns")] = latency(kept / 1e6)
-    stages["total"] = latency(total[waited] / 1e6)
+                stages[name.removesuffix("_ns")] = kept / 1e6
+    stages["total"] = timings["total_ns"].to_numpy().astype(np.float64)[waited] / 1e6
+    return stages
+
+
+def speed(timings: pl.DataFrame) -> Speed:
+    """The figures of a run's timings (columns `status`, `session`, `began_ns`, `total_ns`, and `<stage>_ns`)."""
+    status = timings["status"].to_numpy()
     return Speed(
-        stages,
-        qps=_rate(timings, int(answered.sum())),
+        {stage: latency(values) for stage, values in milliseconds(timings).items()},
+        qps=_rate(timings, int((status == "ok").sum())),
         asked=len(status),
         failed=int((status == "error").sum()),
         timed_out=int((status == "timeout").sum()),

@@ -160,7 +160,7 @@ def _is_figure(text: str) -> bool:
     return text in ("-", "refused") or text[:1] in "+-0123456789<" or text.endswith("%")
 
 
-def as_json(audit: Audit) -> str:
+def as_data(audit: Audit) -> dict[str, Any]:
     """`{"problems": n, "findings": […], "skipped": {check: reason}, "notes": […]}`."""
     found: dict[str, Any] = {
         "problems": len(audit.problems),
@@ -168,7 +168,12 @@ def as_json(audit: Audit) -> str:
         "skipped": dict(audit.skipped),
         "notes": list(audit.notes),
     }
-    return json.dumps(without_nan(found), ensure_ascii=False, indent=2, allow_nan=False)
+    return dict(without_nan(found))
+
+
+def as_json(audit: Audit) -> str:
+    """`as_data` as text."""
+    return json.dumps(as_data(audit), ensure_ascii=False, indent=2, allow_nan=False)
 
 
 def _data(one: Finding) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ragauge.comparisons import Comparison, Comparisons, figures
 from ragauge.reports.markdown import grid, safe
+from ragauge.reports.sparklines import BLOCKS, sparkline, thinned
 from ragauge.reports.tables import cell, fitting, one_line, p_value, plain_table, shortened, shown, without_nan
 
 SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
@@ -22,6 +23,8 @@ TESTS = {
     "randomisation": "paired randomisation test",
 }
 CORRECTIONS = {"holm": "Holm-corrected", "bonferroni": "Bonferroni-corrected", "bh": "Benjamini-Hochberg-corrected"}
+PROFILE = 40
+"""How wide a profile of differences is."""
 Columns = list[tuple[str, Callable[[Comparison], str], int]]
 """Title, what stands in it, and how soon a narrow terminal does without it: 1 first, 0 never."""
 
@@ -46,22 +49,38 @@ def parts(found: Comparisons) -> Iterator[Part]:
     yield from _against(found, found.strata, _tag(found))
 
 
-def letters(found: Comparisons) -> Part:
-    """Each system's means; a letter stands for each system that it is surely better than."""
-    marks = list(SUPERSCRIPTS) if len(found.systems) <= len(SUPERSCRIPTS) else []
-    names = dict(zip(found.systems, marks or [str(i + 1) for i in range(len(found.systems))], strict=False))
-    means = {(row.measure, name): mean for row in found for name, mean in zip(_names(row), row.means, strict=True)}
-    beaten: dict[tuple[str, str], list[str]] = {}
+def marks(systems: Sequence[str]) -> dict[str, str]:
+    """A letter for each system; a number where the alphabet does not go so far.
+
+    >>> marks(["bm25", "dense"])
+    {'bm25': 'a', 'dense': 'b'}
+    """
+    letters = list(SUPERSCRIPTS) if len(systems) <= len(SUPERSCRIPTS) else map(str, range(1, len(systems) + 1))
+    return dict(zip(systems, letters, strict=False))
+
+
+def beaten(found: Comparisons) -> dict[tuple[str, str], list[str]]:
+    """`{(measure, system): the systems that it is surely better than}`, in the order of the systems."""
+    losers: dict[tuple[str, str], list[str]] = {}
     for row in found:
         if found.sure(row):
             winner, loser = (row.system, row.baseline) if row.better else (row.baseline, row.system)
-            beaten.setdefault((row.measure, winner), []).append(names[loser])
+            losers.setdefault((row.measure, winner), []).append(loser)
+    return {place: sorted(names, key=list(found.systems).index) for place, names in losers.items()}
+
+
+def letters(found: Comparisons) -> Part:
+    """Each system's means; a letter stands for each system that it is surely better than."""
+    names, losers = marks(found.systems), beaten(found)
+    means = {(row.measure, name): mean for row in found for name, mean in zip(_names(row), row.means, strict=True)}
     rows = []
     for name in found.systems:
         cells = []
         for measure in found.measures:
-            above = sorted(beaten.get((measure, name), ()), key=list(names.values()).index)
-            raised = "".join(SUPERSCRIPTS[one] for one in above) if marks else f" ({' '.join(above)})" if above else ""
+            above = [names[loser] for loser in losers.get((measure, name), ())]
+            raised = f" ({' '.join(above)})" if above else ""
+            if all(one in SUPERSCRIPTS for one in above):
+                raised = "".join(SUPERSCRIPTS[one] for one in above)
             cells.append(shown(means[measure, name]) + raised)
         rows.append([f"{names[name]} {one_line(name)}", *cells])
     widest = [max(len(row[i]) for row in rows) for i in range(1, len(found.measures) + 1)]
@@ -163,8 +182,11 @@ def interval(ends: tuple[float, float]) -> str:
     return "-" if math.isnan(ends[0]) else f"[{ends[0]:+.4f}, {ends[1]:+.4f}]"
 
 
-def tables(found: Comparisons, width: int, moved: int) -> tuple[list[Table | Text], list[str]]:
-    """Everything for a terminal, and the titles of the columns for which it is too narrow; JSON and CSV have them."""
+def tables(found: Comparisons, width: int, moved: int, marks: str = BLOCKS) -> tuple[list[Table | Text], list[str]]:
+    """Everything for a terminal, and the titles of the columns for which it is too narrow; JSON and CSV have them.
+
+    `marks` are what small profiles are drawn with, where two systems are compared.
+    """
     pieces: list[Table | Text] = []
     left: dict[str, None] = {}
     for part in parts(found):
@@ -178,9 +200,25 @@ def tables(found: Comparisons, width: int, moved: int) -> tuple[list[Table | Tex
             cells = [cell(row[i], "bold" if sure and part.header[i] == _decides(found) else "") for i in kept[1:]]
             table.add_row(cell(name), *cells)
         pieces += [table, Text("")]
+    if len(found.systems) == 2:
+        drawn = profiles(found, marks)
+        pieces += [cell(line) for line in drawn if max(map(len, drawn)) <= width] + [Text("")] * bool(drawn)
     for part in moved_parts(found, moved) if moved else ():
         pieces += [cell(part.title, "bold"), _moved_table(part, width), Text("")]
     return pieces[:-1], list(left)
+
+
+def profiles(found: Comparisons, marks: str = BLOCKS) -> list[str]:
+    """A line for each measure: the differences query by query, in order; a gap where there is none."""
+    lines = []
+    wide = max(map(len, found.measures))
+    for row in found.rows:
+        changes = sorted([*(one.difference for one in row.moved), *[0.0] * (row.n - len(row.moved))])
+        most = max(map(abs, changes), default=0.0)
+        if most > 0:
+            drawn = sparkline([one or None for one in thinned(changes, PROFILE)], -most, most, marks=marks)
+            lines.append(f"{row.measure:<{wide}}  {changes[0]:+.4f} {drawn} {changes[-1]:+.4f}")
+    return ["query by query, from the lowest difference to the highest; a gap: none", *lines] if lines else []
 
 
 def moved_parts(found: Comparisons, count: int) -> Iterator[Part]:
@@ -250,6 +288,17 @@ def _family(rows: Sequence[Comparison], found: Comparisons) -> int:
     return len(rows) if found.method.family == "all" else sum(row.measure == rows[0].measure for row in rows)
 
 
+def decided_by(found: Comparisons) -> str:
+    """The test whose p-values decide, and what they are corrected for."""
+    method = found.method
+    if method.correction == "none":
+        return f"{TESTS[method.test]}, uncorrected"
+    family = _family(found.rows, found)
+    each = " of each measure" * (method.family == "measure" and len(found.measures) > 1)
+    many = f"{family} comparison{'s' * (family != 1)}{each}"
+    return f"{TESTS[method.test]}, {CORRECTIONS[method.correction]} for {many}"
+
+
 def about(found: Comparisons) -> list[str]:
     """What the numbers are."""
     method = found.method
@@ -257,14 +306,11 @@ def about(found: Comparisons) -> list[str]:
     seeds = any(row.seeds is not None for row in found.rows)
     over = ", over queries and seeds" * seeds
     lines = [f"p_t: paired t-test, two-sided{over}; *** below 0.001, ** 0.01, * 0.05, ns otherwise"]
-    if method.correction != "none":
-        family = _family(found.rows, found)
-        many = f"{family} comparison{'s' * (family != 1)}"
-        strata = f", in strata for {_family(found.strata, found)}" if found.strata else ""
-        corrected = f"{CORRECTIONS[method.correction]} for {many}{strata}"
-        lines.append(f"{_decides(found)}, to decide by: {TESTS[method.test]}, {corrected}")
-    elif method.test != "t":
-        lines.append(f"{_decides(found)}, to decide by: {TESTS[method.test]}, uncorrected")
+    if _decides(found) != "p_t":
+        strata = (
+            f", in strata for {_family(found.strata, found)}" if found.strata and method.correction != "none" else ""
+        )
+        lines.append(f"{_decides(found)}, to decide by: {decided_by(found)}{strata}")
     kind = "hierarchical" if seeds else "BCa" if method.interval == "bca" else "percentile"
     lines.append(
         f"interval: of the difference, {kind} bootstrap, {method.rounds:,} resamples of queries{' and seeds' * seeds}"
@@ -301,8 +347,8 @@ def as_csv(found: Comparisons) -> str:
 def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
     """`{"comparisons": […], "strata": […], "method": …, "notes": …}`; what is not a number is null."""
     data = {
-        "comparisons": [_row(row, moved, found.texts) for row in found.rows],
-        "strata": [_row(row, moved, found.texts) for row in found.strata],
+        "comparisons": [row_data(row, moved, found.texts) for row in found.rows],
+        "strata": [row_data(row, moved, found.texts) for row in found.strata],
         "baseline": found.baseline,
         "systems": list(found.systems),
         "dataset": found.dataset or None,
@@ -314,7 +360,8 @@ def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
     return dict(without_nan(data))
 
 
-def _row(row: Comparison, moved: int, texts: Mapping[str, str]) -> dict[str, Any]:
+def row_data(row: Comparison, moved: int, texts: Mapping[str, str]) -> dict[str, Any]:
+    """One comparison as plain data, with so many queries that rose and that fell most."""
     flat: dict[str, Any] = {name: value for name, value in figures(row).items() if not name.startswith("ci_")}
     flat["ci"] = list(row.ci)
     flat["lower_is_better"] = row.lower_is_better

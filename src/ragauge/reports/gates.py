@@ -13,9 +13,8 @@ from rich.text import Text
 
 from ragauge.errors import RagaugeError
 from ragauge.gates import Check, Figure, Gate
-from ragauge.reports.experiments import milliseconds
 from ragauge.reports.markdown import grid, safe
-from ragauge.reports.tables import one_line, p_value, plain_table, shown, without_nan
+from ragauge.reports.tables import milliseconds, one_line, p_value, plain_table, shown, without_nan
 
 WIDEST = 100
 """Beyond this a line is hard to follow to its end."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -123,18 +121,39 @@ def as_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
 
 def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
     """Long: `run,measure,mean,n,unscored`, or `run,query,measure,value` (empty where unscored)."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", "query", "measure", "value"] if per_query else ["run", "measure", "mean", "n", "unscored"])
-    for name, one in scores.items():
-        for m in one.measures:
-            if per_query:
-                for query, value in zip(one.queries, one.values[m].tolist(), strict=True):
-                    writer.writerow([name, query, m, "" if math.isnan(value) else repr(value)])
-            else:
-                mean = one.means[m]
-                writer.writerow([name, m, "" if math.isnan(mean) else repr(mean), one.n[m], len(one.unscored[m])])
-    return out.getvalue()
+    if per_query:
+        long = (
+            [name, query, m, number(value)]
+            for name, one in scores.items()
+            for m in one.measures
+            for query, value in zip(one.queries, one.values[m].tolist(), strict=True)
+        )
+        return csv_text(["run", "query", "measure", "value"], long)
+    means = (
+        [name, m, number(one.means[m]), str(one.n[m]), str(len(one.unscored[m]))]
+        for name, one in scores.items()
+        for m in one.measures
+    )
+    return csv_text(["run", "measure", "mean", "n", "unscored"], means)
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Comma-separated lines that every reader takes apart again: a carriage return, too, stands in quotes.
+
+    >>> csv_text(["query", "text"], [["1", "a, b"]]).splitlines()
+    ['query,text', '1,"a, b"']
+    """
+
+    def field(text: str) -> str:
+        quoted = any(mark in text for mark in ',"\r\n')
+        return '"' + text.replace('"', '""') + '"' if quoted else text
+
+    return "".join(",".join(map(field, row)) + "\n" for row in (header, *rows))
+
+
+def number(value: float | None) -> str:
+    """All digits of a number, for machines; nothing for none."""
+    return "" if value is None or math.isnan(value) else repr(value)
 
 
 def p_value(p: float) -> str:
@@ -144,6 +163,18 @@ def p_value(p: float) -> str:
     ('<0.001', '0.030')
     """
     return "-" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Three digits that matter.
+
+    >>> milliseconds(0.0123), milliseconds(1.5), milliseconds(250.0), milliseconds(None)
+    ('0.012', '1.50', '250', '-')
+    """
+    if value is None or math.isnan(value):
+        return "-"
+    decimals = 3 - sum(value >= bound for bound in (1, 10, 100))
+    return f"{value:.{decimals}f}"
 
 
 def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:

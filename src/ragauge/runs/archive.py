@@ -20,6 +20,9 @@ from ragauge.stages import STAGES
 if TYPE_CHECKING:
     import polars as pl
 
+EXPERIMENT = "experiment.json"
+"""Beside the runs of an experiment: what they were compared by, and what could not be run."""
+
 
 def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) -> Run:
     """A run from answers: the ranking of the first time each query was asked, those of further times, all timings.
@@ -141,10 +144,10 @@ def is_complete(folder: Path) -> bool:
     return (folder / "manifest.json").exists() and (folder / "run.parquet").exists()
 
 
-def circumstance(folder: str | Path, name: str) -> Any:
+def circumstance(folder: str | Path, name: str, *, of: str = "manifest.json") -> Any:
     """What the manifest of the run in a folder says under a name; None where no such run is there."""
     try:
-        return json.loads((Path(folder) / "manifest.json").read_text(encoding="utf-8"))[name]
+        return json.loads((Path(folder) / of).read_text(encoding="utf-8"))[name]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

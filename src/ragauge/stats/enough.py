@@ -26,26 +26,71 @@ def enough(
     >>> print(enough({1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, "hit_rate"))
     k=5: hit_rate 1.0000, the best
     """
-    wanted = sorted(values)
-    scored = ~np.isnan(np.stack([values[k] for k in wanted])).any(axis=0)
-    if scored.sum() < 2:
-        raise MissingEvidence("a recommendation needs at least two scored queries", hint="give more ground truth")
-    means = {k: float(values[k][scored].mean()) for k in wanted}
-    best = max(wanted, key=lambda k: (means[k], -k))
-    table: list[dict[str, float]] = []
-    for k in wanted:
-        loss: Floats = (values[best] - values[k])[scored]
-        row = {
-            "k": float(k),
-            "value": means[k],
-            "loss": float(loss.mean()),
-            "loss_at_most": 0.0 if k >= best and not (loss > 0).any() else bootstrap_upper(loss, confidence),
-        }
-        if tokens is not None:
-            row |= {"tokens": tokens[k], "tokens_more": tokens[k] - (table[-1]["tokens"] if table else 0.0)}
-        table.append(row)
-    chosen = next((int(row["k"]) for row in table if row["loss_at_most"] <= tolerance), best)
-    return Advice(chosen, measure, tolerance, confidence, table)
+    return enough_each({"": values}, measure, tolerance, confidence, tokens)[""]
+
+
+def enough_each(
+    several: Mapping[str, Mapping[int, Floats]],
+    measure: str,
+    tolerance: float = 0.02,
+    confidence: float = 0.95,
+    tokens: Mapping[int, float] | None = None,
+) -> dict[str, Advice]:
+    """The same for several systems; those that are scored on the same queries are resampled together.
+
+    >>> rising, flat = {1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, {1: np.ones(100), 5: np.ones(100)}
+    >>> found = enough_each({"rising": rising, "flat": flat}, "recall", tolerance=0.05)
+    >>> found["rising"].k, found["flat"].k
+    (5, 1)
+    """
+    losses = {name: _Losses(values) for name, values in several.items()}
+    together: dict[bytes, list[_Losses]] = {}
+    for one in losses.values():
+        together.setdefault(one.scored.tobytes(), []).append(one)
+    bounds: dict[int, Floats] = {}
+    for group in together.values():
+        stacked = bootstrap_upper(np.column_stack([one.losses for one in group]), confidence)
+        ends = np.cumsum([one.losses.shape[1] for one in group])[:-1]
+        bounds.update({id(one): part for one, part in zip(group, np.split(stacked, ends), strict=True)})
+    return {name: one.advice(bounds[id(one)], measure, tolerance, confidence, tokens) for name, one in losses.items()}
+
+
+class _Losses:
+    """What each k loses against the best one, query by query."""
+
+    def __init__(self, values: Mapping[int, Floats]) -> None:
+        self.ks = sorted(values)
+        table = np.stack([values[k] for k in self.ks])
+        self.scored = ~np.isnan(table).any(axis=0)
+        if self.scored.sum() < 2:
+            raise MissingEvidence("a recommendation needs at least two scored queries", hint="give more ground truth")
+        known = table[:, self.scored]
+        self.means = known.mean(axis=1)
+        self.best = max(range(len(self.ks)), key=lambda i: (self.means[i], -self.ks[i]))
+        self.losses: Floats = (known[self.best] - known).T
+
+    def advice(
+        self,
+        bounds: Floats,
+        measure: str,
+        tolerance: float,
+        confidence: float,
+        tokens: Mapping[int, float] | None,
+    ) -> Advice:
+        table: list[dict[str, float]] = []
+        for i, k in enumerate(self.ks):
+            lossless = k >= self.ks[self.best] and not (self.losses[:, i] > 0).any()
+            row = {
+                "k": float(k),
+                "value": float(self.means[i]),
+                "loss": float(self.losses[:, i].mean()),
+                "loss_at_most": 0.0 if lossless else float(bounds[i]),
+            }
+            if tokens is not None:
+                row |= {"tokens": tokens[k], "tokens_more": tokens[k] - (table[-1]["tokens"] if table else 0.0)}
+            table.append(row)
+        enough = (int(row["k"]) for row in table if row["loss_at_most"] <= tolerance)
+        return Advice(next(enough, self.ks[self.best]), measure, tolerance, confidence, table)
 
 
 def quarter_of_bytes(text: str) -> float:

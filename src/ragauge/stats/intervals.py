@@ -64,17 +64,37 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
     return ends
 
 
+def mean_intervals(columns: Floats, confidence: float = 0.95, *, rounds: int = ROUNDS, seed: int = 0) -> Floats:
+    """A BCa interval of the mean of each column, NaN left out: a row of lower ends and one of upper ends.
+
+    Columns that have their values in the same places see the same resamples. Fewer than two values have no interval.
+
+    >>> mean_intervals(np.array([[0.0, 1.0, math.nan], [1.0, 1.0, 1.0]] * 50)).round(1).tolist()
+    [[0.4, 1.0, 1.0], [0.6, 1.0, 1.0]]
+    """
+    ends = np.full((2, columns.shape[1]), math.nan)
+    known = ~np.isnan(columns)
+    places: dict[bytes, list[int]] = {}
+    for j in range(columns.shape[1]):
+        places.setdefault(known[:, j].tobytes(), []).append(j)
+    for together in places.values():
+        mine = columns[known[:, together[0]]][:, together]
+        if len(mine) > 1:
+            ends[:, together] = bca_interval(mine, bootstrap_means(mine, rounds, seed), confidence)
+    return ends
+
+
 def bootstrap_upper(
-    values: Floats, confidence: float = 0.95, *, worst: float = 1.0, rounds: int = ROUNDS, seed: int = 0
-) -> float:
-    """The upper end of a one-sided bootstrap interval for a mean loss, with one more query of the worst loss imagined.
+    columns: Floats, confidence: float = 0.95, *, worst: float = 1.0, rounds: int = ROUNDS, seed: int = 0
+) -> Floats:
+    """The upper end of a one-sided bootstrap interval of each column's mean loss, a query of the worst loss imagined.
 
     Formula: the confidence quantile of the means of `rounds` samples of n + 1 values, drawn with replacement from the n
     values and `worst`. Without it the bootstrap knows only losses that it has seen, and n queries without any would
     prove that there are none; with it that bound is near 3/n, and for losses of 0 and 1 near Clopper and Pearson's.
 
-    >>> 0.02 < bootstrap_upper(np.array([0.0] * 100)) < 0.04
+    >>> bool(0.02 < bootstrap_upper(np.zeros((100, 1)))[0] < 0.04)
     True
     """
-    known = np.append(values, worst)
-    return float(np.quantile(bootstrap_means(known[:, None], rounds, seed), confidence))
+    known = np.vstack([columns, np.full((1, columns.shape[1]), worst)])
+    return np.asarray(np.quantile(bootstrap_means(known, rounds, seed), confidence, axis=0))

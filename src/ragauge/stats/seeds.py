@@ -67,9 +67,11 @@ def seeds_interval(resampled: Floats, difference: float, known: Floats, confiden
     outside = (1 - confidence) / 2
     low, high = np.quantile(resampled, [outside, 1 - outside]).tolist()
     most = math.sqrt(float(known.max()))
-    if not most or low == high:
+    least = 1e-9 * most
+    # Where nothing varies but for rounding, most of the variances are 0, and there is no width to be found.
+    if not most or low == high or seeds_test(least, known) <= 1 - confidence:
         return difference, difference
-    half = float(brentq(lambda width: seeds_test(width, known) - (1 - confidence), 1e-9 * most, 40 * most))
+    half = float(brentq(lambda width: seeds_test(width, known) - (1 - confidence), least, 40 * most))
     stretch = half / ((high - low) / 2)
     return difference - stretch * (difference - low), difference + stretch * (high - difference)
 

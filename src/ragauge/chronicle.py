@@ -1,0 +1,244 @@
+"""The verb `history`: the same systems over time, from the folders that `run` wrote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge import history_index
+from ragauge.comparisons import Method
+from ragauge.errors import BadInput, RagaugeError, UnknownName
+from ragauge.gates import Figure
+from ragauge.histories import History, Point
+from ragauge.history_folders import Kept, Tally, Told, read, score_again, tally_of, timings_of
+from ragauge.history_places import find
+from ragauge.history_series import Stand, changes_of, figure_of, series_of
+from ragauge.measures.conventions import PRESETS
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.names import Measure
+from ragauge.measures.speed import milliseconds, speed
+from ragauge.overviews import Mean
+from ragauge.rules import figures
+from ragauge.stats.quantiles import quantile_interval
+from ragauge.verbs import read_measures
+
+
+def history(
+    folders: str | Path | Iterable[str | Path] = "runs",
+    *,
+    measures: str | Iterable[str] | None = None,
+    systems: str | Iterable[str] | None = None,
+    datasets: str | Iterable[str] | None = None,
+    convention: str | None = None,
+    index: bool = True,
+    rebuild: bool = False,
+    confidence: float = 0.95,
+) -> History:
+    """How measures of systems went over time, from all folders that `run` wrote at and below some others.
+
+    `measures` are names of measures and of times (`p95_ms`, `qps`); unless they are given, those that each folder was
+    scored by. A measure that a folder does not have is scored from its run; all are, where a `convention` is given.
+    What was read is kept in an index in the first folder, which may be deleted at any time: `rebuild` does without what
+    it says, and `index=False` neither reads nor writes one.
+    """
+    method = Method(confidence=confidence)
+    given = [folders] if isinstance(folders, str | Path) else list(folders)
+    if not given:
+        raise BadInput("no folder is given", hint="runs")
+    rules = None if convention is None else find_convention(convention)
+    wanted = None if measures is None else [_figure(one) for one in _listed(measures)]
+    found, skipped = find(given)
+    known = history_index.load(Path(given[0])) if index and not rebuild else {}
+    kept = _read(found, known, skipped)
+    before = {one: {told.place: len(told.more) for told in entry.systems} for one, entry in kept.items()}
+    chosen = _chosen(kept, systems, datasets)
+    stands: list[Stand] = []
+    for folder, entry, told in chosen:
+        rule = rules.name if rules is not None else entry.convention
+        try:
+            for name, tally, timed, under in _tallies(Path(folder), entry, told, wanted, rule, method):
+                mean = Mean(tally.value, tally.n, *_ends(tally, method.confidence))
+                dataset = str(told.data.get("name", ""))
+                point = Point(told.finished, folder, told.name, name, mean, "", dataset)
+                stands.append(Stand(point, entry, told, timed, under))
+        except RagaugeError as error:
+            skipped[str(Path(folder) / told.place)] = error.message
+    after = {one: {told.place: len(told.more) for told in entry.systems} for one, entry in kept.items()}
+    if index and (after != before or {history_index.key(one): entry for one, entry in kept.items()} != known):
+        history_index.save(Path(given[0]), kept)
+    if not stands:
+        raise _nothing(given, skipped)
+    stands.sort(key=lambda one: (one.point.when, one.point.folder))
+    series = series_of(stands)
+    changes, comparable = changes_of(series, method)
+    points = [one.point for mine in series.values() for one in mine]
+    return History(
+        sorted(points, key=lambda one: (one.when, one.folder)),
+        confidence,
+        skipped,
+        changes,
+        comparable,
+        _notes(stands),
+    )
+
+
+def _listed(given: str | Iterable[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _figure(name: str) -> Figure:
+    found = figures.find(name, PRESETS["default"])
+    if found.source == "count":
+        raise BadInput(f"`{name}` has no history", hint=f"a measure, or one of {', '.join(figures.TIMES)}")
+    return found
+
+
+def _read(found: Mapping[str, Any], known: Mapping[str, Kept], skipped: dict[str, str]) -> dict[str, Kept]:
+    """Each folder: from the index if nothing in it was changed, else from its files."""
+    kept: dict[str, Kept] = {}
+    for folder, stamp in found.items():
+        entry = history_index.fresh(known, folder, stamp)
+        if entry is None:
+            try:
+                entry = read(Path(folder), stamp)
+            except RagaugeError as error:
+                skipped[folder] = error.message
+                continue
+        kept[folder] = entry
+        skipped.update({str(Path(folder) / place): why for place, why in entry.problems.items()})
+    return kept
+
+
+def _chosen(
+    kept: Mapping[str, Kept], systems: str | Iterable[str] | None, datasets: str | Iterable[str] | None
+) -> list[tuple[str, Kept, Told]]:
+    everything = [(folder, entry, told) for folder, entry in kept.items() for told in entry.systems]
+    for what, names, of in (
+        ("system", systems, lambda told: told.name),
+        ("dataset", datasets, lambda told: str(told.data.get("name", ""))),
+    ):
+        if names is None or not everything:
+            continue
+        asked, there = _listed(names), dict.fromkeys(of(told) for _, _, told in everything)
+        for name in asked:
+            if name not in there:
+                raise UnknownName(what, name, there, hint=f"there are {', '.join(list(there)[:10])}")
+        everything = [one for one in everything if of(one[2]) in asked]
+    return everything
+
+
+def _nothing(given: Sequence[str | Path], skipped: Mapping[str, str]) -> BadInput:
+    where = ", ".join(map(str, given))
+    if skipped:
+        folder, why = next(iter(skipped.items()))
+        return BadInput(f"nothing that can be read is below {where}: {why if folder in why else f'{folder}: {why}'}")
+    return BadInput(f"no folder that `ragauge run` wrote is below {where}", hint="ragauge run pydocs -s bm25")
+
+
+def _tallies(
+    folder: Path, entry: Kept, told: Told, wanted: Sequence[Figure] | None, convention: str, method: Method
+) -> Iterator[tuple[str, Tally, bool, str]]:
+    """The figures of a system that are asked for: name, figure, whether it is a time, and the convention if known."""
+    asked = [figure_of(one) for one in told.tallies] if wanted is None else wanted
+    timed = [one for one in asked if one.source != "measure"]
+    own = told.tallies if convention == entry.convention else {}
+    rules = PRESETS.get(convention or "default")
+    names = {
+        one: one.name if rules is None or one.name in own else _canonical(one.name, rules.name)
+        for one in asked
+        if one.source == "measure"
+    }
+    lacks = [name for name in names.values() if name not in own and f"{convention}\t{name}" not in told.more]
+    failed: RagaugeError | None = None
+    try:
+        if any(f"{method.confidence:g}\t{one.name}" not in told.more for one in timed):
+            told.more.update(_times(folder / told.place, told, timed, method.confidence))
+        if lacks:
+            scores = score_again(folder, told, lacks, convention, entry.judgments)
+            told.more.update({f"{convention}\t{one}": tally_of(scores, one) for one in scores.measures})
+    except RagaugeError as error:
+        failed = error
+    for one in asked:
+        is_time = one.source != "measure"
+        name = one.name if is_time else names[one]
+        key = f"{method.confidence:g}\t{name}" if is_time else f"{convention}\t{name}"
+        if not is_time and name in own:
+            yield name, own[name], False, convention or ("" if told.scored else "default")
+        elif key in told.more:
+            yield name, told.more[key], is_time, convention or "default"
+    if failed is not None:  # only now: what is known stays
+        raise failed
+
+
+@lru_cache(maxsize=1000)
+def _canonical(measure: str, convention: str) -> str:
+    """The name of a measure under a convention."""
+    one = read_measures(measure, PRESETS[convention])[0]
+    return str(one) if isinstance(one, Measure) else one.__name__
+
+
+def _times(run: Path, told: Told, wanted: Sequence[Figure], confidence: float) -> dict[str, Tally]:
+    """Times of a run; of a stage that it does not have there is none."""
+    timings = timings_of(run)
+    stages = {} if timings is None else milliseconds(timings)
+    found: dict[str, Tally] = {}
+    for one in wanted:
+        tally = Tally(math.nan, 0)
+        if one.name in told.costs:
+            cost = told.costs[one.name]
+            tally = tally if cost is None else Tally(cost, 1)
+        elif one.source == "whole" and timings is not None:
+            whole = speed(timings)
+            tally = Tally(whole.qps, whole.asked - whole.failed - whole.timed_out)
+        elif one.source == "latency":
+            stage, statistic = figures.stage_of(one)
+            values = stages.get(stage, np.empty(0))
+            tally = tally if not len(values) else _latency(values, statistic, confidence)
+        found[f"{confidence:g}\t{one.name}"] = tally
+    return found
+
+
+def _latency(values: Any, statistic: str, confidence: float) -> Tally:
+    n = len(values)
+    if statistic == "mean":
+        return Tally(float(values.mean()), n, float(values.std(ddof=1)) if n > 1 else math.nan)
+    if statistic == "max":
+        return Tally(float(values.max()), n)
+    share = int(statistic[1:]) / 100
+    return Tally(float(np.quantile(values, share)), n, math.nan, *quantile_interval(values, share, confidence))
+
+
+def _ends(tally: Tally, confidence: float) -> tuple[float, float]:
+    """Student's interval of a mean; of a percentile its own."""
+    if math.isnan(tally.deviation):
+        return tally.low, tally.high
+    from scipy.special import stdtrit
+
+    reach = float(stdtrit(tally.n - 1, (1 + confidence) / 2)) * tally.deviation / math.sqrt(tally.n)
+    return tally.value - reach, tally.value + reach
+
+
+def _notes(stands: Sequence[Stand]) -> list[str]:
+    notes = []
+    unknown = {one.point.folder for one in stands if not one.convention and not one.timed}
+    if unknown:
+        notes.append(f"under which convention {len(unknown)} of the folders were scored is not known")
+    shallow: dict[tuple[str, int], None] = {}
+    for one in stands:
+        k = one.told.plan.get("k")
+        if isinstance(k, int) and not one.timed and _cutoff(one.point.measure) > k:
+            shallow[one.point.measure, k] = None
+    notes += [f"{measure} of runs of {k} documents a query is that of {k}" for measure, k in shallow]
+    return notes
+
+
+@lru_cache(maxsize=1000)
+def _cutoff(measure: str) -> int:
+    """How deep a measure looks; 0 where it does not say."""
+    found = figures.measure_of(measure)
+    return 0 if found is None else int(found.cutoff or 0)

@@ -1,0 +1,81 @@
+"""`ragauge history FOLDER…`: how measures went over time, from the folders that `run` wrote."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from ragauge.chronicle import history as look_back
+from ragauge.cli import console
+from ragauge.errors import BadInput
+from ragauge.formats.writing import whole_file
+from ragauge.reports import histories as reports
+from ragauge.reports.sparklines import marks_for
+from ragauge.runs.manifest import now
+
+
+def history(  # noqa: PLR0913 - each is an option of the command
+    folders: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FOLDER]...", help="Where the results are, at any depth.  [dim]default runs[/dim]"),
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-m",
+            "--measure",
+            help="A measure, or a time: p50_ms, p95_ms, embed_p95_ms, qps, …; again for more.  "
+            "[dim]default what each was scored by[/dim]",
+        ),
+    ] = None,
+    system: Annotated[list[str] | None, typer.Option("-s", "--system", help="Only this one; again for more.")] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("-d", "--dataset", help="Only results on this one; again for more.")
+    ] = None,
+    convention: Annotated[
+        str | None, typer.Option("-C", "--convention", help="Score every run again under this one, as in evaluate.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals; the tests' level is the rest.")] = 0.95,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Read every folder again, whatever the index says.")
+    ] = False,
+    no_index: Annotated[bool, typer.Option("--no-index", help="Neither read nor write an index.")] = False,
+    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE.html", help="Write a page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each point.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
+) -> None:
+    """Measures over time: every folder that `run` wrote is a point, and what cannot be compared is not.
+
+    [dim]ragauge history runs -m ndcg@10 -m p95_ms[/dim]
+    """
+    if as_json + as_csv + as_markdown > 1:
+        raise BadInput("standard output can have one form", hint="--json, --csv or --markdown")
+    if output is not None and not output.endswith((".html", ".htm")):
+        raise BadInput("the page is an .html file", file=output, hint="-o history.html")
+    found = look_back(
+        folders or ["runs"], measures=measure, systems=system, datasets=dataset, convention=convention,
+        index=not no_index, rebuild=rebuild, confidence=confidence,
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+    elif as_csv:
+        typer.echo(reports.as_csv(found), nl=False)
+        console.talk(reports.unread(found))
+    elif as_markdown:
+        typer.echo(reports.markdown(found), nl=False)
+    else:
+        tables, left = reports.tables(found, console.data().width, marks_for(sys.stdout.encoding))
+        console.show(*tables)
+        if left:
+            console.talk([f"not shown, for want of room: {', '.join(left)}; --csv has them"])
+        console.talk(reports.about(found))
+    if output is not None:
+        from ragauge.reports.page.history import page
+
+        with whole_file(output) as file:
+            file.write(page(found, now()).encode("utf-8", "replace"))
+        console.talk([f"wrote {output}"])

@@ -1,0 +1,141 @@
+"""`ragauge report RUN… -o report.html`: one page that shows it all, charts as files, and every table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files as packaged
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.evaluate import rules_of
+from ragauge.errors import BadInput
+from ragauge.overviews import Overview
+from ragauge.reporting import KINDS, Watch, kind_of
+from ragauge.reporting import report as make_report
+from ragauge.reports.overviews import tables
+from ragauge.reports.verdicts import verdict
+
+
+def report(  # noqa: PLR0913 - each is an option of the command
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN...",
+            help="Folders that `run` wrote; or judgments, then runs, as in evaluate; or tables of scores; or results "
+            "in the layout of another system.",
+        ),
+    ] = None,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--out", metavar="FILE", help=".html, .json, .csv, .md or .tex; again for more."),
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--as", metavar="FORM", help=f"What is written: {', '.join(KINDS)}.")
+    ] = None,
+    charts: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("-b", "--baseline", help="Compare with this one.  [dim]default the run's[/dim]")
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-m", "--measure", help="A measure; the first decides; again for more.  [dim]default the run's[/dim]"
+        ),
+    ] = None,
+    by: Annotated[list[str] | None, typer.Option(help="A tag to split queries by; again for more.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Where the texts are, if not where the runs were made.")] = None,
+    title: Annotated[str | None, typer.Option(help="What stands above it.")] = None,
+    no_audit: Annotated[bool, typer.Option("--no-audit", help="Do not look for what is suspicious.")] = False,
+    confidence: Annotated[float, typer.Option(help="Of every interval; the tests' level is the rest.")] = 0.95,
+    test: Annotated[str, typer.Option(help="As in compare.")] = "t",
+    correction: Annotated[str, typer.Option(help="As in compare; for the comparisons of one measure.")] = "holm",
+    overlap: Annotated[bool, typer.Option("--overlap", help="Compare on the queries that all have.")] = False,
+    count_missing: Annotated[
+        bool, typer.Option("--count-missing", help="A query that a run lacks counts 0, as in evaluate.")
+    ] = False,
+    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
+) -> None:
+    """Show what came of it: the verdict, how sure, how fast, where it fails; as a page, tables, charts.
+
+    [dim]ragauge report runs/pydocs -o report.html --charts charts[/dim]
+
+    [dim]ragauge report runs/pydocs -o table.tex -o report.json[/dim]
+
+    Without -o the verdict and the tables are printed.
+    """
+    if schema:
+        typer.echo((packaged("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"), nl=False)
+        return
+    if not files:
+        raise BadInput("nothing is given", hint="a folder that `ragauge run` wrote, or judgments and runs")
+    if form is not None and out and len(out) > 1:
+        raise BadInput("--as goes with one file", hint="endings tell what several are: -o report.html -o report.json")
+    options: dict[str, Any] = {
+        "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
+        "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "overlap": overlap,
+        "count_missing": count_missing, "split": split,
+    }  # fmt: skip
+    if convention is not None or settings:
+        options["convention"] = rules_of(convention or "default", settings or [], None, None)
+    if measure is None:
+        del options["measures"]
+    targets = [] if out is None else out
+    if not targets and form is None and charts is None:
+        options["audited"] = False  # it would not be shown
+    with _watching() as watch:
+        found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
+    if form is not None and not targets:
+        typer.echo(KINDS[kind_of("", form)].write(found), nl=False)
+    elif not targets and charts is None:
+        show(found)
+    console.talk([*found.notes, *_wrote(targets, charts)])
+
+
+def show(found: Overview) -> None:
+    """The verdict and the tables."""
+    from rich.text import Text
+
+    width = console.data().width
+    shown = tables(found, width)
+    console.show(Text(verdict(found)), "", *[part for table in shown for part in (table, "")][:-1])
+
+
+def _wrote(files: list[str], charts: str | None) -> list[str]:
+    lines = [f"wrote {file} ({_size(Path(file).stat().st_size)})" for file in files if file != "-"]
+    return lines + ([] if charts is None else [f"wrote the charts to {charts}"])
+
+
+def _size(number: int) -> str:
+    """A size in words.
+
+    >>> _size(900), _size(5_300), _size(1_690_000)
+    ('900 bytes', '5 kB', '1.7 MB')
+    """
+    if number < 1000:
+        return f"{number} bytes"
+    return f"{number / 1e3:.0f} kB" if number < 1e6 else f"{number / 1e6:.1f} MB"
+
+
+@contextmanager
+def _watching() -> Iterator[Watch | None]:
+    """On a terminal, a line that says what is being done."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("") as status:
+        yield lambda what: status.update(Text(what))

@@ -1,0 +1,91 @@
+"""The texts behind judgments and runs: given, lying beside them, or found again where the runs say they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragauge.datasets import folders
+from ragauge.datasets.loading import load
+from ragauge.errors import RagaugeError
+from ragauge.records import Dataset, Document
+from ragauge.runs.manifest import documents_hash
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Documents and queries, where they are known."""
+
+    documents: Sequence[Document] | None = None
+    queries: Mapping[str, str] | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Why there are none, where that is known."""
+
+
+def texts_of(qrels: Any, documents: Any, queries: Any, split: str | None = None) -> Texts:
+    """Documents and queries: those given, else those that come with the judgments."""
+    known = _collection(qrels, split) if documents is None or queries is None else None
+    if isinstance(documents, str | Path):
+        documents = _collection(documents, split) or folders.read_documents(Path(documents))
+    if isinstance(documents, Dataset):
+        queries = documents.queries if queries is None else queries
+        documents = documents.documents
+    if isinstance(queries, str | Path):
+        queries = folders.read_queries(Path(queries))
+    if known is not None:
+        documents = known.documents if documents is None else documents
+        queries = known.queries if queries is None else queries
+    return Texts(None if documents is None else list(documents), queries)
+
+
+def _collection(thing: Any, split: str | None) -> Dataset | None:
+    """The dataset that something is, or names; None where it is none."""
+    if isinstance(thing, Dataset):
+        return thing
+    if not isinstance(thing, str | Path) or str(thing) == "-":
+        return None
+    path = Path(thing)
+    if path.is_dir() and folders.find(path) is None:
+        return None
+    if path.is_file() or (not path.exists() and path.suffix):
+        return None
+    try:
+        return load(thing, split=split)
+    except RagaugeError:
+        return None
+
+
+def texts_of_runs(manifests: Sequence[Mapping[str, Any]], texts: Texts, name: str = "") -> Texts:
+    """The texts of the dataset that run folders were made on, once it is sure that it is the same.
+
+    A folder tells where the dataset was; where it is not there any more, its name may still be known.
+    """
+    made_on = [one.get("dataset") or {} for one in manifests]
+    wanted = {one.get("documents_hash") for one in made_on} - {None}
+    places = [str(one.get("origin") or "") for one in manifests]
+    names = [name, *(str(one.get("name") or "") for one in made_on)]
+    why = ""
+    for place in dict.fromkeys(filter(None, [*places, *names])):
+        try:
+            documents, queries = _read(place)
+        except RagaugeError as error:
+            why = why or (
+                f"{place} is no longer there: --dataset says where it is"
+                if Path(place).is_absolute() and not Path(place).exists()
+                else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
+            )
+            continue
+        if not wanted - {documents_hash(documents)}:
+            return Texts(documents, texts.queries or queries)
+        why = f"the documents of {place} are not those that the runs were made on"
+    return Texts(None, texts.queries, {"documents": why, "queries": why} if why else {})
+
+
+def _read(place: str) -> tuple[Sequence[Document], Mapping[str, str]]:
+    """The texts of a folder, whichever of its judgments were used, or of a dataset by name."""
+    if Path(place).is_absolute():
+        return folders.read_documents(Path(place)), folders.read_queries(Path(place))
+    found = load(place)
+    return found.documents, found.queries

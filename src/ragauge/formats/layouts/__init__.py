@@ -1,0 +1,181 @@
+"""The layouts of other systems' results: what their users have already is read, and what they expect is written."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ragauge.errors import UnknownName
+from ragauge.formats.columns import header
+from ragauge.formats.files import Source
+from ragauge.formats.layouts import pgvectordb, ragdbeval, rig, rig_diff, swarm, tokenization
+from ragauge.overviews import Overview
+
+__all__ = ["LAYOUTS", "Layout", "find", "recognise"]
+
+HEAD = 1 << 20
+"""How much of a file is looked at to find out what it is."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way of laying results out in a file."""
+
+    name: str
+    about: str
+    ending: str
+    convention: str
+    """The preset under which its names mean what they mean."""
+    wanted: Callable[[Sequence[int]], tuple[str, ...]]
+    """The measures that it has places for, at some cutoffs where those can be chosen."""
+    read: Callable[[str], Overview]
+    write: Callable[[Overview], str]
+    marks: frozenset[str]
+    """What a file of this layout is known by: columns of its header, or keys as `/outer/inner`."""
+    ks: tuple[int, ...] = ()
+    """The usual cutoffs, where they can be chosen."""
+
+    def measures(self, ks: Sequence[int] = ()) -> tuple[str, ...]:
+        """What systems must be scored by before they are written, by canonical names; at other cutoffs if given.
+
+        >>> LAYOUTS["pgvectordb"].measures([5])[-2:]
+        ('ndcg(gain=binary)@5', 'hit_rate@5')
+        """
+        return self.wanted(ks or self.ks)
+
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            Layout(
+                "swarm",
+                "the swarm notebook's long table: a row for each method, seed and query",
+                ".csv",
+                "swarm",
+                lambda _: swarm.WANTED.measures,
+                swarm.read,
+                swarm.write,
+                frozenset({"method", "query_id", "seed", "MRR"}),
+            ),
+            Layout(
+                "tokenization",
+                "the tokenization study's table: a row for each model",
+                ".csv",
+                "tokenization",
+                lambda _: tokenization.WANTED.measures,
+                tokenization.read,
+                tokenization.write,
+                frozenset({"model", "num_queries", "mrr"}),
+            ),
+            Layout(
+                "ragdbeval",
+                "RAGdbEval's results: quality, speed, resources and circumstances of each experiment",
+                ".json",
+                "ragdbeval-capped",
+                lambda _: ragdbeval.WANTED.measures,
+                ragdbeval.read,
+                ragdbeval.write,
+                frozenset({"/results", "/results/experiment_name", "/results/mean_metrics"}),
+            ),
+            Layout(
+                "ragdbeval-csv",
+                "RAGdbEval's table: a row for each experiment",
+                ".csv",
+                "ragdbeval-capped",
+                lambda _: ragdbeval.WANTED.measures,
+                ragdbeval.read_csv,
+                ragdbeval.write_csv,
+                frozenset({"experiment", "database", "num_runs"}),
+            ),
+            Layout(
+                "rig",
+                "rig's MultiReport: one system, every query",
+                ".json",
+                "rig",
+                rig.measures,
+                rig.read,
+                rig.write,
+                frozenset({"/metrics", "/metrics/metric", "/metrics/per_query"}),
+                rig.KS,
+            ),
+            Layout(
+                "rig-diff",
+                "rig's ReportDiff: a system against a baseline, every query",
+                ".json",
+                "rig",
+                rig.measures,
+                rig_diff.read,
+                rig_diff.write,
+                frozenset({"/rows", "/rows/metric", "/rows/current_mean"}),
+                rig.KS,
+            ),
+            Layout(
+                "pgvectordb",
+                "pgVectorDB's table: a row for each method and K",
+                ".csv",
+                "pgvectordb",
+                pgvectordb.measures,
+                pgvectordb.read,
+                pgvectordb.write,
+                frozenset({"Method", "K", "Precision@K"}),
+                pgvectordb.KS,
+            ),
+        )
+    }
+)
+
+
+def find(name: str) -> Layout:
+    """A layout by its name, case ignored.
+
+    >>> find("RIG").ending
+    '.json'
+    """
+    found = LAYOUTS.get(name.strip().lower())
+    if found is None:
+        raise UnknownName("layout", name, LAYOUTS, hint=f"there are {', '.join(LAYOUTS)}")
+    return found
+
+
+def recognise(path: str) -> str | None:
+    """Which layout a file has, by its header or the keys near its beginning; None where it has none of them."""
+    source = Source(path)
+    if path != "-" and os.path.isdir(path):
+        return None
+    if source.ending == ".json":
+        with source.open() as file:
+            marks = _keys(file.read(HEAD).decode("utf-8", "replace"))
+    elif source.ending in (".csv", ".tsv"):
+        marks = set(header(source, source.ending[1:]))
+    else:
+        return None
+    return next((name for name, layout in LAYOUTS.items() if layout.marks <= marks), None)
+
+
+def _keys(text: str) -> set[str]:
+    """The keys of the outermost object, and of the objects in lists under them; the text may end in the middle.
+
+    >>> sorted(_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
+    True
+    """
+    found: set[str] = set()
+    path: list[str] = []
+    """The key that each open object is at; lists have none."""
+    shape: list[str] = []
+    for token in re.finditer(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', text):
+        mark = token[0]
+        if mark in "{[":
+            shape.append(mark)
+            if mark == "{":
+                path.append("")
+        elif mark in "}]":
+            if shape and shape.pop() == "{":
+                path.pop()
+        elif token[2] and path and "".join(shape) in ("{", "{[{"):
+            path[-1] = token[1]
+            found.add("/" + "/".join(path))
+    return found

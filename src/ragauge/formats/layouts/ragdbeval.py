@@ -1,0 +1,309 @@
+"""RAGdbEval's results: JSON with everything, and a table with a row for each experiment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ragauge.errors import BadInput
+from ragauge.formats.documents import read_json
+from ragauge.formats.files import Source
+from ragauge.formats.layouts.cells import (
+    Wanted,
+    as_csv,
+    as_json,
+    count,
+    dataset_of,
+    figures_of,
+    left_out,
+    milliseconds,
+    number,
+    read_sheet,
+    speed_of,
+)
+from ragauge.formats.rows import as_id
+from ragauge.overviews import Entry, Mean, Overview
+
+QUALITY: Mapping[str, str] = {
+    "recall@1": "recall(of=capped)@1",
+    "recall@10": "recall(of=capped)@10",
+    "recall@50": "recall(of=capped)@50",
+    "recall@100": "recall(of=capped)@100",
+    "precision@1": "precision(of=retrieved)@1",
+    "precision@10": "precision(of=retrieved)@10",
+    "precision@50": "precision(of=retrieved)@50",
+    "precision@100": "precision(of=retrieved)@100",
+    "mrr": "mrr@100",
+    "ndcg@10": "ndcg@10",
+    "ndcg@100": "ndcg@100",
+    "map@10": "map(of=capped)@10",
+    "map@100": "map(of=capped)@100",
+    "hit_rate@1": "hit_rate@1",
+    "hit_rate@10": "hit_rate@10",
+    "f1@10": "f1(precision_of=retrieved,recall_of=capped)@10",
+}
+"""As its code has them, since that is what writes the files; its document divides recall otherwise."""
+LATENCY: Mapping[str, str] = {
+    f"latency_{kind}_ms": kind for kind in ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
+}
+RATES = ("qps_single_thread", "qps_max", "qps_at_recall_90", "qps_at_recall_95", "qps_at_recall_99")
+PERFORMANCE = (*LATENCY, *RATES, "coldstart_latency_ms", "warmup_time_ms")
+MEGABYTES: Mapping[str, str] = {
+    "index_size_mb": "index_size_bytes",
+    "disk_mb": "disk_bytes",
+    "ram_mb_peak": "ram_bytes_peak",
+    "ram_mb_steady": "ram_bytes_steady",
+}
+"""Columns that say the same as another in units of 2^20 bytes."""
+RESOURCES = (
+    "index_build_time_sec",
+    *(column for mega, plain in MEGABYTES.items() for column in (plain, mega)),
+    "bytes_per_vector",
+    "cpu_utilization_percent",
+)
+OPERATIONS = (
+    "insert_latency_single_ms",
+    "insert_throughput_batch",
+    "update_latency_ms",
+    "update_throughput",
+    "delete_latency_ms",
+    "delete_throughput",
+    "compaction_time_sec",
+    "recovery_time_sec",
+)
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "quality_": tuple(QUALITY),
+    "perf_": PERFORMANCE,
+    "resource_": RESOURCES,
+    "ops_": OPERATIONS,
+}
+COSTS: Mapping[str, str] = {"coldstart_latency_ms": "cold_ms", "index_build_time_sec": "build_seconds"}
+"""Figures that have another name here."""
+KEYS = (
+    *("experiment_name", "timestamp", "database", "dataset", "index_config", "num_runs", "mean_metrics"),
+    *("hardware_info", "success", "error_message"),
+)
+COLUMNS = ("experiment", "database", "dataset", "num_runs", *QUALITY, *PERFORMANCE, *RESOURCES)
+WANTED = Wanted("ragdbeval", "ragdbeval-capped", tuple(QUALITY.values()))
+
+
+def read(path: str) -> Overview:
+    """Means, speed, costs and circumstances of each experiment; one that failed is a failure."""
+    source = Source(path)
+    held = read_json(source)
+    results = held.get("results") if isinstance(held, dict) else None
+    if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+        raise BadInput(
+            "these are no results of RAGdbEval",
+            file=source.label,
+            hint='{"metadata": {…}, "results": [{"experiment_name": …, "mean_metrics": {…}}]}',
+        )
+    about = held.get("metadata") or {}
+    if not isinstance(about, dict):
+        raise BadInput("metadata is no object", file=source.label)
+    told = count(about.get("num_results"), "num_results", source.label)
+    if told is not None and told != len(results):
+        raise BadInput(
+            f"num_results is {told}, and there are {len(results)}", file=source.label, hint="is the file whole?"
+        )
+    entries: dict[str, Entry] = {}
+    failures: dict[str, str] = {}
+    notes: list[str] = []
+    odd: dict[str, None] = {}
+    for at, result in enumerate(results, start=1):
+        experiment = as_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
+        index = result.get("index_config")
+        same = [one for one in results if one.get("experiment_name") == result["experiment_name"]]
+        name = f"{experiment} ({index})" if len(same) > 1 and index else experiment
+        if name in entries or name in failures:
+            raise BadInput(f"result {at} has the name of one above, `{name}`", file=source.label)
+        message = result.get("error_message")
+        if result.get("success") is False:
+            failures[name] = str(message or "failed")
+            continue
+        if message:
+            notes.append(f"{name}: {message}")
+        figures = _figures(result, f"result {at}", source.label)
+        odd |= dict.fromkeys(one for one in figures if one not in COLUMNS and one not in OPERATIONS)
+        entries[name] = _entry(name, figures, _circumstances(result, about))
+    if odd:
+        notes.append(f"not of this layout and left out: {', '.join(odd)}")
+    if not entries:
+        raise BadInput("no result succeeded" if failures else "no results", file=source.label)
+    made = about.get("generated_at")
+    return _overview(source, entries, notes, failures, made if isinstance(made, str) else "")
+
+
+def read_csv(path: str) -> Overview:
+    """The same from the table."""
+    source = Source(path)
+    rows = read_sheet(path, ("experiment", "database"), QUALITY, "RAGdbEval")
+    entries: dict[str, Entry] = {}
+    for at in range(len(rows)):
+        name = rows.id("experiment", at, "experiment")
+        if name in entries:
+            raise BadInput(f"experiment `{name}` has two rows", file=source.label, line=rows.line(at))
+        cells = {column: rows.columns[column][at] for column in COLUMNS[1:4] if column in rows.columns}
+        runs = count(cells.get("num_runs"), "num_runs", source.label, rows.line(at))
+        about = _circumstances({"experiment_name": name, **cells, "num_runs": runs}, {})
+        entries[name] = _entry(name, figures_of(rows, at, COLUMNS[4:]), about)
+    return _overview(source, entries, left_out(rows, COLUMNS))
+
+
+def write(overview: Overview) -> str:
+    """The JSON of whatever was scored by its measures; what is not known is null."""
+    WANTED.check(overview)
+    results: list[dict[str, Any]] = []
+    for name, entry in overview.entries.items():
+        told, figures = entry.manifest, figures_in(entry)
+        results.append(
+            {
+                **_named(name, entry, overview),
+                "timestamp": told.get("finished"),
+                "index_config": told.get("index_config"),
+                "mean_metrics": {f"{group}{key}": figures.get(key) for group, keys in GROUPS.items() for key in keys},
+                "hardware_info": told.get("machine"),
+                "success": True,
+                "error_message": told.get("error_message", _failed(entry)),
+            }
+        )
+    results += [
+        {"experiment_name": name, "dataset": overview.dataset or None, "success": False, "error_message": why}
+        for name, why in overview.failures.items()
+    ]
+    metadata = {
+        "generated_at": overview.made or None,
+        "num_results": len(results),
+        "random_seed": _shared(overview, "random_seed"),
+        "strict_mode": _shared(overview, "strict_mode"),
+    }
+    return as_json({"metadata": metadata, "results": [{key: one.get(key) for key in KEYS} for one in results]})
+
+
+def write_csv(overview: Overview) -> str:
+    """The same as a table, which has no place for what failed."""
+    WANTED.check(overview)
+    rows = []
+    for name, entry in overview.entries.items():
+        named = _named(name, entry, overview)
+        rows.append({"experiment": named["experiment_name"], **named, **figures_in(entry)})
+    return as_csv(COLUMNS, rows)
+
+
+def figures_in(entry: Entry) -> dict[str, float | None]:
+    """Everything that is known of a system, under RAGdbEval's names."""
+    found: dict[str, float | None] = {
+        told: entry.means[mine].value for told, mine in QUALITY.items() if mine in entry.means
+    }
+    found |= {told: milliseconds(entry.speed, "total", kind) for told, kind in LATENCY.items()}
+    mean = found["latency_mean_ms"]
+    if mean:
+        found["qps_single_thread"] = 1000 / mean  # its definition: one thread, no pause between queries
+    for told in (*PERFORMANCE[len(LATENCY) :], *RESOURCES, *OPERATIONS):
+        known = entry.costs.get(COSTS.get(told, told))
+        if known is not None:
+            found[told] = known
+    for mega, plain in MEGABYTES.items():
+        size = found.get(plain)
+        if size is not None and mega not in found:
+            found[mega] = size / 2**20
+    return {told: value if value is None or "_bytes" not in told else _whole(value) for told, value in found.items()}
+
+
+def _whole(value: float) -> float:
+    """A number of bytes without a decimal point."""
+    return int(value) if math.isfinite(value) and value == int(value) else value
+
+
+def _named(name: str, entry: Entry, overview: Overview) -> dict[str, Any]:
+    told = entry.manifest
+    plan = told.get("plan") or {}
+    return {
+        "experiment_name": told.get("experiment_name", name),
+        "database": told.get("database", name),
+        "dataset": dataset_of(overview, entry),
+        "num_runs": plan.get("repeats"),
+    }
+
+
+def _failed(entry: Entry) -> str | None:
+    return f"{len(entry.failed)} queries failed" if entry.failed else None
+
+
+def _shared(overview: Overview, key: str) -> Any:
+    """A circumstance that all systems have alike; None where they differ, or it is not known."""
+    told = [entry.manifest.get(key) for entry in overview.entries.values()]
+    return told[0] if all(one == told[0] for one in told) else None
+
+
+def _figures(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
+    """The numbers of a result, without the words before them."""
+    held = result.get("mean_metrics")
+    if not isinstance(held, dict):
+        raise BadInput(f"{what} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
+    found = {}
+    for told, value in held.items():
+        group = next((one for one in GROUPS if told.startswith(one)), "")
+        figure = number(value, f"{told} of {what}", label)
+        if figure is not None:
+            found[told.removeprefix(group)] = figure
+    return found
+
+
+def _circumstances(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result tells beside its figures, in the words of a manifest."""
+    return {
+        "experiment_name": result["experiment_name"],
+        "finished": result.get("timestamp"),
+        "database": result.get("database"),
+        "dataset": {"name": result.get("dataset")},
+        "index_config": result.get("index_config"),
+        "plan": {"repeats": result.get("num_runs")},
+        "machine": result.get("hardware_info"),
+        "error_message": result.get("error_message"),
+        "random_seed": about.get("random_seed"),
+        "strict_mode": about.get("strict_mode"),
+    }
+
+
+def _entry(name: str, figures: Mapping[str, float], told: Mapping[str, Any]) -> Entry:
+    means = {mine: Mean(figures[column], 0) for column, mine in QUALITY.items() if column in figures}
+    latency = {kind: figures[column] for column, kind in LATENCY.items() if column in figures}
+    redundant = {mega for mega, plain in MEGABYTES.items() if plain in figures}
+    costs = {
+        COSTS.get(column, column): value
+        for column, value in figures.items()
+        if column in COLUMNS[len(QUALITY) + len(LATENCY) + 4 :] + OPERATIONS and column not in redundant
+    }
+    speed = speed_of({"total": latency}, qps=figures.get("qps_single_thread", math.nan))
+    return Entry(name, means, speed=speed, costs=costs, told=told)
+
+
+def _overview(
+    source: Source,
+    entries: Mapping[str, Entry],
+    notes: list[str],
+    failures: Mapping[str, str] | None = None,
+    made: str = "",
+) -> Overview:
+    """All results together, with what a reader should know before believing them."""
+    measures = [one for one in WANTED.measures if any(one in entry.means for entry in entries.values())]
+    if not measures:
+        raise BadInput("no result has a figure of quality", file=source.label, hint="such as quality_recall@10")
+    named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
+    if any(value == 0 for entry in entries.values() for value in figures_in(entry).values()):
+        notes = [*notes, "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that"]
+    if len(named) > 1:
+        notes = [*notes, f"the results are of {len(named)} datasets: they are not comparable"]
+    dataset = named.pop() if len(named) == 1 else ""
+    return Overview(
+        source.stem,
+        entries,
+        measures,
+        WANTED.convention,
+        dataset=dataset,
+        failures=failures or {},
+        notes=notes,
+        made=made,
+    )

@@ -1,0 +1,237 @@
+"""Rig's reports: a MultiReport of one system, and a ReportDiff of two."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.formats.documents import read_json
+from ragauge.formats.files import Source
+from ragauge.formats.layouts.cells import Wanted, as_json, count, dataset_of, number
+from ragauge.formats.scores import read_scores
+from ragauge.overviews import Entry, Mean, Overview
+from ragauge.records import ByMeasure, Scores
+
+V = TypeVar("V")
+
+MEASURES: Mapping[str, str] = {
+    "recall": "recall",
+    "precision": "precision",
+    "hit_rate": "hit_rate",
+    "map": "map",
+    "ndcg": "ndcg(gain=exp)",
+}
+"""Each with its cutoff; `mrr` has none. Any other name is kept as it is."""
+KS = (10,)
+ABOUT = ("dataset_id", "store_kind", "judge_fingerprint")
+NEAR = 5e-4
+"""How far a stated mean may be from that of the stated values: three decimals."""
+
+
+def measures(ks: Sequence[int]) -> tuple[str, ...]:
+    """Rig's measures at some cutoffs.
+
+    >>> measures([5])
+    ('recall@5', 'precision@5', 'hit_rate@5', 'mrr', 'map@5', 'ndcg(gain=exp)@5')
+    """
+    names = list(MEASURES.values())
+    before, after = ([f"{name}@{k}" for k in ks for name in part] for part in (names[:3], names[3:]))
+    return (*before, "mrr", *after)
+
+
+def canonical(name: str) -> str:
+    """What rig's name of a metric means.
+
+    >>> canonical("ndcg@10"), canonical("mrr"), canonical("faithfulness")
+    ('ndcg(gain=exp)@10', 'mrr', 'faithfulness')
+    """
+    parts = re.fullmatch(r"(\w+)@(\d+)", name)
+    return f"{MEASURES[parts[1]]}@{parts[2]}" if parts and parts[1] in MEASURES else name
+
+
+def name_of(measure: str) -> str:
+    """What rig calls a measure; one that it would take for another is refused.
+
+    >>> name_of("ndcg(gain=exp)@10"), name_of("bpref")
+    ('ndcg@10', 'bpref')
+    """
+    base, at, cutoff = measure.partition("@")
+    name = next((told for told, mine in MEASURES.items() if mine == base), base) + at + cutoff
+    if canonical(name) != measure:
+        raise BadInput(f"by {measure} rig means {canonical(measure)}", hint=f"score by {canonical(measure)}")
+    return name
+
+
+def read(path: str) -> Overview:
+    """The values of each query by measure, and the intervals, of the one system that a report is of."""
+    source = Source(path)
+    (scores,) = read_scores(path)[0].values()
+    if not isinstance(scores, Scores):  # a report has no seeds
+        raise BadInput("this is no report of rig", file=source.label)
+    report = read_json(source)
+    told: dict[str, Any] = {"iterations": {}, "freshness": _object(report.get("freshness"), "freshness", source.label)}
+    told |= {key: _text(report.get(key), key, source.label) for key in ABOUT}
+    means: dict[str, Mean] = {}
+    levels: dict[float, None] = {}
+    notes: list[str] = []
+    for one in report["metrics"]:
+        name = str(one["metric"]).strip()
+        n, stated = len(scores.per_query[name]), count(one.get("n"), f"n of {name}", source.label)
+        if stated is not None and stated != len(one["per_query"]):
+            raise BadInput(
+                f"n of {name} is {stated}, and per_query has {len(one['per_query'])} queries",
+                file=source.label,
+                hint="is the file whole?",
+            )
+        _agree(number(one.get("mean"), f"the mean of {name}", source.label), scores.means[name], name, source.label)
+        interval = interval_in(one.get("ci"), f"ci of {name}", source.label)
+        low, high = (interval.lower, interval.upper) if interval else (math.nan, math.nan)
+        if interval:
+            levels[interval.level] = None
+            told["iterations"][canonical(name)] = interval.iterations
+            if interval.level != next(iter(levels)):
+                low = high = math.nan
+                notes.append(f"the interval of {name} is of another level and left out")
+        means[canonical(name)] = Mean(scores.means[name], n, low, high)
+    name = told["store_kind"] or source.stem
+    entry = Entry(name, means, [renamed(scores, name)], told=told)
+    rounds = next(iter(told["iterations"].values()), 10_000)
+    return Overview(
+        source.stem,
+        {name: entry},
+        list(means),
+        "rig",
+        confidence=next(iter(levels), 0.95),
+        dataset=told["dataset_id"] or "",
+        notes=notes,
+        rounds=rounds,
+    )
+
+
+def write(overview: Overview) -> str:
+    """The report of the one system that an overview has; what is not known is null, or left out where rig does."""
+    names = written(overview)
+    if len(overview.entries) != 1:
+        raise BadInput(
+            f"a report of rig is of one system, and here are {len(overview.entries)}: {', '.join(overview.systems)}",
+            hint="name one run, or write rig-diff of two",
+        )
+    (entry,) = overview.entries.values()
+    about = {
+        "dataset_id": dataset_of(overview, entry),
+        "store_kind": entry.told.get("store_kind", entry.name),
+        "judge_fingerprint": entry.scores[0].judge or None,
+    }
+    report: dict[str, Any] = {key: value for key, value in about.items() if value is not None}
+    report["metrics"] = [_metric(overview, entry, measure) for measure in names if measure in entry.means]
+    if entry.told.get("freshness") is not None:
+        report["freshness"] = entry.told["freshness"]
+    return as_json(report)
+
+
+def written(overview: Overview, layout: str = "rig") -> dict[str, str]:
+    """The measures that are written, each with rig's name."""
+    Wanted(layout, "rig", tuple(overview.measures) or measures(KS)).check(overview)
+    for name, entry in overview.entries.items():
+        if not entry.scores:
+            raise BadInput(f"of {name} only means are known, and rig's reports have every query", hint="give its run")
+    return {measure: name_of(measure) for measure in overview.measures}
+
+
+def values_of(entry: Entry, measure: str) -> dict[str, float]:
+    """A value for each query that has one: its mean over all times that it was asked."""
+    found: dict[str, list[float]] = {}
+    for scores in entry.scores:
+        for query, value in scores.per_query.get(measure, {}).items():
+            found.setdefault(query, []).append(value)
+    return {query: sum(values) / len(values) for query, values in found.items()}
+
+
+def _metric(overview: Overview, entry: Entry, measure: str) -> dict[str, Any]:
+    pairs = values_of(entry, measure)
+    values = np.array(list(pairs.values()))
+    n = len(values)
+    p50, p95 = np.percentile(values, [50, 95]).tolist() if n else (None, None)
+    found: dict[str, Any] = {
+        "metric": name_of(measure),
+        "n": n,
+        "mean": entry.means[measure].value,
+        "stddev": float(values.std(ddof=1)) if n > 1 else None,
+        "min": float(values.min()) if n else None,
+        "max": float(values.max()) if n else None,
+        "p50": p50,
+        "p95": p95,
+        "per_query": [[query, value] for query, value in pairs.items()],
+    }
+    interval = interval_of(overview, entry, measure)
+    return found if interval is None else {**found, "ci": interval}
+
+
+def interval_of(overview: Overview, entry: Entry, measure: str) -> dict[str, float] | None:
+    """How far a mean may be off, as rig says it; None where that is not known."""
+    mean = entry.means[measure]
+    if math.isnan(mean.low) or math.isnan(mean.high):
+        return None
+    rounds = entry.told.get("iterations", {}).get(measure, overview.rounds)
+    return {"lower": mean.low, "upper": mean.high, "level": overview.confidence, "iterations": rounds}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A bootstrap interval as rig writes it."""
+
+    lower: float
+    upper: float
+    level: float
+    iterations: int
+
+
+def interval_in(held: Any, what: str, label: str) -> Interval | None:
+    """An interval from a file; one that has no ends, or not in order, is refused."""
+    if held is None:
+        return None
+    told = _object(held, what, label) or {}
+    lower, upper, level = (number(told.get(key), f"{key} of {what}", label) for key in ("lower", "upper", "level"))
+    if lower is None or upper is None or level is None or not 0 < level < 1 or lower > upper:
+        raise BadInput(f"{what} is no interval", file=label, hint="lower, upper, level between 0 and 1, iterations")
+    return Interval(lower, upper, level, count(told.get("iterations"), f"iterations of {what}", label) or 0)
+
+
+def _object(held: Any, what: str, label: str) -> dict[str, Any] | None:
+    if held is not None and not isinstance(held, dict):
+        raise BadInput(f"{what} is no object", file=label)
+    return held
+
+
+def _text(held: Any, what: str, label: str) -> str | None:
+    if held is not None and not isinstance(held, str):
+        raise BadInput(f"{what} is no text", file=label)
+    return held or None
+
+
+def _agree(stated: float | None, found: float, name: str, label: str) -> None:
+    """Refuse a mean that is not that of its values: one of the two has been changed."""
+    if stated is not None and abs(stated - found) > NEAR * max(1.0, abs(found)):
+        raise BadInput(f"the mean of {name} is {stated:g}, and that of per_query {found:g}", file=label)
+
+
+def renamed(scores: Scores, name: str) -> Scores:
+    """The same scores under canonical names; rig's are understood still."""
+
+    def by_measure(values: Mapping[str, V]) -> ByMeasure[V]:
+        return ByMeasure({canonical(one): value for one, value in values.items()}, canonical)
+
+    return replace(
+        scores,
+        run=name,
+        convention="rig",
+        values=by_measure(scores.values),
+        means=by_measure(scores.means),
+        unscored=by_measure(scores.unscored),
+    )

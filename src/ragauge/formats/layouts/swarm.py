@@ -1,0 +1,158 @@
+"""The swarm notebook's long table: a row for each method, seed and query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.formats.files import Source
+from ragauge.formats.layouts.cells import Wanted, as_csv, count, figures_of, left_out, read_sheet
+from ragauge.formats.rows import Rows
+from ragauge.formats.scores import read_scores
+from ragauge.overviews import Entry, Mean, Overview
+from ragauge.records import ByMeasure, Floats, Judgments, Scores
+
+V = TypeVar("V")
+
+MEASURES: Mapping[str, str] = {
+    "Hit@1": "hit_rate@1",
+    "Hit@5": "hit_rate@5",
+    "Hit@10": "hit_rate@10",
+    "Hit@20": "hit_rate@20",
+    "MRR": "mrr@20",
+    "Recall@1": "recall@1",
+    "Recall@5": "recall@5",
+    "Recall@10": "recall@10",
+    "Recall@20": "recall@20",
+    "DR@20": "dr(targets=identity)@20",
+    "Diversity_Count": "diversity_count(targets=identity)@20",
+}
+"""The notebook looks at 20 documents, and each is its own target."""
+NEEDED = ("method", "query_id", "seed")
+COLUMNS = (*MEASURES, "latency", "method", "query_id", "gt_count", "seed", "query_complexity")
+WANTED = Wanted("swarm", "swarm", tuple(MEASURES.values()))
+LATENCY = "latency"
+"""Seconds: kept beside the measures, since only there each query has its own."""
+
+
+def read(path: str) -> Overview:
+    """Scores for each method and seed, the tags of the queries, and all latencies."""
+    source = Source(path)
+    rows = read_sheet(path, NEEDED, MEASURES, "the swarm notebook")
+    seeds: dict[str, dict[str, None]] = {}
+    for at in range(len(rows)):
+        seeds.setdefault(rows.id("method", at, "method"), {})[rows.id("seed", at, "seed")] = None
+        figures_of(rows, at, (*MEASURES, LATENCY))  # a word among numbers is a mistake here, and no column of words
+    known, tags = read_scores(path)
+    entries = {}
+    for name, found in known.items():
+        trials = [_renamed(one) for one in ([found] if isinstance(found, Scores) else found.values())]
+        held = [one.values[LATENCY] for one in trials if LATENCY in one.values]
+        seconds = np.concatenate(held) if held else np.zeros(0)
+        times = {"total": seconds[~np.isnan(seconds)] * 1000} if not np.isnan(seconds).all() else {}
+        entries[name] = Entry(name, _means(trials), trials, times=times, told={"seeds": list(seeds[name])})
+    measures = [name for name in WANTED.measures if any(name in entry.means for entry in entries.values())]
+    for query, told in _answers(rows).items():
+        tags.setdefault(query, {})["gt_count"] = str(told)
+    return Overview(source.stem, entries, measures, WANTED.convention, notes=left_out(rows, COLUMNS), tags=tags)
+
+
+def write(overview: Overview) -> str:
+    """The same table of whatever was scored by its measures; seconds are those of the query in that trial."""
+    WANTED.check(overview)
+    rows: list[dict[str, Any]] = []
+    for name, entry in overview.entries.items():
+        if not entry.scores:
+            raise BadInput(
+                f"of {name} only means are known, and the swarm notebook's table has a row for each query",
+                hint="give its run, or a table of scores",
+            )
+        labels = entry.told.get("seeds") or range(len(entry.scores))
+        taken = seconds_taken(entry)
+        for trial, (label, scores) in enumerate(zip(labels, entry.scores, strict=True)):
+            columns = {told: scores.values[mine].tolist() for told, mine in MEASURES.items() if mine in scores.values}
+            for at, query in enumerate(scores.queries):
+                tags = overview.tags.get(query, {})
+                rows.append(
+                    {
+                        **{told: column[at] for told, column in columns.items()},
+                        LATENCY: taken.get((query, trial)),
+                        "method": name,
+                        "query_id": query,
+                        "gt_count": _relevant(overview.judgments, query, scores.rel, tags.get("gt_count")),
+                        "seed": label,
+                        "query_complexity": tags.get("complexity"),
+                    }
+                )
+    return as_csv(COLUMNS, rows)
+
+
+def seconds_taken(entry: Entry) -> dict[tuple[str, int], float]:
+    """How long each query took in each trial; not those that ended in an error, however soon that came."""
+    if entry.run is not None and entry.run.timings is not None:
+        rows = entry.run.timings.select("query", "repeat", "status", "total_ns").iter_rows()
+        return {(query, int(time)): ns / 1e9 for query, time, status, ns in rows if status in ("ok", "timeout")}
+    return {
+        (query, trial): value
+        for trial, scores in enumerate(entry.scores)
+        for query, value in scores.per_query.get(LATENCY, {}).items()
+    }
+
+
+def _relevant(judgments: Judgments | None, query: str, rel: float | None, told: str | None) -> int | str | None:
+    """How many documents are relevant."""
+    if judgments is None or query not in judgments.nested:
+        return told
+    return sum(grade > 0 if rel is None else grade >= rel for grade in judgments.nested[query].values())
+
+
+def _renamed(scores: Scores) -> Scores:
+    """The same scores under canonical names; the table's own names are understood still."""
+
+    def canonical(name: str) -> str:
+        return MEASURES.get(name, name)
+
+    def by_measure(values: Mapping[str, V]) -> ByMeasure[V]:
+        return ByMeasure({canonical(name): value for name, value in values.items()}, canonical)
+
+    return replace(
+        scores,
+        convention=WANTED.convention,
+        values=by_measure(scores.values),
+        means=by_measure(scores.means),
+        unscored=by_measure(scores.unscored),
+    )
+
+
+def _means(trials: Sequence[Scores]) -> dict[str, Mean]:
+    """The mean over seeds of each seed's mean over queries."""
+    found = {}
+    for name in WANTED.measures:
+        known = [one for one in trials if name in one.values]
+        told: Floats = np.array([one.means[name] for one in known])
+        if not np.isnan(told).all():
+            found[name] = Mean(float(np.nanmean(told)), max(one.n[name] for one in known))
+        elif known:
+            found[name] = Mean(math.nan, 0)
+    return found
+
+
+def _answers(rows: Rows) -> dict[str, int]:
+    """How many relevant documents each query has, which must be the same in all of its rows."""
+    found: dict[str, int] = {}
+    for at, cell in enumerate(rows.columns.get("gt_count", ())):
+        query, told = rows.id("query_id", at, "query"), count(cell, "gt_count", rows.label, rows.line(at))
+        if told is None:
+            continue
+        if found.setdefault(query, told) != told:
+            raise BadInput(
+                f"gt_count of query `{query}` is {found[query]} above and {told} here",
+                file=rows.label,
+                line=rows.line(at),
+            )
+    return found

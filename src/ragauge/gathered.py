@@ -1,0 +1,167 @@
+"""What an overview is made from: scores by system, and the runs, texts and tags behind them, from wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ragauge.corpora import Texts, texts_of, texts_of_runs
+from ragauge.errors import BadInput, Incomparable, UnknownName
+from ragauge.formats import layouts
+from ragauge.inputs import named, open_run
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.scoring import score
+from ragauge.outcomes import Experiment
+from ragauge.overviews import Overview
+from ragauge.records import Judgments, Run, Scores
+from ragauge.scored import Scored, score_files
+from ragauge.surveying import Tags
+from ragauge.verbs import count, judgments_for, read_measures
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Scores, and what is known of the runs behind them."""
+
+    trials: dict[str, list[Scores]]
+    measures: list[str]
+    runs: Mapping[str, Run]
+    texts: Texts
+    tags: Tags
+    baseline: str | None
+    rules: Convention | None
+    dataset: str
+    count_missing: bool = False
+    failures: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    known: Overview | None = None
+    """What else a file of another system says of them."""
+
+    @property
+    def judgments(self) -> Judgments | None:
+        """What is right, where that is known."""
+        judged = next(iter(self.trials.values()))[0].judged
+        return None if judged is None else judged.judgments
+
+
+def from_experiment(
+    given: Experiment, baseline: str | None, measures: Sequence[str] | None, rules: Convention | None
+) -> Gathered:
+    """An experiment as it is; its runs are counted again where other measures or another convention are asked for."""
+    data = given.dataset
+    if baseline is not None and baseline not in given.scores:
+        raise UnknownName("system", baseline, given.scores, hint=f"the baseline is one of {', '.join(given.scores)}")
+    scores = dict(given.scores)
+    if measures is not None or rules is not None:
+        rules = rules or find_convention(next(iter(scores.values())).convention)
+        wanted = read_measures(measures or given.measures, rules)
+        judgments = judgments_for(wanted, data.judgments)
+        scores = {
+            name: score(count(judgments, run, wanted, rules, name=name), wanted, rules)
+            for name, run in given.runs.items()
+        }
+    first = next(iter(scores.values()))
+    return Gathered(
+        {name: [one] for name, one in scores.items()},
+        first.measures,
+        given.runs,
+        Texts(data.documents, data.queries),
+        data.tags,
+        baseline or (given.baseline if given.baseline in scores else None),
+        rules or PRESETS.get(first.convention),
+        data.name,
+        True,  # whatever was asked was answered, if only by an empty ranking
+        {name: error.message for name, error in given.failures.items()},
+        given.notes,
+    )
+
+
+def from_files(
+    files: Sequence[str],
+    baseline: str | None,
+    measures: Sequence[str] | None,
+    rules: Convention,
+    dataset: str | Path | None,
+    split: str | None,
+) -> Gathered:
+    """Judgments and runs, folders that `run` wrote, or tables of scores, with the texts where they can be found."""
+    found: Scored = score_files(files, baseline, measures, rules, split=split)
+    trials = {
+        name: [scores] if isinstance(scores, Scores) else list(_values(scores)) for name, scores in found.scores.items()
+    }
+    usual = found.usual_baseline if found.usual_baseline in trials else None
+    runs = {name: open_run(paths[0]) for name, paths in found.files.items()}
+    texts = Texts(None, found.texts or None)
+    if dataset is not None:
+        texts = texts_of(None, dataset, found.texts or None, split)
+    elif runs:
+        beside = texts_of(files[0], None, None, split)
+        texts = Texts(beside.documents, found.texts or beside.queries)
+        if texts.documents is None:
+            texts = texts_of_runs([run.manifest for run in runs.values()], texts, found.dataset)
+    shared = [m for m in next(iter(trials.values()))[0].measures if all(m in one[0].values for one in trials.values())]
+    if not shared:
+        raise BadInput("the systems have no measure in common", hint="score them by the same measures")
+    if found.baseline is not None and found.baseline not in trials:
+        raise UnknownName("system", found.baseline, trials, hint=f"the baseline is one of {', '.join(trials)}")
+    return Gathered(
+        trials,
+        [one for one in found.measures or shared if one in shared] or shared,
+        runs,
+        texts,
+        found.tags,
+        found.baseline or usual,
+        found.rules,
+        found.dataset,
+        failures=found.failures,
+        notes=[*found.notes, *dict.fromkeys(texts.absent.values())],
+    )
+
+
+def _values(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Scores]:
+    return scores.values() if isinstance(scores, Mapping) else scores
+
+
+def from_layouts(
+    files: Sequence[str], baseline: str | None, measures: Sequence[str] | None
+) -> Overview | Gathered | None:
+    """Results that another system wrote: gathered where each query is known, else the means; None of other files."""
+    paths = [named(file)[1] for file in files]
+    kinds = [layouts.recognise(path) for path in paths if path != "-" and Path(path).is_file()]
+    if len(kinds) < len(paths) or not all(kinds):
+        return None
+    read = [layouts.find(str(kind)).read(path) for kind, path in zip(kinds, paths, strict=True)]
+    whole = read[0]
+    for path, one in zip(paths[1:], read[1:], strict=True):
+        twice = next((name for name in one.entries if name in whole.entries), None)
+        if twice is not None:
+            raise BadInput(f"`{twice}` is in two files", file=path, hint="give one of them another name in its file")
+        if one.convention != whole.convention:
+            raise Incomparable(f"{path} follows the convention {one.convention}, {paths[0]} {whole.convention}")
+        shared = [measure for measure in whole.measures if measure in one.measures]
+        tags = {**whole.tags, **one.tags}
+        whole = replace(whole, entries={**whole.entries, **one.entries}, measures=shared, tags=tags)
+    if not whole.measures:
+        raise BadInput("the systems have no measure in common", file=paths[-1])
+    if baseline is not None and baseline not in whole.entries:
+        raise UnknownName("system", baseline, whole.entries, hint=f"there are {', '.join(whole.entries)}")
+    for name in measures or ():
+        if name not in whole.measures:
+            raise UnknownName("measure", name, whole.measures, hint=f"there are {', '.join(whole.measures)}")
+    whole = replace(whole, baseline=baseline or whole.baseline, measures=list(measures or whole.measures))
+    if not all(entry.scores for entry in whole.entries.values()):
+        return whole
+    return Gathered(
+        {name: list(entry.scores) for name, entry in whole.entries.items()},
+        list(whole.measures),
+        {},
+        Texts(None, whole.queries or None),
+        whole.tags,
+        whole.baseline,
+        None,
+        whole.dataset,
+        notes=whole.notes,
+        known=whole,
+    )

@@ -1,0 +1,320 @@
+"""Folders that `run` wrote, read: what a history is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ragauge import formats
+from ragauge.errors import BadInput, MissingEvidence, RagaugeError
+from ragauge.history_places import Stamp
+from ragauge.measures.conventions import PRESETS
+from ragauge.measures.scoring import score
+from ragauge.measures.table import mean
+from ragauge.records import Floats, Judgments, Scores
+from ragauge.rules.figures import aggregate_of
+from ragauge.runs.archive import EXPERIMENT
+from ragauge.verbs import count, judgments_for, read_measures
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Tally(NamedTuple):
+    """A mean, and what its interval is made from: the deviation of the values, or for times the ends themselves."""
+
+    value: float
+    n: int
+    deviation: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a folder tells of one system."""
+
+    name: str
+    place: str
+    """Its folder, within that of the experiment."""
+    when: str
+    data: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    costs: Mapping[str, float | None]
+    """`cold_ms` and `build_seconds`."""
+    scored: bool
+    """Whether scores.csv has it, as it stands."""
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    """By the measures that it was scored by when it was run."""
+    more: dict[str, Tally] = field(default_factory=dict)
+    """Whatever else was asked for, by a name of its own for each way of asking."""
+
+    @property
+    def finished(self) -> datetime:
+        """When, in UTC."""
+        return moment(self.when)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the folder of an experiment tells."""
+
+    stamp: Stamp
+    judgments: str
+    """A hash of what they say."""
+    convention: str
+    """By name; empty where it is not known."""
+    systems: list[Told]
+    problems: dict[str, str]
+    """`{folder of a run: why it could not be read}`."""
+
+
+def moment(text: str) -> datetime:
+    """A time of a manifest, in UTC.
+
+    >>> moment("2026-11-15T19:00:00+01:00").isoformat()
+    '2026-11-15T18:00:00+00:00'
+    """
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def read(folder: Path, stamp: Stamp) -> Kept:
+    """What the folder of an experiment tells; raises where nothing of it can be believed."""
+    about = _json(folder / EXPERIMENT) if (folder / EXPERIMENT).exists() else {}
+    grades = _judgments_hash(folder / "judgments.parquet")
+    changed = {name: when for name, _, when in stamp}
+    values, convention = scores_table(folder) if "scores.csv" in changed else (None, "")
+    convention = str(about.get("convention") or convention or _said(folder / "report.md"))
+    tallied = {} if values is None else _tallied(values, folder / "scores.csv")
+    usual = [str(one) for one in said] if isinstance(said := about.get("measures"), list) else []
+    usual = usual or list(dict.fromkeys(measure for one in tallied.values() for measure in one))
+    systems, problems = [], {}
+    for place in dict.fromkeys(name.rpartition("/")[0] for name in changed if "/" in name):
+        try:
+            # Scores that are older than what they were made from may be of what was there before.
+            older = changed.get("scores.csv", 0) < max(changed[f"{place}/run.parquet"], changed["judgments.parquet"])
+            told = _told(folder / place, {} if older else tallied)
+            lacks = [one for one in usual if one not in told.tallies] or ([] if told.tallies else usual_of(told))
+            if lacks:
+                again = score_again(folder, told, lacks, convention, grades)
+                told.tallies.update({one: tally_of(again, one) for one in again.measures})
+            systems.append(told)
+        except RagaugeError as error:
+            problems[place] = error.message
+    return Kept(stamp, grades, convention, systems, problems)
+
+
+def usual_of(told: Told) -> list[str]:
+    """What `run` scores by where nobody says."""
+    k = told.plan.get("k") or 10
+    return [f"ndcg@{k}", f"recall@{k}", f"mrr@{k}", f"hit_rate@{k}"]
+
+
+def _told(run: Path, tallied: Mapping[str, Mapping[str, Tally]]) -> Told:
+    manifest = _json(run / "manifest.json")
+    parts = {name: manifest.get(name) or {} for name in ("system", "dataset", "plan", "machine")}
+    when = manifest.get("finished")
+    if not all(isinstance(part, dict) for part in parts.values()):
+        raise BadInput("is damaged", file=str(run / "manifest.json"))
+    try:
+        moment(when)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput("does not say when the run was finished", file=str(run / "manifest.json")) from None
+    name = str(parts["system"].get("name") or run.name)
+    costs = {one: manifest.get(one) for one in ("cold_ms", "build_seconds")}
+    costs = {one: float(cost) if isinstance(cost, int | float) else None for one, cost in costs.items()}
+    mine = dict(tallied.get(name, {}))
+    return Told(
+        name, run.name, str(when), parts["dataset"], parts["plan"], parts["machine"], costs, name in tallied, mine
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"is damaged ({error})", file=str(path)) from None
+    if not isinstance(found, dict):
+        raise BadInput("is damaged (it holds no object)", file=str(path))
+    return found
+
+
+def _said(report: Path) -> str:
+    """The convention that a report names, of folders that do not have it elsewhere."""
+    try:
+        with report.open(encoding="utf-8", errors="replace") as file:
+            found = re.search(r"^Convention (.+?); k = ", file.read(10_000), re.M)
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def scores_table(folder: Path) -> tuple[pl.DataFrame, str]:
+    """scores.csv as `run`, `measure`, `query`, `value`, the mean over trials; and the convention where it says one."""
+    import polars as pl
+
+    path = folder / "scores.csv"
+    try:
+        table = pl.read_csv(path.read_bytes(), infer_schema=False)  # a path might be read as a pattern
+        said = table["convention"].drop_nulls().unique().to_list() if "convention" in table.columns else []
+        keys = ["run", "measure", "query"]
+        if table.select(pl.any_horizontal(pl.col(keys).null_count() > 0)).item():
+            raise ValueError("a value belongs to nothing")
+        if "trial" in table.columns:
+            if table.select(*keys, "trial").is_duplicated().any():
+                raise ValueError("a value comes twice")
+            table = table.with_columns(_number()).group_by(keys, maintain_order=True).agg(pl.col("value").mean())
+            return table, ", ".join(said)
+        return table.select(*keys, _number()), ", ".join(said)
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise BadInput(f"is damaged ({_first_line(error)})", file=str(path), hint="`ragauge run` writes it") from None
+
+
+def _number() -> pl.Expr:
+    import polars as pl
+
+    return pl.col("value").cast(pl.Float64).fill_nan(None)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+def _tallied(table: pl.DataFrame, path: Path) -> dict[str, dict[str, Tally]]:
+    """The figures of each system by measure; those that are not made of values of queries are left out."""
+    import polars as pl
+
+    value = pl.col("value")
+    found: dict[str, dict[str, Tally]] = {}
+    for run, measure, rows, queries, endless, n, middle, deviation in (
+        table.group_by(["run", "measure"], maintain_order=True)
+        .agg(
+            pl.len(),
+            pl.col("query").n_unique(),
+            value.is_infinite().any().alias("endless"),
+            value.count().alias("n"),
+            value.mean().alias("mean"),
+            value.std().alias("deviation"),
+        )
+        .iter_rows()
+    ):
+        if rows != queries or endless:
+            why = "comes twice for a query" if rows != queries else "is infinite"
+            raise BadInput(f"is damaged ({measure} of {run} {why})", file=str(path))
+        how = _aggregate(measure)
+        mine = found.setdefault(run, {})
+        if how is mean:
+            mine[measure] = Tally(math.nan, 0) if not n else Tally(middle, n, math.nan if n < 2 else deviation)
+        elif how is not None:
+            values = table.filter((pl.col("run") == run) & (pl.col("measure") == measure))["value"].drop_nulls()
+            mine[measure] = _tally(values.to_numpy(), how)
+    return found
+
+
+_aggregate = lru_cache(maxsize=1000)(aggregate_of)
+
+
+def _tally(values: Floats, how: Any) -> Tally:
+    n = len(values)
+    if not n:
+        return Tally(math.nan, 0)
+    return Tally(float(how(values)), n, float(values.std(ddof=1)) if how is mean and n > 1 else math.nan)
+
+
+def tally_of(scores: Scores, measure: str) -> Tally:
+    """The same from scores."""
+    values = scores.values[measure]
+    values = values[values == values]  # noqa: PLR0124 - without those that are not a number
+    if _aggregate(measure) is mean:
+        return _tally(values, mean)
+    return Tally(scores.means[measure], len(values))
+
+
+def timings_of(run: Path) -> pl.DataFrame | None:
+    """The times of a run; None where there are none."""
+    import polars as pl
+
+    path = run / "timings.parquet"
+    try:
+        return pl.read_parquet(path.read_bytes()) if path.exists() else None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise BadInput(f"is damaged ({_first_line(error)})", file=str(path)) from None
+
+
+def score_again(folder: Path, told: Told, measures: Sequence[str], convention: str, grades: str) -> Scores:
+    """A run of a folder, scored by its judgments under a convention; the default one where none is known."""
+    rules = PRESETS.get(convention or "default")
+    if rules is None:
+        raise MissingEvidence(
+            f"{folder / told.place} was scored under the convention `{convention}`, which cannot be had again by name"
+        )
+    wanted = read_measures(measures, rules)
+    judgments = judgments_for(wanted, _judgments(str(folder), grades))
+    judged = count(judgments, str(folder / told.place), wanted, rules, name=told.name)
+    return score(judged, wanted, rules)
+
+
+Tables = dict[str, "pl.DataFrame"]
+"""The scores of folders that were read already."""
+
+
+def values_of(folder: Path, told: Told, measure: str, convention: str, kept: Kept, tables: Tables) -> dict[str, float]:
+    """The value of each scored query."""
+    if told.scored and measure in told.tallies and convention == kept.convention:
+        import polars as pl
+
+        if str(folder) not in tables:
+            tables[str(folder)] = scores_table(folder)[0]
+        mine = (
+            tables[str(folder)]
+            .filter((pl.col("run") == told.name) & (pl.col("measure") == measure))
+            .drop_nulls("value")
+        )
+        if mine.height:
+            return dict(zip(mine["query"].to_list(), mine["value"].to_list(), strict=True))
+    return score_again(folder, told, [measure], convention, kept.judgments).per_query[measure]
+
+
+def _judgments(folder: str, grades: str) -> Judgments:
+    """The judgments of a folder; read once where many folders have the same."""
+    if grades not in _JUDGMENTS:
+        if len(_JUDGMENTS) >= 4:
+            _JUDGMENTS.clear()
+        _JUDGMENTS[grades] = formats.read_judgments(folder)
+    return _JUDGMENTS[grades]
+
+
+_JUDGMENTS: dict[str, Judgments] = {}
+
+
+def _judgments_hash(path: Path) -> str:
+    """A hash of what judgments say, in whatever order and however they are stored."""
+    try:
+        return _content_hash(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
+    except ValueError as error:
+        raise BadInput(f"is damaged ({error})", file=str(path)) from None
+
+
+@lru_cache(maxsize=16)
+def _content_hash(data: bytes) -> str:
+    import polars as pl
+
+    try:
+        table = pl.read_parquet(data)
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(_first_line(error)) from None
+    numbers = [pl.col(name).cast(pl.Float64) for name, kind in table.schema.items() if kind.is_numeric()]
+    table = table.select(sorted(table.columns)).with_columns(numbers)
+    return hashlib.blake2b(table.sort(table.columns).write_csv().encode(), digest_size=16).hexdigest()

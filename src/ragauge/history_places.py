@@ -1,0 +1,81 @@
+"""Where results are: the folders that `run` wrote, at and below others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ragauge.errors import BadInput
+from ragauge.runs.archive import EXPERIMENT
+
+BESIDE = ("scores.csv", "judgments.parquet", EXPERIMENT, "report.md")
+OF_RUN = ("manifest.json", "run.parquet", "timings.parquet")
+"""The files that are read, in the folder of an experiment and in that of each run."""
+DEPTH = 8
+"""How far below a given folder one looks."""
+MOST = 100_000
+"""How many folders one looks into: a link to everything that there is must not be followed for hours."""
+
+Stamp = list[tuple[str, int, int]]
+"""For each file that is read its path within the folder, its bytes, and when it was changed, in nanoseconds."""
+
+
+def find(folders: Sequence[str | Path]) -> tuple[dict[str, Stamp], dict[str, str]]:
+    """The folders of experiments at and below some others, each with its stamp; and what could not be looked into."""
+    found: dict[str, Stamp] = {}
+    skipped: dict[str, str] = {}
+    seen: set[tuple[int, int]] = set()
+    for one in folders:
+        folder = Path(one)
+        if not folder.is_dir():
+            what = "is a file, not a folder" if folder.exists() else "no such folder"
+            raise BadInput(what, file=str(folder), hint="a folder that holds what `ragauge run` wrote, such as runs")
+        if _look(folder, 0, seen, found, skipped) is not None:
+            raise BadInput("is a single run", file=str(folder), hint=f"give the folder above it: {folder.parent}")
+    return found, skipped
+
+
+def _look(
+    folder: Path, depth: int, seen: set[tuple[int, int]], found: dict[str, Stamp], skipped: dict[str, str]
+) -> Stamp | None:
+    """Look into a folder and those below; the stamp of the run, where it holds one itself."""
+    try:
+        with os.scandir(folder) as entries:
+            inside = sorted(entries, key=lambda entry: entry.name)
+        files = {one.name: one for one in inside if one.is_file()}
+        below = [one for one in inside if one.is_dir() and not one.name.startswith(".")]
+        if "manifest.json" in files and "run.parquet" in files:
+            return _stamp(files, OF_RUN)
+        here = os.stat(folder)
+        mine = _stamp(files, BESIDE)
+    except OSError as error:
+        skipped[str(folder)] = f"cannot be looked into ({error.strerror})"
+        return None
+    if (here.st_dev, here.st_ino) in seen:  # given twice, or a link that leads back
+        return None
+    seen.add((here.st_dev, here.st_ino))
+    if len(seen) > MOST:
+        raise BadInput(f"more than {MOST:,} folders are below", file=str(folder), hint="give the folders of results")
+    if depth >= DEPTH and below:
+        skipped[str(folder)] = f"what is below it is more than {DEPTH} folders down"
+        return None
+    runs = 0
+    for one in below:
+        if not one.name.isascii() and one.name.encode("utf-8", "replace").decode() != one.name:
+            skipped[str(folder / one.name)] = "its name is not UTF-8"
+            continue
+        stamp = _look(folder / one.name, depth + 1, seen, found, skipped)
+        if stamp is not None:
+            runs += 1
+            mine += [(f"{one.name}/{name}", size, changed) for name, size, changed in stamp]
+    if runs and "judgments.parquet" in files:
+        found[str(folder)] = mine
+    elif runs:
+        skipped[str(folder)] = "holds runs, but no judgments.parquet: `ragauge run` writes it when it comes to its end"
+    return None
+
+
+def _stamp(files: Mapping[str, os.DirEntry[str]], names: Sequence[str]) -> Stamp:
+    known = [(name, files[name].stat()) for name in names if name in files]
+    return [(name, one.st_size, one.st_mtime_ns) for name, one in known]

@@ -1,0 +1,171 @@
+"""Points over time, put in series: what else has changed between two of them, and what the last one lost or won."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.comparisons import Comparison, Method
+from ragauge.errors import RagaugeError
+from ragauge.formats.scores import less_is_better
+from ragauge.gates import Figure
+from ragauge.histories import Change, Point
+from ragauge.history_folders import Kept, Tables, Told, values_of
+from ragauge.measures.conventions import PRESETS
+from ragauge.rules import figures
+from ragauge.stats.correction import corrected
+from ragauge.stats.pairs import Pair, compared
+
+AGAINST = ("first", "before", "best")
+
+
+class Stand(NamedTuple):
+    """A point, and what it rests on."""
+
+    point: Point
+    kept: Kept
+    told: Told
+    timed: bool
+    convention: str
+
+
+@lru_cache(maxsize=1000)
+def figure_of(measure: str) -> Figure:
+    """What a measure of a folder is; somebody's own has only its name."""
+    try:
+        return replace(figures.find(measure, PRESETS["default"]), name=measure)
+    except RagaugeError:
+        return Figure(measure, lower_is_better=less_is_better(measure))
+
+
+def series_of(stands: Sequence[Stand]) -> dict[tuple[str, str, str], list[Stand]]:
+    """By dataset, system and measure; each point says what else has changed since the one before."""
+    found: dict[tuple[str, str, str], list[Stand]] = {}
+    for one in stands:
+        mine = found.setdefault((one.point.dataset, one.point.system, one.point.measure), [])
+        words = differences(mine[-1], one) if mine else []
+        mine.append(one._replace(point=replace(one.point, changed=", ".join(words))))
+    return found
+
+
+def differences(before: Stand, after: Stand) -> list[str]:
+    """What else than the system differs between two points, in words; what one of them does not know does not count."""
+    (mine, theirs), words = (after.told, before.told), []
+    for what in ("documents", "queries"):
+        hashes = [one.data.get(f"{what}_hash") for one in (theirs, mine)]
+        counts = [one.data.get(what) for one in (theirs, mine)]
+        if None in hashes:
+            hashes = counts
+        if None not in hashes and hashes[0] != hashes[1]:
+            words.append(_turned(counts, what) or f"other {what}")
+    if not after.timed:
+        if not words and before.kept.judgments != after.kept.judgments:
+            words.append("other judgments")
+        if before.convention and after.convention and before.convention != after.convention:
+            words.append(f"convention {before.convention} -> {after.convention}")
+        if not words and before.point.mean.n != after.point.mean.n:
+            words.append(_turned([before.point.mean.n, after.point.mean.n], "scored queries"))
+    words.append(_turned([theirs.plan.get("k"), mine.plan.get("k")], "documents a query"))
+    if after.timed:
+        words.append(_turned([theirs.plan.get("workers"), mine.plan.get("workers")], "workers"))
+        words += _machines(theirs.machine, mine.machine)
+    return [word for word in words if word]
+
+
+def _turned(pair: Sequence[Any], what: str) -> str:
+    """`10 -> 20 documents`; nothing where they are the same, or one is not known."""
+    old, new = pair
+    if old is None or new is None or old == new:
+        return ""
+    return f"{old:,} -> {new:,} {what}" if isinstance(old, int) and isinstance(new, int) else f"{old} -> {new} {what}"
+
+
+def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Memory in whole gigabytes: a machine does not always see the same to the byte."""
+    sizes = [one.get("memory_bytes") for one in (before, after)]
+    memory = [round(one / 2**30) if isinstance(one, int) else None for one in sizes]
+    others = [f"other {what}" for what in ("processor", "system") if _turned([before.get(what), after.get(what)], "")]
+    return [
+        *(one.replace("other system", "other operating system") for one in others),
+        _turned([before.get("cores"), after.get("cores")], "cores"),
+        _turned(memory, "GiB of memory"),
+    ]
+
+
+def changes_of(
+    series: Mapping[tuple[str, str, str], list[Stand]], method: Method
+) -> tuple[list[Change], dict[tuple[str, str, str], int]]:
+    """The last point of each series against the first, the latest and the best that it can be compared with."""
+    comparable: dict[tuple[str, str, str], int] = {}
+    couples: list[tuple[str, Stand, Stand]] = []
+    for key, mine in series.items():
+        last = mine[-1]
+        earlier = [one for one in mine[:-1] if not differences(one, last) and not math.isnan(one.point.mean.value)]
+        comparable[key] = 1 + len(earlier)
+        if not earlier or math.isnan(last.point.mean.value):
+            continue
+        sign = -1 if _lower(last) else 1
+        best = max(earlier, key=lambda one: sign * one.point.mean.value)
+        couples += [(kind, one, last) for kind, one in zip(AGAINST, (earlier[0], earlier[-1], best), strict=True)]
+    tested = _tested([(since, last) for _, since, last in couples if _is_paired(last)], method)
+    changes: list[Change] = []
+    for kind in AGAINST:
+        those = [(since, last) for one, since, last in couples if one == kind]
+        rows = {
+            place: row for place, row in ((place, tested.get(place)) for place in map(_ids, those)) if row is not None
+        }
+        p = corrected(np.array([row.p_t for row in rows.values()], np.float64), method.correction)
+        rows = {place: replace(row, p_corrected=float(one)) for (place, row), one in zip(rows.items(), p, strict=True)}
+        changes += [
+            Change(kind, one.point, last.point, _lower(last), rows.get(_ids((one, last)))) for one, last in those
+        ]
+    order = list(series)
+    return sorted(changes, key=lambda one: order.index(_key(one.last))), comparable
+
+
+def _ids(couple: tuple[Stand, Stand]) -> tuple[int, int]:
+    return id(couple[0]), id(couple[1])
+
+
+def _key(point: Point) -> tuple[str, str, str]:
+    return point.dataset, point.system, point.measure
+
+
+def _lower(one: Stand) -> bool:
+    return figure_of(one.point.measure).lower_is_better
+
+
+def _is_paired(one: Stand) -> bool:
+    return not one.timed and figure_of(one.point.measure).paired
+
+
+def _tested(couples: Sequence[tuple[Stand, Stand]], method: Method) -> dict[tuple[int, int], Comparison]:
+    """Query by query; none where a folder cannot be read any more, or the queries turn out not to be the same."""
+    alike: dict[tuple[str, ...], dict[tuple[int, int], Pair]] = {}
+    tables: Tables = {}
+    for since, last in couples:
+        columns = []
+        for one in (since, last):
+            try:
+                columns.append(
+                    values_of(Path(one.point.folder), one.told, one.point.measure, one.convention, one.kept, tables)
+                )
+            except RagaugeError:
+                break
+        if len(columns) < 2 or columns[0].keys() != columns[1].keys():
+            continue
+        queries = tuple(sorted(columns[0]))
+        base, mine = (np.array([[column[query] for query in queries]]) for column in columns)
+        names = since.point.folder, last.point.folder
+        pair = Pair(last.point.measure, *names, queries, base, mine, lower_is_better=_lower(last))
+        alike.setdefault(queries, {})[_ids((since, last))] = pair
+    found: dict[tuple[int, int], Comparison] = {}
+    for group in alike.values():
+        found.update(zip(group, compared(list(group.values()), method), strict=True))
+    return found

@@ -1,0 +1,254 @@
+"""The verb `report`: all that is known of some systems, gathered once, and shown as a page, charts and tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragauge.auditing import audit
+from ragauge.comparing import compare
+from ragauge.comparisons import Comparison, Comparisons, Method
+from ragauge.errors import BadInput, UnknownName
+from ragauge.formats import layouts
+from ragauge.formats.settings import as_record
+from ragauge.formats.writing import whole_file
+from ragauge.gathered import Gathered, from_experiment, from_files, from_layouts
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.speed import latency
+from ragauge.outcomes import Experiment, Speed
+from ragauge.overviews import Entry, Overview
+from ragauge.records import Document, Judgments, Run
+from ragauge.reports.charts import as_png, as_svg, drawn
+from ragauge.reports.latex import overview_table
+from ragauge.reports.overviews_csv import queries_csv, queries_wide_csv, summary_csv, wide_csv
+from ragauge.reports.overviews_data import as_data
+from ragauge.reports.overviews_markdown import markdown
+from ragauge.reports.page import page
+from ragauge.runs.manifest import now
+from ragauge.surveying import audited_by, curves, entries, strata, tagged
+
+Watch = Callable[[str], None]
+"""Is told what is being done."""
+
+
+class Kind(NamedTuple):
+    """A form that an overview can be written in."""
+
+    ending: str
+    about: str
+    write: Callable[[Overview], str]
+
+
+def _json(overview: Overview) -> str:
+    return json.dumps(as_data(overview, per_query=True), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+KINDS: Mapping[str, Kind] = {
+    "html": Kind(".html", "one self-contained page", page),
+    "json": Kind(".json", "everything but the rankings, by a published schema", _json),
+    "csv": Kind(".csv", "a row for each system and figure, with its interval", summary_csv),
+    "wide": Kind(".csv", "a row for each system, a column for each figure", wide_csv),
+    "queries": Kind(".csv", "a row for each system, query and measure", queries_csv),
+    "queries-wide": Kind(".csv", "a row for each system and query, a column for each measure", queries_wide_csv),
+    "markdown": Kind(".md", "tables for a wiki or a pull request", markdown),
+    "latex": Kind(".tex", "a table for a paper: booktabs, best in bold, significance marked", overview_table),
+    **{name: Kind(one.ending, one.about, one.write) for name, one in layouts.LAYOUTS.items()},
+}
+"""By name; of several with the same ending, that ending means the first."""
+
+
+def kind_of(path: str | Path, named: str | None = None) -> str:
+    """The name of the kind that a file is to have: the one that is named, or that of its ending."""
+    if named is not None:
+        if named not in KINDS:
+            raise UnknownName("form", named, KINDS, hint=f"there are {', '.join(KINDS)}")
+        return named
+    ending = Path(path).suffix.lower().replace(".htm", ".html").replace(".htmll", ".html")
+    for name, kind in KINDS.items():
+        if kind.ending == ending:
+            return name
+    endings = ", ".join(dict.fromkeys(kind.ending for kind in KINDS.values()))
+    raise BadInput(f"what is to be written is not clear from `{ending}`", file=str(path), hint=f"{endings}, or --as")
+
+
+def report(
+    given: Any,
+    out: str | Path | Sequence[str | Path] = (),
+    *,
+    form: str | None = None,
+    charts: str | Path | None = None,
+    watch: Watch | None = None,
+    **options: Any,
+) -> Overview:
+    """Gather all that is known of some systems, and write it: a page, tables, charts.
+
+    `out` is a file or several; what each becomes is told by its ending (.html, .json, .csv, .md, .tex) or by `form`,
+    one of `KINDS`, among them the layouts of other systems, which bring their own measures and convention. `charts` is
+    a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`.
+    """
+    files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
+    kinds = {file: kind_of(file, form) for file in files}
+    for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
+        layout = layouts.find(str(kind))
+        options = {"measures": layout.measures(), "convention": layout.convention, **options}
+    found = overview(given, watch=watch, **options)
+    look = watch or _unwatched
+    for file, kind in kinds.items():
+        look(f"writing {file}")
+        text = KINDS[kind].write(found)
+        with whole_file(file) as target:
+            target.write(text.encode("utf-8", "replace"))
+    if charts is not None:
+        write_charts(found, Path(charts), look)
+    return found
+
+
+def write_charts(found: Overview, folder: Path, watch: Watch) -> list[str]:
+    """Every chart as SVG and as PNG; the names of the files."""
+    names = []
+    for name, drawing in drawn(found).items():
+        watch(f"drawing {name}")
+        spec = drawing.sheet()
+        for ending, data in ((".svg", as_svg(spec).encode("utf-8", "replace")), (".png", as_png(spec))):
+            with whole_file(str(folder / f"{name}{ending}")) as target:
+                target.write(data)
+            names.append(f"{name}{ending}")
+    return names
+
+
+def _unwatched(what: str) -> None:
+    del what
+
+
+def overview(  # noqa: PLR0913 - each is an option of the command
+    given: Any,
+    *,
+    baseline: str | None = None,
+    measures: str | Iterable[str] | None = None,
+    convention: str | Convention | None = None,
+    by: str | Sequence[str] = (),
+    dataset: str | Path | None = None,
+    title: str | None = None,
+    audited: bool = True,
+    overlap: bool = False,
+    count_missing: bool = False,
+    split: str | None = None,
+    watch: Watch | None = None,
+    **how: Any,
+) -> Overview:
+    """Everything known of some systems: scores, differences, speed, curves, strata, texts, findings.
+
+    `given` is an Experiment, or files as `compare` takes them: folders that `run` wrote, or judgments and runs, or
+    tables of scores. The baseline, unless it is given, is that of the experiment. `by` are tags of the queries;
+    `dataset` says where the texts are, if not where the runs were made; `how` is test, correction, confidence and so
+    on, as in `compare`, but that p-values are corrected for the comparisons of one measure.
+    """
+    how = {"family": "measure", **how}  # a reader looks at one measure at a time
+    method = as_record(Method, how)
+    look = watch or _unwatched
+    look("scoring")
+    rules = None if convention is None else find_convention(convention)
+    names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
+    if isinstance(given, Experiment):
+        found = from_experiment(given, baseline, names, rules)
+    else:
+        files = [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
+        told = from_layouts(files, baseline, names)
+        if isinstance(told, Overview):
+            return replace(told, title=title or told.title, made=now())
+        found = told or from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
+    look("comparing")
+    compared, rival = _compared(found, how, overlap=overlap, count_missing=count_missing or found.count_missing)
+    tags = tagged(found.tags, next(iter(found.trials.values()))[0])
+    first = next(iter(found.trials.values()))[0]
+    judgments = found.judgments
+    looked = None
+    if audited and judgments is not None and found.runs and found.rules is not None:
+        look("auditing")
+        looked = audit(
+            judgments,
+            dict(found.runs),
+            documents=found.texts.documents or (),
+            queries=found.texts.queries or {},
+            measures=audited_by(found.measures, found.rules),
+            convention=found.rules,
+        )
+    return Overview(
+        title or found.dataset or "runs",
+        _timed(entries(found.trials, found.measures, found.runs, method.confidence), found.known),
+        found.measures,
+        convention=first.convention,
+        lower_is_better=frozenset(m for scores in found.trials.values() for m in scores[0].lower_is_better),
+        confidence=method.confidence,
+        baseline=found.baseline,
+        compared=compared,
+        rival=rival,
+        curves=curves(found.trials, found.rules),
+        strata=strata(found.trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence),
+        dataset=found.dataset,
+        documents_known=_size(found),
+        queries=dict(found.texts.queries or {}),
+        tags=tags,
+        judgments=judgments,
+        documents=_shown(found.texts.documents or (), found.runs, judgments),
+        audit=looked,
+        failures=found.failures,
+        notes=list(dict.fromkeys([*found.notes, *(() if compared is None else compared.notes)])),
+        made=now(),
+    )
+
+
+def _compared(
+    found: Gathered, how: Mapping[str, Any], *, overlap: bool, count_missing: bool
+) -> tuple[Comparisons | None, Comparison | None]:
+    """Every system against the baseline, or every pair; and the best against the next best."""
+    if len(found.trials) < 2:
+        return None, None
+    sides = {name: scores if len(scores) > 1 else scores[0] for name, scores in found.trials.items()}
+    options: dict[str, Any] = {"overlap": overlap, "count_missing": count_missing and not overlap, **how}
+    rows = compare(sides, found.baseline, measures=found.measures, **options)
+    measure = found.measures[0]
+    means = {name: scores[0].means[measure] for name, scores in found.trials.items()}
+    lower = any(measure in scores[0].lower_is_better for scores in found.trials.values())
+    order = sorted((name for name in means if not math.isnan(means[name])), key=lambda name: means[name])
+    best = order[:2] if lower else order[:-3:-1]
+    if len(best) < 2:
+        return rows, None
+    apart = compare({one: sides[one] for one in best[::-1]}, best[1], measures=[measure], **options)
+    return replace(rows, texts=dict(found.texts.queries or {}), dataset=found.dataset), apart.rows[0]
+
+
+def _timed(found: Mapping[str, Entry], known: Overview | None) -> dict[str, Entry]:
+    """The systems with the times and costs that a file of another system has for them."""
+    if known is None:
+        return dict(found)
+    timed = {}
+    for name, one in found.items():
+        told = known.entries[name]
+        spent = {stage: latency(values) for stage, values in told.times.items()}
+        speed = told.speed or (Speed(spent, math.nan, spent["total"].n, 0, 0) if "total" in spent else None)
+        timed[name] = replace(one, speed=speed, times=told.times, costs=told.costs, told=told.told)
+    return timed
+
+
+def _size(found: Gathered) -> int | None:
+    """How many documents there are to find."""
+    if found.texts.documents is not None:
+        return len(found.texts.documents)
+    told = [(run.manifest.get("dataset") or {}).get("documents") for run in found.runs.values()]
+    return next((int(one) for one in told if one is not None), None)
+
+
+def _shown(documents: Sequence[Document], runs: Mapping[str, Run], judgments: Judgments | None) -> dict[str, Document]:
+    """The documents that somebody may look at: returned, or judged."""
+    if not documents:
+        return {}
+    wanted = set() if judgments is None else set(judgments.frame["doc"].to_list())
+    for run in runs.values():
+        wanted.update(run.table["doc"].unique().to_list())
+    return {one.id: one for one in documents if one.id in wanted}

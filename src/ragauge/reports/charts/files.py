@@ -1,0 +1,110 @@
+"""Charts as files: SVG and PNG, without a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+from ragauge.errors import MissingExtra
+from ragauge.reports.charts.looks import CONFIG, ON_PAPER
+from ragauge.reports.charts.sketches import Panel, clean
+
+GAP = 24
+NARROW = 230
+"""The least width of a panel that shares its row."""
+
+
+def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> dict[str, Any]:
+    """All panels of a drawing as one specification of a fixed width, on white, with its title."""
+    if len(panels) == 1:
+        alone = {**panels[0].spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+        return {**alone, "description": clean(alt), "config": _paper(), "title": _headed(title, panels[0].title)}
+    room = max(1, min(3, width // NARROW))
+    rows: list[list[Panel]] = []
+    for one in panels:
+        if one.wide or not rows or rows[-1][0].wide or len(rows[-1]) == room:
+            rows.append([one])
+        else:
+            rows[-1].append(one)
+    most = max(map(len, rows))
+    drawn = []
+    for row in rows:
+        views = [_view(one, _inner(one, width, 1 if one.wide else most)) for one in row]
+        drawn.append({"hconcat": views, "spacing": GAP} if len(views) > 1 else views[0])
+    schema = panels[0].spec["$schema"]
+    whole = {"vconcat": drawn, "spacing": GAP, "title": _headed(title)}
+    return {"$schema": schema, "description": clean(alt), "config": _paper(), **whole}
+
+
+def _headed(title: str, below: str = "") -> dict[str, Any]:
+    under = {"subtitle": clean(below), "subtitlePadding": 5} if below else {}
+    return {"text": clean(title), "fontSize": 14, "offset": 14, **under}
+
+
+def _inner(one: Panel, width: int, columns: int) -> int:
+    """The width that is left beside the names on the left and the words on the right."""
+    return int((width - GAP * (columns - 1)) / columns - _beside(one.spec))
+
+
+def _beside(spec: Mapping[str, Any]) -> float:
+    names = [len(name) for layer in spec["layer"] for name in _domain(layer.get("encoding", {}).get("y", {}))]
+    left = min(110.0, 6.0 * max(names)) if names else 36.0
+    right = max((_outside(layer) for layer in spec["layer"]), default=0.0)
+    return left + right + 8
+
+
+def _domain(encoding: Mapping[str, Any]) -> list[str]:
+    found = (encoding.get("scale") or {}).get("domain", [])
+    return [one for one in found if isinstance(one, str)]
+
+
+def _outside(layer: Mapping[str, Any]) -> float:
+    """Names at the ends of lines stand beside the plot."""
+    encoding = layer.get("encoding", {})
+    if layer["mark"].get("type") != "text" or encoding.get("text", {}).get("field") != "system":
+        return 0.0
+    return min(110.0, 6.0 * max(len(row["system"]) for row in layer["data"]["values"])) + 9
+
+
+def _view(one: Panel, width: int) -> dict[str, Any]:
+    """A panel inside a sheet; the names of its layers would be there twice."""
+    spec = {key: value for key, value in one.spec.items() if key not in ("$schema", "config", "width")}
+    spec["layer"] = [{key: value for key, value in layer.items() if key != "name"} for layer in spec["layer"]]
+    return {**spec, "width": width, **({"title": {"text": clean(one.title)}} if one.title else {})}
+
+
+def _paper() -> dict[str, Any]:
+    """The settings with dark words on white."""
+    text = ON_PAPER["text"]
+    config = {**CONFIG, "background": ON_PAPER["background"], "font": ON_PAPER["font"], "padding": 12}
+    for part in ("axis", "legend"):
+        config[part] = {**CONFIG[part], "labelColor": text}
+    config["axis"] = {**config["axis"], "titleColor": text}
+    config["title"] = {**CONFIG["title"], "color": text, "subtitleColor": text}
+    config["style"] = {
+        "words": {**CONFIG["style"]["words"], "color": text},
+        "guide": {"color": text},
+    }
+    return config
+
+
+def _vega() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise MissingExtra("writing charts as files", "report") from None
+    return vl_convert
+
+
+def as_svg(spec: Mapping[str, Any]) -> str:
+    """A specification of a fixed width as SVG; its description is there for those who cannot see it."""
+    svg = _vega().vegalite_to_svg(dict(spec), allowed_base_urls=[])
+    described = escape(str(spec.get("description", "")))
+    return re.sub(r"<svg ([^>]*)>", lambda m: f'<svg {m[1]} role="img"><desc>{described}</desc>', svg, count=1)
+
+
+def as_png(spec: Mapping[str, Any], scale: float = 2) -> bytes:
+    """The same as PNG, so many pixels for each of the drawing's."""
+    return bytes(_vega().vegalite_to_png(dict(spec), scale=scale, allowed_base_urls=[]))

@@ -1,0 +1,161 @@
+"""What a chart is made of: panels that a page sets side by side, and the figures that stand in them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragauge.errors import MissingExtra
+from ragauge.reports.charts.looks import CONFIG
+
+Rows = list[dict[str, Any]]
+NATIVE = {"constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"}
+NATIVE |= {"valueOf", "__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"}
+"""What every JavaScript object has."""
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing without a frame, as wide as what it stands in."""
+
+    title: str
+    spec: Mapping[str, Any]
+    """Vega-Lite; its width is `container`."""
+    wide: bool = True
+    """Whether it wants a row of its own; otherwise about 280 pixels are enough."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Panels that belong together, and what they say in words and figures."""
+
+    panels: Sequence[Panel]
+    alt: str
+
+
+def altair() -> Any:
+    """The library that writes Vega-Lite."""
+    try:
+        import altair as library
+    except ImportError:
+        raise MissingExtra("drawing charts", "report") from None
+    return library
+
+
+def panel(title: str, layers: Sequence[Any], height: int, *, wide: bool = True) -> Panel:
+    """Layers over each other, in the looks of the house.
+
+    Each layer has a name, which Vega makes a class of what it draws, so that a page can give it other colours.
+    """
+    alt = altair()
+    named = [layer.properties(name=f"{_kind(layer)}_{i}") for i, layer in enumerate(layers)]
+    spec = alt.layer(*named).properties(width="container", height=height).to_dict()
+    return Panel(title, {**_harmless(spec), "config": CONFIG}, wide)
+
+
+def _harmless(value: Any) -> Any:
+    """The same without what makes Vega stumble.
+
+    Names that every JavaScript object has get an invisible space; characters that XML has no place for, on which
+    vl-convert ends the whole process, are shown as such.
+    """
+    if isinstance(value, dict):
+        return {key: _harmless(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_harmless(one) for one in value]
+    if isinstance(value, str):
+        return f"{value}\u200b" if value in NATIVE else clean(value)
+    return value
+
+
+def clean(text: str) -> str:
+    r"""A text that can stand in XML.
+
+    >>> clean("a\x01b")
+    'a�b'
+    """
+    return NOT_XML.sub("\ufffd", text)
+
+
+def _kind(layer: Any) -> str:
+    style = layer.mark.style if hasattr(layer.mark, "style") else None
+    return style if isinstance(style, str) else "figures"
+
+
+def figure(value: float, digits: int = 5) -> float | None:
+    """A number with so many digits that count; None for what is not a number, since JSON has no word for it.
+
+    >>> figure(0.123456789), figure(1234567.0), figure(math.nan), figure(0.0)
+    (0.12346, 1234600.0, None, 0.0)
+    """
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def shown(value: float) -> str:
+    """A number as it stands beside a bar.
+
+    >>> [shown(v) for v in (0.61234, 3.14159, 43.21, 1234.5, math.nan)]
+    ['0.612', '3.14', '43.2', '1,234', 'none']
+    """
+    if not math.isfinite(value):
+        return "none"
+    if abs(value) < 1:
+        return f"{value:.3f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Words in a row.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def span(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
+    """From the least to the largest number, and a little more at both ends.
+
+    >>> span([2.0, 3.0, math.nan], pad=0.5), span([2.0])
+    ((1.5, 3.5), (1.8, 2.2))
+    """
+    known = [value for value in values if math.isfinite(value)]
+    low, high = min(known), max(known)
+    more = pad * (high - low) or 0.1 * abs(high) or 1.0
+    return round(low - more, 12), round(high + more, 12)
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Round numbers on a logarithmic axis: 1, 2, 5, 10 … or, where that is many, 1, 10, 100.
+
+    >>> powers(0.8, 30), powers(0.5, 2000)
+    ([1.0, 2.0, 5.0, 10.0, 20.0], [1.0, 10.0, 100.0, 1000.0])
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high / low < 300 else (1,)
+    return [tick for place in decades for step in steps if low <= (tick := float(f"{step}e{place}")) <= high]
+
+
+def apart(values: Sequence[float], gap: float) -> list[float]:
+    """Places for labels: as near to their values as can be, in their order, and none nearer to another than the gap.
+
+    >>> apart([1.0, 5.0, 1.0], 0.5), apart([1.0, 5.0], 0.5)
+    ([0.75, 5.0, 1.25], [1.0, 5.0])
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    groups: list[tuple[float, int]] = []
+    for i, place in enumerate(order):
+        mean, size = values[place] - i * gap, 1
+        while groups and groups[-1][0] > mean:
+            other, many = groups.pop()
+            mean, size = (mean * size + other * many) / (size + many), size + many
+        groups.append((mean, size))
+    flat = [mean for mean, size in groups for _ in range(size)]
+    places = [0.0] * len(values)
+    for i, place in enumerate(order):
+        places[place] = flat[i] + i * gap
+    return places

@@ -1,0 +1,145 @@
+"""An overview as CSV, long and wide, of systems and of queries; empty where there is no value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ragauge.overviews import Entry, Overview
+from ragauge.records import Scores
+from ragauge.reports.overviews import UNKNOWN, failures, known_n
+from ragauge.reports.tables import csv_text, number
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FIGURES = ("mean", "p50", "p90", "p95", "p99", "min", "max")
+"""Of a latency."""
+
+
+def summary_csv(overview: Overview) -> str:
+    """Long: a row for each system and figure."""
+    rows = (row for entry in overview.entries.values() for row in _figures(overview, entry))
+    return csv_text(["system", "figure", "value", "low", "high", "n"], rows)
+
+
+def _figures(overview: Overview, entry: Entry) -> Iterator[list[str]]:
+    name = entry.name
+    for m in overview.measures:
+        mean = entry.means.get(m, UNKNOWN)
+        yield [name, m, number(mean.value), number(mean.low), number(mean.high), number(known_n(mean))]
+    for row in () if overview.compared is None else overview.compared.rows:
+        if row.system == name:
+            pair = f"({row.measure}, {row.baseline})"
+            yield [name, f"difference{pair}", number(row.difference), *map(number, row.ci), str(row.n)]
+            yield [name, f"p_corrected{pair}", number(row.p_corrected), "", "", str(row.n)]
+    if entry.speed is not None:
+        for stage, one in entry.speed.stages.items():
+            for figure in FIGURES:
+                yield [name, f"{stage}_{figure}_ms", number(getattr(one, figure)), "", "", str(one.n)]
+        yield [name, "qps", number(entry.speed.qps), "", "", str(entry.speed.asked)]
+    for cost, value in entry.costs.items():
+        yield [name, cost, number(value), "", "", "1"]
+    if entry.speed is not None:
+        yield [name, "failed", str(failures(entry)), "", "", str(entry.speed.asked)]
+
+
+def wide_csv(overview: Overview) -> str:
+    """A row for each system: each measure with its interval and n, percentiles of each stage, QPS, costs."""
+    entries = overview.entries.values()
+    stages = list(dict.fromkeys(s for one in entries if one.speed is not None for s in one.speed.stages))
+    costs = list(dict.fromkeys(cost for one in entries for cost in one.costs))
+    header = ["system", *(f"{m}{end}" for m in overview.measures for end in ("", "_low", "_high", "_n"))]
+    header += [f"{stage}_{figure}_ms" for stage in stages for figure in FIGURES]
+    header += ["qps", "asked", "failed", *costs]
+    rows = []
+    for entry in entries:
+        row = [entry.name]
+        for m in overview.measures:
+            mean = entry.means.get(m, UNKNOWN)
+            row += [number(mean.value), number(mean.low), number(mean.high), number(known_n(mean))]
+        known = {} if entry.speed is None else entry.speed.stages
+        for stage in stages:
+            row += [number(getattr(known[stage], figure)) if stage in known else "" for figure in FIGURES]
+        row += ["", "", str(len(entry.failed)) if entry.failed else ""]
+        if entry.speed is not None:
+            row[-3:] = [number(entry.speed.qps), str(entry.speed.asked), str(failures(entry))]
+        rows.append([*row, *(number(entry.costs.get(cost)) for cost in costs)])
+    return csv_text(header, rows)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query, asked of one system once."""
+
+    system: str
+    trial: int
+    query: str
+    values: dict[str, float]
+    """By measure; NaN where there is none."""
+    total_ms: float = math.nan
+    status: str = ""
+    """`ok`, `error` or `timeout`, where that is known."""
+
+
+def asked(entry: Entry) -> Iterator[Asked]:
+    """Every query of a system, every time it was asked and scored."""
+    timings = None if entry.run is None else entry.run.timings
+    for trial, scores in enumerate(entry.scores):
+        times = _times(timings, trial)
+        columns = {m: values.tolist() for m, values in scores.values.items()}
+        for i, query in enumerate(scores.queries):
+            values = {m: column[i] for m, column in columns.items()}
+            yield Asked(entry.name, trial, query, values, *times.get(query, (math.nan, "")))
+
+
+def _times(timings: pl.DataFrame | None, trial: int) -> dict[str, tuple[float, str]]:
+    """How long each query took at one time, and how it ended."""
+    if timings is None:
+        return {}
+    if "repeat" in timings.columns:
+        timings = timings.filter(timings["repeat"] == trial)
+    rows = timings.select("query", "total_ns", "status").iter_rows()
+    return {query: (math.nan if total is None else total / 1e6, status or "") for query, total, status in rows}
+
+
+def _several(overview: Overview) -> bool:
+    return any(len(entry.scores) > 1 for entry in overview.entries.values())
+
+
+def queries_csv(overview: Overview) -> str:
+    """Long: a row for each system, query and measure, and for each trial where there are several."""
+    several = _several(overview)
+
+    def rows() -> Iterator[list[str]]:
+        for entry in overview.entries.values():
+            for trial, scores in enumerate(entry.scores):
+                for m in _measures(overview, scores):
+                    for query, value in zip(scores.queries, scores.values[m].tolist(), strict=True):
+                        yield [entry.name, *([str(trial)] if several else []), query, m, number(value)]
+
+    return csv_text(["run", *(["trial"] if several else []), "query", "measure", "value"], rows())
+
+
+def _measures(overview: Overview, scores: Scores) -> list[str]:
+    return [m for m in overview.measures if m in scores.values]
+
+
+def queries_wide_csv(overview: Overview) -> str:
+    """A row for each system and query (and trial): its text where it is known, each measure, milliseconds, status."""
+    several, told = _several(overview), bool(overview.queries)
+    header = ["run", *(["trial"] if several else []), "query", *(["text"] if told else [])]
+    rows = (
+        [
+            *([one.system, str(one.trial)] if several else [one.system]),
+            *([one.query, overview.queries.get(one.query, "")] if told else [one.query]),
+            *(number(one.values.get(m)) for m in overview.measures),
+            number(one.total_ms),
+            one.status,
+        ]
+        for entry in overview.entries.values()
+        for one in asked(entry)
+    )
+    return csv_text([*header, *overview.measures, "total_ms", "status"], rows)

@@ -1,0 +1,137 @@
+"""An overview as plain data, for JSON; `report.schema.json` beside it says what everything means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ragauge.outcomes import Speed
+from ragauge.overviews import Curve, Entry, Mean, Overview
+from ragauge.reports.audits import as_data as audit_data
+from ragauge.reports.comparisons import as_data as comparisons_data
+from ragauge.reports.comparisons import row_data
+from ragauge.reports.overviews import UNKNOWN, known_n
+from ragauge.reports.overviews_csv import asked as asked_of
+from ragauge.reports.overviews_markdown import asked, manifest_of
+from ragauge.reports.tables import without_nan
+from ragauge.reports.verdicts import verdict
+
+SCHEMA = "ragauge-report/1"
+"""The shape of the data. Another number would mean that what was there is gone or means something else."""
+
+
+def as_data(overview: Overview, *, per_query: bool = False, moved: int = 3) -> dict[str, Any]:
+    """Everything but the rankings; each query of each system where that is asked for.
+
+    `moved` is how many queries that rose and that fell most stand with each comparison. What is not a number is None.
+    """
+    about = manifest_of(overview)
+    hashes = {**(about.get("dataset") or {}), "judgments_hash": about.get("judgments_hash")}
+    data = {
+        "schema": SCHEMA,
+        "title": overview.title,
+        "made": overview.made or None,
+        "verdict": verdict(overview),
+        "dataset": {
+            "name": overview.dataset or None,
+            "documents": overview.documents_known,
+            "queries": asked(overview),
+            **{name: hashes.get(name) for name in ("documents_hash", "queries_hash", "judgments_hash")},
+        },
+        "convention": overview.convention or None,
+        "confidence": overview.confidence,
+        "measures": [{"name": m, "lower_is_better": m in overview.lower_is_better} for m in overview.measures],
+        "baseline": overview.baseline,
+        "systems": {name: _system(overview, entry, per_query=per_query) for name, entry in overview.entries.items()},
+        "comparisons": None if overview.compared is None else comparisons_data(overview.compared, moved),
+        "rival": None if overview.rival is None else row_data(overview.rival, moved, overview.queries),
+        "curves": [_curve(one) for one in overview.curves],
+        "strata": {
+            tag: [
+                {"value": one.value, "n": one.n, "means": {name: _mean(mean) for name, mean in one.means.items()}}
+                for one in several
+            ]
+            for tag, several in overview.strata.items()
+        },
+        "audit": None if overview.audit is None else audit_data(overview.audit),
+        "failures": dict(overview.failures),
+        "notes": list(overview.notes),
+    }
+    return dict(without_nan(plain(data)))
+
+
+def _mean(mean: Mean) -> dict[str, Any]:
+    return {"mean": mean.value, "n": known_n(mean), "low": mean.low, "high": mean.high}
+
+
+def _system(overview: Overview, entry: Entry, *, per_query: bool) -> dict[str, Any]:
+    system = entry.manifest.get("system") or {}
+    found: dict[str, Any] = {
+        "description": system.get("description"),
+        "measures": {
+            m: _mean(entry.means.get(m, UNKNOWN)) | {"unscored": _unscored(entry, m)} for m in overview.measures
+        },
+        "trials": len(entry.scores),
+        "speed": None if entry.speed is None else _speed(entry.speed),
+        "costs": dict(entry.costs),
+        "failed": dict(entry.failed),
+        "manifest": dict(entry.manifest) or None,
+    }
+    if per_query:
+        found["queries"] = [
+            {
+                "query": one.query,
+                "trial": one.trial,
+                "values": {m: one.values.get(m, math.nan) for m in overview.measures},
+                "total_ms": one.total_ms,
+                "status": one.status or None,
+            }
+            for one in asked_of(entry)
+        ]
+    return found
+
+
+def _speed(speed: Speed) -> dict[str, Any]:
+    return {
+        "stages": {stage: asdict(one) for stage, one in speed.stages.items()},
+        "qps": speed.qps,
+        "asked": speed.asked,
+        "failed": speed.failed,
+        "timed_out": speed.timed_out,
+    }
+
+
+def _unscored(entry: Entry, measure: str) -> dict[str, str]:
+    """The queries that have no value, however often they were asked, and why."""
+    lacking = [one.unscored.get(measure, {}) for one in entry.scores if measure in one.values]
+    return {query: why for query, why in lacking[0].items() if all(query in one for one in lacking)} if lacking else {}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "measure": curve.measure,
+        "k": list(curve.ks),
+        "values": {name: list(values) for name, values in curve.values.items()},
+        "enough": {
+            name: {"k": one.k, "tolerance": one.tolerance, "confidence": one.confidence}
+            for name, one in curve.enough.items()
+        },
+    }
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: a manifest from elsewhere may have anything in it.
+
+    >>> import numpy as np
+    >>> plain({1: (np.float64(0.5), {"a"}), "when": None})
+    {'1': [0.5, ['a']], 'when': None}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, str | int | float | None):
+        return float(value) if isinstance(value, float) else value  # NumPy's own prints differently
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        return [plain(one) for one in value]
+    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)

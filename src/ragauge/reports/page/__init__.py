@@ -1,0 +1,193 @@
+"""One self-contained page: style, scripts, charts and data in one file that asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ragauge.errors import MissingExtra
+from ragauge.overviews import Overview
+from ragauge.reports.charts import Drawing, drawn
+from ragauge.reports.charts.looks import STYLE
+from ragauge.reports.page import payload, sections
+from ragauge.reports.verdicts import answers, verdict
+
+TEMPLATES = files("ragauge.reports.page") / "templates"
+
+
+class Section(NamedTuple):
+    """A part of a page with charts and tables."""
+
+    id: str
+    title: str
+    short: str
+    charts: Mapping[str, Drawing] = MappingProxyType({})
+    grids: Sequence[sections.Sheet] = ()
+    text: str = ""
+    layout: str = ""
+
+
+def page(overview: Overview) -> str:
+    """The page of an overview."""
+    charts = drawn(overview)
+    middle = _middle(overview, charts)
+    systems = payload.browsable(overview)
+    packed: dict[str, str] = {}
+    data: dict[str, Any] = {}
+    told = ""
+    if systems:
+        rankings = payload.rankings(overview)
+        packed["values"] = payload.packed(payload.values(overview))
+        if rankings is not None:
+            packed["rankings"] = payload.packed(rankings)
+        data["about"] = _browser(overview, systems)
+        told = _told(overview, rankings)
+    ends = [
+        *([Section("queries", "Queries", "Queries")] if systems else []),
+        Section("findings", "Audit", "Audit"),
+        Section("failures", "Failures", "Failures"),
+        Section("again", "Do it again", "Do it again"),
+    ]
+    return document(
+        "report.html",
+        {
+            "title": overview.title,
+            "kind": "report",
+            "made": overview.made,
+            "sections": [Section("systems", "Systems", "Systems"), *middle, *ends],
+            "about": sections.about(overview),
+            "verdict": verdict(overview).replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0"),
+            "answers": answers(overview),
+            "systems": sections.systems(overview),
+            "beside": charts.get("quality_latency"),
+            "chart_sections": middle,
+            "browsable": told,
+            "findings": sections.findings(overview),
+            "failures": sections.failures(overview),
+            "again": sections.again(overview),
+            "notes": overview.notes,
+            "manifests": sections.manifests(overview),
+        },
+        charts,
+        data,
+        packed,
+    )
+
+
+def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
+    """The sections that are charts, in the order in which a person asks."""
+
+    def of(*names: str) -> dict[str, Drawing]:
+        return {name: charts[name] for name in names if name in charts}
+
+    sheets = [one for one in (sections.costs(overview), sections.speeds(overview)) if one is not None]
+    base = overview.baseline
+    against = f"Each query's {overview.first} minus that of {base}." if base else ""
+    found = [
+        Section("measures", "Measure by measure", "Measures", of("measures")),
+        Section("over-k", "How many documents are enough", "Over k", of("curves"), layout="pairs"),
+        Section("differences", "Query by query", "Differences", of("waterfall", "boxes", "wins"), (), against, "pairs"),
+        Section("strata", "In parts of the queries", "Strata", of("strata"), layout="pairs"),
+        Section("latency", "How fast", "Latency", of("latency", "stages"), sheets, layout="pairs"),
+    ]
+    return [one for one in found if one.charts or one.grids]
+
+
+def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
+    """What the list of queries begins with: the best system, and what it is compared with."""
+    ranked = [name for name in overview.ranked() if name in systems] or list(systems)
+    base = overview.baseline if overview.baseline in systems else ranked[-1]
+    best = next((name for name in ranked if name != base), base)
+    return {
+        "systems": list(systems),
+        "measures": list(overview.measures),
+        "lower": [m in overview.lower_is_better for m in overview.measures],
+        "system": systems.index(best),
+        "base": systems.index(base),
+        "unkept": "The rankings of this query are not in the page, since it moved less than others.",
+    }
+
+
+def _told(overview: Overview, rankings: Mapping[str, Any] | None) -> str:
+    told = "Those that moved most come first. "
+    if rankings is None:
+        return told + "The rankings behind the values are not known here."
+    left = sum(place is None for place in rankings["places"])
+    told += f"A query opens to show both rankings, {rankings['depth']} deep, with grades, scores and texts."
+    if left:
+        told += f" {left:,} queries that moved least go without rankings, to keep the page small."
+    if not overview.documents:
+        told += " The texts of the documents are not known here."
+    return told + " Keys: / searches, arrows go from query to query, Enter opens."
+
+
+def document(
+    template: str,
+    parts: Mapping[str, Any],
+    drawings: Mapping[str, Drawing],
+    data: Mapping[str, Any] | None = None,
+    packed: Mapping[str, str] | None = None,
+) -> str:
+    """A whole page: a template with its parts, which it escapes; charts, data and scripts.
+
+    Scripts are let run by their hashes alone: what data might smuggle in would not run.
+    """
+    from markupsafe import Markup
+
+    scripts = [_vega(), _file("page.js")]
+    specs = {f"{name}-{i}": one.spec for name, chart in drawings.items() for i, one in enumerate(chart.panels)}
+    blocks = {**(data or {}), "charts": specs}
+    text: str = (
+        _environment()
+        .get_template(template)
+        .render(
+            **parts,
+            version=version("ragauge"),
+            style=Markup(_file("page.css") + STYLE),  # noqa: S704 - written here, not data
+            scripts=[Markup(script) for script in scripts],  # noqa: S704 - likewise
+            script_hashes=Markup(" ".join(map(_hash, scripts))),  # noqa: S704 - letters and digits
+            data={name: Markup(payload.as_json(one)) for name, one in blocks.items()},  # noqa: S704 - escaped for scripts
+            packed=packed or {},
+        )
+    )
+    return text
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _file(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and vega-embed, as vl-convert carries them."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise MissingExtra("a page with charts", "report") from None
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle.replace("</script", "<\\/script")
+
+
+@cache
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtra("a page", "report") from None
+    return Environment(
+        loader=PackageLoader("ragauge.reports.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

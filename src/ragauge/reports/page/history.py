@@ -1,0 +1,165 @@
+"""The page of a history: what has changed, the measures over time, and where they cannot be compared."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ragauge.histories import Change, History, Point
+from ragauge.overviews import Mean
+from ragauge.reports import histories as reports
+from ragauge.reports.charts import trend
+from ragauge.reports.page import Section, document
+from ragauge.reports.page.sections import Cell, Sheet
+from ragauge.reports.tables import p_value
+
+DRAWN = 200
+"""So many points of a series are drawn, the last ones: more are a smear."""
+LISTED = 5_000
+"""So many points are in the list, the last ones; the CSV has them all."""
+
+
+def page(found: History, made: str = "") -> str:
+    """The page; `made` is when, as ISO 8601."""
+    recent, left = _recent(found)
+    chart = trend(recent)
+    said = reports.verdicts(found)
+    headline = said[0] if said else _nothing(found)
+    names = [one for one in found.datasets if one]
+    title = "History" + (f" of {', '.join(names[:3])}{', …' if len(names) > 3 else ''}" if names else "")
+    parts = {
+        "title": title,
+        "kind": "history",
+        "made": made,
+        "sections": [
+            Section("series", "First and last", "First and last"),
+            *([Section("trend", "Over time", "Over time")] if chart is not None else []),
+            Section("breaks", "Not compared", "Not compared"),
+            Section("points", "Every point", "Every point"),
+        ],
+        "about": _about(found),
+        "headline": headline[:1].upper() + headline[1:],
+        "more": said[1:],
+        "chart": chart,
+        "shortened": f"The last {DRAWN} points of each series; {left:,} earlier ones are not drawn." if left else "",
+        "series": [_series(found, dataset) for dataset in found.datasets],
+        "legend": reports.explained(found) or ["Nothing can be compared yet"],
+        "breaks": _breaks(found),
+        "skipped": found.skipped,
+        "notes": found.notes,
+        "points": _points(found),
+    }
+    return document("history.html", parts, {} if chart is None else {"trend": chart})
+
+
+def _nothing(found: History) -> str:
+    """What to say where there is nothing to compare."""
+    if len(found.folders) < 2:
+        return "one result so far: the next one begins the history"
+    if any(one.changed for one in found.points):
+        return "the last results cannot be compared with the ones before: something else than the systems changed"
+    return "nothing could be tested"
+
+
+def _about(found: History) -> list[str]:
+    days = [one.when.strftime("%Y-%m-%d") for one in (found.points[0], found.points[-1])]
+    many = len(found.folders)
+    return [
+        f"{many:,} folder{'s' * (many != 1)}",
+        f"{len(found.systems)} system{'s' * (len(found.systems) != 1)}",
+        days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}",
+        f"{100 * found.confidence:g}% intervals",
+    ]
+
+
+def _recent(found: History) -> tuple[History, int]:
+    """The last points of each series, and how many are left out."""
+    kept: list[Point] = []
+    seen: dict[tuple[str, str, str], int] = {}
+    for one in reversed(found.points):
+        key = (one.dataset, one.system, one.measure)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= DRAWN:
+            kept.append(one)
+    return replace(found, points=kept[::-1]), len(found.points) - len(kept)
+
+
+def _series(found: History, dataset: str) -> Sheet:
+    mine = found.of(dataset)
+    rows: list[list[str | Cell]] = []
+    for system in mine.systems:
+        for measure in mine.measures:
+            points = mine.series(system, measure)
+            if not points:
+                continue
+            alike = found.comparable.get((dataset, system, measure), 1)
+            first = mine.change(system, measure, against="first")
+            before = mine.change(system, measure, against="before")
+            best = mine.change(system, measure, against="best")
+            rows.append(
+                [
+                    Cell(system),
+                    measure,
+                    reports.trend(points),
+                    f"{alike}" if alike == len(points) else f"{alike} of {len(points)}",
+                    Cell("-") if first is None else _mean(first.since.mean, measure, first.since),
+                    _mean(points[-1].mean, measure, points[-1]),
+                    *(_change(one, found.confidence) for one in (first, before, best)),
+                ]
+            )
+    header = [
+        "system",
+        "measure",
+        "trend",
+        "runs",
+        "first",
+        "last",
+        "since first",
+        "since the run before",
+        "to the best",
+    ]
+    return Sheet(header, rows, title=dataset or "runs", sortable=len(rows) > 1)
+
+
+def _mean(mean: Mean, measure: str, point: Point) -> Cell:
+    ends = [reports.figure(end, measure) for end in (mean.low, mean.high)]
+    known = "" if math.isnan(mean.low) and math.isnan(mean.high) else f"[{ends[0]}, {ends[1]}] "
+    order = None if math.isnan(mean.value) else mean.value
+    return Cell(reports.figure(mean.value, measure), f"{known}{point.when:%Y-%m-%d}", order=order)
+
+
+def _change(change: Change | None, confidence: float) -> Cell:
+    if change is None:
+        return Cell("-")
+    sure = change.p < 1 - confidence
+    below = "" if math.isnan(change.p) else f"p {p_value(change.p)}"
+    return Cell(reports.difference(change.difference, change.last.measure), below, sure, order=change.difference)
+
+
+def _breaks(found: History) -> Sheet | None:
+    known: dict[tuple[Point, str], dict[str, None]] = {}
+    firsts: dict[tuple[str, str], Point] = {}
+    for one in found.points:
+        if one.changed:
+            first = firsts.setdefault((one.folder, one.changed), one)
+            known.setdefault((first, one.changed), {})[one.system] = None
+    rows = [
+        [f"{one.when:%Y-%m-%d %H:%M}", one.folder, ", ".join(systems), changed]
+        for (one, changed), systems in reversed(known.items())
+    ]
+    return Sheet(["when", "folder", "systems", "what else changed"], rows, numbers=False) if rows else None
+
+
+def _points(found: History) -> Sheet:
+    rows: list[list[str | Cell]] = [
+        [
+            *(f"{one.when:%Y-%m-%d %H:%M:%S}", one.folder, one.system, one.measure),
+            _mean(one.mean, one.measure, one),
+            *(str(one.mean.n), one.changed),
+        ]
+        for one in reversed(found.points[-LISTED:])
+    ]
+    left = len(found.points) - len(rows)
+    title = f"{len(found.points):,} points" + (f", the last {LISTED:,} here" if left else "")
+    header = ["when (UTC)", "folder", "system", "measure", "mean", "queries", "what else changed"]
+    return Sheet(header, rows, title=title, sortable=len(rows) > 1, folded=True)

@@ -1,0 +1,251 @@
+"""What stands in the sections of a page, as plain tables and sentences; the templates only lay it out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ragauge.comparisons import Comparison
+from ragauge.overviews import Entry, Mean, Overview
+from ragauge.reports.comparisons import CORRECTIONS, TESTS
+from ragauge.reports.tables import best_of, milliseconds, p_value, shown, without_nan
+from ragauge.stages import STAGES
+
+MOST_FAILURES = 200
+
+
+class Cell(NamedTuple):
+    """A cell of a table: a text, what stands below it in small, and how it is marked."""
+
+    text: str
+    below: str = ""
+    best: bool = False
+    stars: str = ""
+    about: str = ""
+    order: float | None = None
+    """What it is sorted by, where that is no text."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of a page."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str | Cell]]
+    title: str = ""
+    numbers: bool = True
+    sortable: bool = False
+    legend: str = ""
+    folded: bool = False
+    """Whether it opens only when somebody asks for it."""
+
+
+def about(overview: Overview) -> list[str]:
+    """The circumstances in a line: what was asked of what, by which rules, when."""
+    n = max((mean.n for entry in overview.entries.values() for mean in entry.means.values()), default=0)
+    queries = len(next((e.scores[0].queries for e in overview.entries.values() if e.scores), ())) or n
+    parts = [f"{len(overview.entries)} system{'s' * (len(overview.entries) != 1)}", f"{queries:,} queries"]
+    if overview.documents_known is not None:
+        parts.append(f"{overview.documents_known:,} documents")
+    if overview.convention:
+        parts.append(f"convention {overview.convention}")
+    parts.append(f"{100 * overview.confidence:g}% intervals")
+    finished = [str(e.manifest["finished"]) for e in overview.entries.values() if e.manifest.get("finished")]
+    return [*parts, max(finished)[:10]] if finished else parts
+
+
+def systems(overview: Overview) -> Sheet:
+    """Systems against measures: means with intervals, the best in bold, stars; then difference and speed."""
+    timed = any(entry.speed is not None for entry in overview.entries.values())
+    base = overview.baseline
+    gaps = base is not None and overview.compared is not None
+    header = ["system", *overview.measures]
+    header += [f"vs {base}", "p"] if gaps else []
+    header += ["p95 ms"] if timed else []
+    best = {
+        m: best_of(
+            [e.means[m].value for e in overview.entries.values() if m in e.means], lower=m in overview.lower_is_better
+        )
+        for m in overview.measures
+    }
+    rows: list[list[str | Cell]] = []
+    for name, entry in overview.entries.items():
+        row: list[str | Cell] = [Cell(name, "baseline" if name == base else "")]
+        for m in overview.measures:
+            many = len(overview.entries) > 1
+            row.append(_mean(entry.means.get(m), m, best[m] if many else math.nan, overview.difference(name, m)))
+        if gaps:
+            row += _gap(overview.difference(name))
+        if timed:
+            row.append(_p95(entry))
+        rows.append(row)
+    return Sheet(header, rows, sortable=len(rows) > 1, legend=_legend(overview))
+
+
+def _mean(mean: Mean | None, measure: str, best: float, gap: Comparison | None) -> Cell:
+    if mean is None:
+        return Cell("-")
+    stars = "" if gap is None else gap.corrected_stars.replace("ns", "")
+    about = "" if gap is None else f"{gap.difference:+.4f} against {gap.baseline}, p {p_value(gap.p_corrected)}"
+    interval = "" if math.isnan(mean.low) else f"[{mean.low:.3f}, {mean.high:.3f}]"
+    order = None if math.isnan(mean.value) else mean.value
+    return Cell(shown(mean.value, measure), interval, mean.value == best, stars, about, order)
+
+
+def _gap(row: Comparison | None) -> list[Cell]:
+    if row is None:
+        return [Cell(""), Cell("")]
+    return [
+        Cell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]", order=row.difference),
+        Cell(p_value(row.p_corrected), f"{row.wins}/{row.losses}/{row.ties}", order=row.p_corrected),
+    ]
+
+
+def _p95(entry: Entry) -> Cell:
+    if entry.speed is None or math.isnan(entry.speed.stages["total"].p95):
+        return Cell("-")
+    return Cell(milliseconds(entry.speed.stages["total"].p95), order=entry.speed.stages["total"].p95)
+
+
+def _legend(overview: Overview) -> str:
+    parts = [f"In brackets: {100 * overview.confidence:g}% intervals, BCa bootstrap over queries."]
+    if len(overview.entries) > 1:
+        parts.append("Bold: the best.")
+    if overview.compared is not None and overview.baseline is not None:
+        method = overview.compared.method
+        correction = CORRECTIONS.get(method.correction, "not corrected")
+        rows = [row for row in overview.compared.rows if method.family == "all" or row.measure == overview.first]
+        family = f" for {len(rows)} comparisons" if method.correction != "none" else ""
+        parts.append(
+            f"vs {overview.baseline}: difference in {overview.first}. p: {TESTS[method.test]}, {correction}{family}; "
+            "below it queries won/lost/tied. Stars: that p-value, by each measure "
+            "(*** p < 0.001, ** p < 0.01, * p < 0.05)."
+        )
+    return " ".join(parts)
+
+
+def speeds(overview: Overview) -> Sheet | None:
+    """Percentiles of every stage, failures, cold start and building."""
+    rows: list[list[str | Cell]] = []
+    for name, entry in overview.entries.items():
+        if entry.speed is None:
+            continue
+        order = [*(s for s in STAGES if s in entry.speed.stages), *(s for s in entry.speed.stages if s not in STAGES)]
+        for stage in order:
+            one = entry.speed.stages[stage]
+            figures = (one.p50, one.p90, one.p95, one.p99, one.mean, one.std, one.min, one.max)
+            rows.append([name, stage, *map(milliseconds, figures), f"{one.n:,}"])
+    header = ["system", "stage", "p50", "p90", "p95", "p99", "mean", "deviation", "least", "most", "n"]
+    legend = "Milliseconds. Percentiles by linear interpolation; queries that failed are in none of them."
+    return Sheet(header, rows, "Every stage and percentile", legend=legend, folded=True) if rows else None
+
+
+def costs(overview: Overview) -> Sheet | None:
+    """Throughput, and what a system costs beside the time of a query."""
+    names = list(dict.fromkeys(name for entry in overview.entries.values() for name in entry.costs))
+    timed = any(entry.speed is not None for entry in overview.entries.values())
+    if not names and not timed:
+        return None
+    rows: list[list[str | Cell]] = []
+    for name, entry in overview.entries.items():
+        row: list[str | Cell] = [name]
+        if timed:
+            qps = math.nan if entry.speed is None else entry.speed.qps
+            row.append("-" if math.isnan(qps) else f"{qps:,.{0 if qps >= 10 else 1}f}")
+        rows.append([*row, *(f"{entry.costs[one]:,.3g}" if one in entry.costs else "-" for one in names)])
+    header = ["system", *(["queries a second"] if timed else []), *(name.replace("_", " ") for name in names)]
+    return Sheet(header, rows, "Throughput, building, starting")
+
+
+def findings(overview: Overview) -> dict[str, Any] | None:
+    """What the audit found; None where there was none."""
+    found = overview.audit
+    if found is None:
+        return None
+    problems = found.problems
+    others = [one for one in found.findings if not one.problem]
+    summary = f"{len(problems)} problem{'s' * (len(problems) != 1)} found" if problems else "No problem found"
+    return {
+        "summary": f"{summary}; {len(others)} other findings, {len(found.skipped)} checks not made.",
+        "problems": problems,
+        "others": others,
+        "skipped": found.skipped,
+    }
+
+
+def failures(overview: Overview) -> dict[str, Any]:
+    """Queries that ended in errors, and systems that could not be run."""
+    every = [(name, query, why) for name, e in overview.entries.items() for query, why in e.failed.items()]
+    rows: list[list[str | Cell]] = [
+        [name, query, overview.queries.get(query, ""), why] for name, query, why in every[:MOST_FAILURES]
+    ]
+    counted = ", ".join(f"{name}: {len(e.failed):,}" for name, e in overview.entries.items() if e.failed)
+    more = f" The first {MOST_FAILURES} are below." if len(every) > MOST_FAILURES else ""
+    known = any(entry.speed is not None for entry in overview.entries.values())
+    return {
+        "systems": overview.failures,
+        "rows": rows,
+        "none": "Every query was answered." if known else "These runs do not tell whether queries failed.",
+        "summary": f"{len(every):,} queries failed ({counted}); each is an empty ranking, and stays in the mean.{more}",
+        "grid": Sheet(["system", "query", "text", "what went wrong"], rows, numbers=False),
+    }
+
+
+def again(overview: Overview) -> list[Sheet]:
+    """What is needed to do it again: data, rules, machine, versions, systems."""
+    manifests = {name: entry.manifest for name, entry in overview.entries.items() if entry.manifest}
+    facts: list[tuple[str, Any]] = [("convention", overview.convention)]
+    if overview.compared is not None:
+        method = overview.compared.method
+        facts.append(
+            (
+                "statistics",
+                f"{TESTS[method.test]}, {CORRECTIONS.get(method.correction, 'not corrected')}; "
+                f"{method.rounds:,} resamples, seed {method.seed}",
+            )
+        )
+    first = next(iter(manifests.values()), {})
+    data, plan, machine = (first.get(key) or {} for key in ("dataset", "plan", "machine"))
+    facts += [
+        ("dataset", data.get("name") or overview.dataset),
+        ("documents", _hashed(data, "documents")),
+        ("queries", _hashed(data, "queries")),
+        ("judgments", first.get("judgments_hash")),
+        ("plan", ", ".join(f"{key} {value}" for key, value in plan.items() if value is not None)),
+        ("machine", ", ".join(str(machine[key]) for key in ("processor", "system") if machine.get(key))),
+        ("cores", machine.get("cores")),
+        ("memory", f"{machine['memory_bytes'] / 2**30:.0f} GiB" if machine.get("memory_bytes") else None),
+        ("python", first.get("python")),
+        ("versions", ", ".join(f"{name} {one}" for name, one in (first.get("versions") or {}).items())),
+    ]
+    rows: list[list[str | Cell]] = [[name, str(value)] for name, value in facts if value]
+    sheets = [Sheet(["", ""], rows, title="Circumstances", numbers=False)]
+    if manifests:
+        described: list[list[str | Cell]] = [
+            [
+                name,
+                str((one.get("system") or {}).get("description", "")),
+                str(one.get("finished", "")),
+                str((one.get("dataset") or {}).get("documents_hash", ""))[:12],
+            ]
+            for name, one in manifests.items()
+        ]
+        sheets.append(Sheet(["system", "description", "finished", "documents"], described, "Systems", numbers=False))
+    return sheets
+
+
+def _hashed(data: Mapping[str, Any], what: str) -> str:
+    known = data.get(what)
+    return "" if known is None else f"{known:,}, hash {data.get(f'{what}_hash', '')}"
+
+
+def manifests(overview: Overview) -> dict[str, str]:
+    """Each run's manifest as it is."""
+    return {
+        name: json.dumps(without_nan(dict(entry.manifest)), indent=2, ensure_ascii=False, default=str)
+        for name, entry in overview.entries.items()
+        if entry.manifest
+    }

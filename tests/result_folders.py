@@ -1,0 +1,46 @@
+"""Folders as `run` writes them, made for tests: a system that returns the right document at known ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ragauge.experiments import run
+from ragauge.records import Dataset, Document, Judgments
+from ragauge.reports.tables import as_csv
+
+DOCUMENTS = [Document(f"d{i}", f"word{i}") for i in range(40)]
+QUERIES = {f"q{i}": f"word{i}" for i in range(30)}
+DATA = Dataset("small", DOCUMENTS, QUERIES, Judgments({query: {f"d{i}": 1} for i, query in enumerate(QUERIES)}))
+LONG_AGO = 1_700_000_000_000_000_000
+
+
+def ranked(ranks):
+    """A system that returns the right document of the i-th query at the i-th rank, behind others."""
+
+    def search(query, k):
+        place = int(query.strip().removeprefix("word"))
+        others = [f"d{30 + i}" for i in range(10)]
+        rank = ranks[place]
+        return [*others[: rank - 1], f"d{place}", *others[rank - 1 :]][:k]
+
+    return search
+
+
+def made(folder, systems, *, day, data=DATA, machine=None, convention="default", **how):
+    """Run systems into a folder, with scores, as if it had been on a day of November long since written."""
+    found = run(data, systems, measures=["mrr@10", "recall@10"], out=folder, convention=convention, warmup=0, **how)
+    (folder / "scores.csv").write_text(as_csv(dict(found.scores), per_query=True), encoding="utf-8")
+    for path in folder.glob("*/manifest.json"):
+        about = json.loads(path.read_text(encoding="utf-8"))
+        about["finished"] = f"2026-11-{day:02d}T12:00:00+00:00"
+        about["machine"] = machine or about["machine"]
+        path.write_text(json.dumps(about), encoding="utf-8")
+    settle(folder)
+    return folder
+
+
+def settle(folder):
+    """Make everything in a folder old, what is scored older than the scores."""
+    for path in folder.rglob("*"):
+        os.utime(path, ns=(LONG_AGO, LONG_AGO + 10**9 * (path.name == "scores.csv")))
