@@ -14,10 +14,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ragauge import history_index
-from ragauge.chronicle import history
+from ragauge.chronicle import history, memory
+from ragauge.chronicle.places import DEPTH, find
 from ragauge.errors import BadInput
-from ragauge.history_places import DEPTH, find
 from result_folders import LONG_AGO, made, ranked, settle
 
 GOOD, WORSE = [1] * 30, [2] * 30
@@ -53,7 +52,7 @@ def change_unseen(folder, name="b"):
 
 def test_the_index_is_used_where_nothing_has_changed_and_rebuilt_on_demand(runs):
     assert means(runs) == [1.0, 0.5]
-    assert (runs / history_index.NAME).is_file()
+    assert (runs / memory.NAME).is_file()
     change_unseen(runs)
     assert means(runs) == [1.0, 0.5]
     assert means(runs, index=False) == pytest.approx([1.0, 0.7])
@@ -75,7 +74,7 @@ def test_a_folder_that_has_gone_drops_out_and_a_new_one_comes_in(runs):
     assert [os.path.basename(one.folder) for one in history(runs).series("mine", "mrr@10")] == ["a", "c"]
     shutil.rmtree(runs / "c")
     assert means(runs) == [1.0]
-    assert set(history_index.load(runs)) == {str(runs / "a")}
+    assert set(memory.load(runs)) == {str(runs / "a")}
 
 
 def test_a_new_system_in_a_known_folder_is_seen(runs):
@@ -112,10 +111,10 @@ def test_a_tree_that_moves_takes_its_index_along(runs):
 )
 def test_a_damaged_index_is_made_anew(runs, damage):
     means(runs)
-    path = runs / history_index.NAME
+    path = runs / memory.NAME
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
-    assert history_index.load(runs) == {}
+    assert memory.load(runs) == {}
     assert means(runs) == [1.0, 0.5]
     assert path.read_bytes() == whole
 
@@ -131,9 +130,9 @@ def test_a_damaged_index_is_made_anew(runs, damage):
 )
 def test_an_index_of_another_shape_is_not_believed_though_its_hash_is_right(runs, spoilt):
     rest = json.dumps(spoilt).encode() + b"\n"
-    head = json.dumps(history_index._header(rest)).encode() + b"\n"
-    (runs / history_index.NAME).write_bytes(head + rest)
-    assert history_index.load(runs) == {}
+    head = json.dumps(memory._header(rest)).encode() + b"\n"
+    (runs / memory.NAME).write_bytes(head + rest)
+    assert memory.load(runs) == {}
     assert means(runs) == [1.0, 0.5]
 
 
@@ -141,7 +140,7 @@ def test_an_index_of_another_shape_is_not_believed_though_its_hash_is_right(runs
 def test_an_index_of_another_version_is_made_anew(runs, part):
     means(runs)
     change_unseen(runs)
-    path = runs / history_index.NAME
+    path = runs / memory.NAME
     first, _, rest = path.read_bytes().partition(b"\n")
     head = json.loads(first)
     assert head["version"] == version("ragauge")
@@ -149,7 +148,7 @@ def test_an_index_of_another_version_is_made_anew(runs, part):
     assert means(runs) == pytest.approx([1.0, 0.7])
 
 
-@pytest.mark.parametrize("obstacle", [history_index.NAME, f".{history_index.NAME}.part"])
+@pytest.mark.parametrize("obstacle", [memory.NAME, f".{memory.NAME}.part"])
 def test_where_no_index_can_be_written_one_does_without(runs, obstacle):
     (runs / obstacle).mkdir()
     assert means(runs) == [1.0, 0.5]
@@ -161,7 +160,7 @@ def test_what_was_written_a_moment_ago_is_not_put_in_the_index(runs):
     scores = runs / "b" / "scores.csv"
     scores.write_text(scores.read_text())
     assert means(runs) == [1.0, 0.5]
-    assert set(history_index.load(runs)) == {str(runs / "a")}
+    assert set(memory.load(runs)) == {str(runs / "a")}
 
 
 def test_what_could_not_be_read_is_not_put_in_the_index(runs):
@@ -185,7 +184,7 @@ def test_processes_at_once_do_no_harm(runs):
     assert [one.returncode for one in at_once] == [0] * 4
     assert not list(runs.glob("*.part"))
     assert means(runs) == [1.0, 0.5]
-    assert set(history_index.load(runs)) == {str(runs / name) for name in "ab"}
+    assert set(memory.load(runs)) == {str(runs / name) for name in "ab"}
 
 
 def test_what_the_index_has_is_what_the_folders_have(runs):
@@ -196,8 +195,8 @@ def test_what_the_index_has_is_what_the_folders_have(runs):
 
 def test_the_index_stands_in_the_first_folder_that_is_given(runs):
     history([runs / "b", runs / "a"])
-    assert (runs / "b" / history_index.NAME).is_file()
-    assert not (runs / "a" / history_index.NAME).exists()
+    assert (runs / "b" / memory.NAME).is_file()
+    assert not (runs / "a" / memory.NAME).exists()
     change_unseen(runs, "b")
     assert means([runs / "b", runs / "a"]) == [1.0, 0.5]
 
@@ -307,7 +306,7 @@ def test_odd_things_in_files_and_names_stop_nothing(runs):
     assert list(found.skipped.values()) == ["its name is not UTF-8"]
     again = history(runs, measures=["mrr@10", "p95_ms"])
     assert again.points == found.points
-    assert len(history_index.load(runs)) == 2
+    assert len(memory.load(runs)) == 2
 
 
 def test_where_nothing_can_be_read_the_first_reason_is_told(runs):

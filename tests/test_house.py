@@ -56,16 +56,10 @@ MAY_IMPORT = {
     "gate_files": {"errors", "formats", "rules"},
     "candidates": NOUNS | {"formats", "inputs", "measures", "rules", "runs", "sides", "verbs"},
     "gating": NOUNS | {"gate_files", "candidates", "datasets", "formats", "measures", "rules", "runs"},
-    "history_places": {"errors", "runs"},
-    "history_folders": NOUNS | {"formats", "history_places", "measures", "rules", "runs", "verbs"},
-    "history_index": NOUNS | {"formats", "history_folders", "history_places"},
-    "history_series": NOUNS | {"formats", "history_folders", "measures", "rules", "stats"},
-    "chronicle": NOUNS
-    | {"history_folders", "history_index", "history_places", "history_series", "measures", "rules", "stats", "verbs"},
+    "chronicle": NOUNS | {"formats", "measures", "rules", "runs", "stats", "verbs"},
     "surveying": NOUNS | {"datasets", "measures", "stats"},
     "gathered": NOUNS | {"corpora", "formats", "inputs", "measures", "scored", "surveying", "verbs"},
-    "reporting": NOUNS
-    | {"auditing", "comparing", "formats", "gathered", "measures", "reports", "runs", "surveying"},
+    "reporting": NOUNS | {"auditing", "comparing", "formats", "gathered", "measures", "reports", "runs", "surveying"},
     "pytest_plugin": {"gates", "gating"},
     "experiments": NOUNS | DOING | {"comparing", "formats", "measures", "verbs", "work"},
     "evaluator": NOUNS | DOING | {"measures", "stats", "verbs"},

@@ -137,7 +137,7 @@ def _known(folder: Path) -> Given:
         import polars as pl
 
         try:
-            for query, text, tagged in pl.read_parquet(asked).select("query", "text", "tags").iter_rows():
+            for query, text, tagged in pl.read_parquet(asked, glob=False).select("query", "text", "tags").iter_rows():
                 texts[query] = text
                 tags[query] = {str(name): str(value) for name, value in json.loads(tagged).items()}
         except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:

@@ -1,4 +1,4 @@
-"""More nouns: all that is known of some systems, put together so that it can be shown; much or little of it may be there."""
+"""More nouns: all that is known of some systems, be it much or little, put together so that it can be shown."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Overview:
     """Of every interval."""
     baseline: str | None = None
     compared: Comparisons | None = None
-    """Each system against the baseline, or every pair where there is none; None of a single system, or of means alone."""
+    """Each system against the baseline, else every pair; None of a single system, or of means alone."""
     rival: Comparison | None = None
     """The best system by the first measure against the next best."""
     curves: Sequence[Curve] = ()

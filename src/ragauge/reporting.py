@@ -215,8 +215,8 @@ def _compared(
     measure = found.measures[0]
     means = {name: scores[0].means[measure] for name, scores in found.trials.items()}
     lower = any(measure in scores[0].lower_is_better for scores in found.trials.values())
-    order = sorted((name for name in means if not math.isnan(means[name])), key=lambda name: means[name])
-    best = order[:2] if lower else order[:-3:-1]
+    known = [name for name in means if not math.isnan(means[name])]
+    best = sorted(known, key=means.__getitem__, reverse=not lower)[:2]
     if len(best) < 2:
         return rows, None
     apart = compare({one: sides[one] for one in best[::-1]}, best[1], measures=[measure], **options)

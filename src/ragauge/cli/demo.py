@@ -45,5 +45,5 @@ def demo(
         + f" \\\n    --baseline bm25 --out {shlex.quote(out)}\n"
     )
     settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out)}
-    finish(perform(settings, fresh=fresh), as_json=as_json)
-    console.talk([f"next: ragauge compare {out} -b bm25; ragauge audit {out}; open {out}/report.md"])
+    finish(perform(settings, fresh=fresh), as_json=as_json, audited=True)
+    console.talk([f"next: open {out}/report.html in a browser; ragauge compare {out} -b bm25; ragauge audit {out}"])

@@ -7,8 +7,10 @@ import importlib
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +19,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.progress import Bar
 from ragauge.datasets.folders import name_of
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, MissingExtra
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import run as run_systems
 from ragauge.experiments import slug
@@ -29,6 +31,7 @@ from ragauge.reports.overviews import strata_table, tables
 from ragauge.reports.overviews_csv import queries_csv, summary_csv
 from ragauge.reports.overviews_data import as_data
 from ragauge.reports.overviews_markdown import markdown
+from ragauge.reports.page import page
 from ragauge.reports.tables import one_line
 from ragauge.systems.specs import parse, without_secrets
 
@@ -57,7 +60,11 @@ def run(  # noqa: PLR0913 - each is an option of the command
     by: Annotated[str | None, typer.Option(help="Also split the first measure by this tag of the queries.")] = None,
     out: Annotated[
         str | None,
-        typer.Option("-o", "--out", help="The folder to write.  [dim]default runs/ and the dataset or the file[/dim]"),
+        typer.Option(
+            "-o",
+            "--out",
+            help="The folder to write; {now} is the time (UTC).  [dim]default runs/ and the dataset or the file[/dim]",
+        ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
     output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
@@ -84,16 +91,20 @@ def run(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("there is no system to run", hint="--system bm25 --system dense; `ragauge systems` lists them")
     if "out" not in settings:
         settings["out"] = Path("runs") / slug(Path(what).stem if what.endswith(".toml") else name_of(Path(what)))
-    finish(perform(settings, fresh=fresh), as_json=output, by=by)
+    again = "the same command"
+    if "{now}" in str(settings["out"]):
+        settings["out"] = str(settings["out"]).replace("{now}", datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S"))
+        again += f" with --out {shlex.quote(settings['out'])}"
+    finish(perform(settings, fresh=fresh, again=again), as_json=output, by=by)
 
 
-def perform(settings: dict[str, Any], *, fresh: bool) -> Experiment:
+def perform(settings: dict[str, Any], *, fresh: bool, again: str = "the same command") -> Experiment:
     """Run, with somebody looking on; Ctrl-C says how to go on."""
     with Bar() as watch:
         try:
             return run_systems(**settings, fresh=fresh, watch=watch)
         except KeyboardInterrupt:
-            again = "the same command without --fresh" if fresh else "the same command"
+            again += " without --fresh" if fresh else ""
             sys.stderr.write(
                 f"\nstopped at {watch.now or 'the beginning'}; what was answered is kept in {settings['out']}, "
                 f"and {again} goes on from there\n"
@@ -101,11 +112,16 @@ def perform(settings: dict[str, Any], *, fresh: bool) -> Experiment:
             raise typer.Exit(130) from None
 
 
-def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> None:
+def finish(experiment: Experiment, *, as_json: bool, by: str | None = None, audited: bool = False) -> None:
     """Write the report beside the runs, show the tables, name the files."""
     folder = experiment.folder or Path()
-    seen = overview(experiment, by=by or (), audited=False)
+    seen = overview(experiment, by=by or (), audited=audited)
     files = {"report.md": markdown(seen), "summary.csv": summary_csv(seen), "scores.csv": queries_csv(seen)}
+    notes = list(experiment.notes)
+    try:
+        files["report.html"] = page(seen)
+    except MissingExtra as missing:
+        notes.append(f"no report.html: {missing.message} ({missing.hint})")
     for name, text in files.items():
         with whole_file(str(folder / name)) as file:
             file.write(text.encode("utf-8", "replace"))
@@ -130,7 +146,7 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None) -> N
             ),
             "times in milliseconds, stages by their median (rerank: also fusing); the harness itself takes "
             f"{first['harness_microseconds']:.0f} microseconds a query",
-            *experiment.notes,
+            *notes,
             f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
             f"queries.parquet, and a folder for each run ({', '.join(map(slug, experiment.runs))})",
         ]

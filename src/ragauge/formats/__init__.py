@@ -162,7 +162,7 @@ def asked(thing: Any) -> set[str] | None:
     if timings is None or not timings.exists():
         return None
     try:
-        return set(pl.read_parquet(timings, columns=["query"])["query"].to_list())
+        return set(pl.read_parquet(timings, columns=["query"], glob=False)["query"].to_list())
     except (OSError, pl.exceptions.PolarsError) as error:
         raise BadInput(f"is damaged ({error})", file=str(timings)) from None
 

@@ -241,7 +241,7 @@ class TableRun:
 
         if self.form == "parquet":
             try:
-                table = run_columns(pl.scan_parquet(self.source.path), self.source.label).lazy()
+                table = run_columns(pl.scan_parquet(self.source.path, glob=False), self.source.label).lazy()
                 rows = int(table.select(pl.len()).collect().item())
                 for begin in range(0, rows, ROWS):
                     yield prepare(checked(table.slice(begin, ROWS).collect(), self.source.label, "score", None))

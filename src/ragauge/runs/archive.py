@@ -168,11 +168,11 @@ def read(folder: Path) -> Run:
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         return Run(
-            pl.read_parquet(folder / "run.parquet"),
+            pl.read_parquet(folder / "run.parquet", glob=False),
             str(manifest.get("system", {}).get("name", folder.name)),
-            pl.read_parquet(timings) if timings.exists() else None,
+            pl.read_parquet(timings, glob=False) if timings.exists() else None,
             manifest,
-            pl.read_parquet(repeats) if repeats.exists() else None,
+            pl.read_parquet(repeats, glob=False) if repeats.exists() else None,
         )
     except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
         raise BadInput(f"the run here is damaged ({error})", file=str(folder), hint="--fresh runs it again") from None

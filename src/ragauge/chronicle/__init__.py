@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ragauge import history_index
+from ragauge.chronicle import memory
+from ragauge.chronicle.folders import Kept, Tally, Told, read, score_again, tally_of, timings_of
+from ragauge.chronicle.places import find
+from ragauge.chronicle.series import Stand, changes_of, figure_of, series_of
 from ragauge.comparisons import Method
 from ragauge.errors import BadInput, RagaugeError, UnknownName
 from ragauge.gates import Figure
 from ragauge.histories import History, Point
-from ragauge.history_folders import Kept, Tally, Told, read, score_again, tally_of, timings_of
-from ragauge.history_places import find
-from ragauge.history_series import Stand, changes_of, figure_of, series_of
 from ragauge.measures.conventions import PRESETS
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
@@ -53,7 +53,7 @@ def history(
     rules = None if convention is None else find_convention(convention)
     wanted = None if measures is None else [_figure(one) for one in _listed(measures)]
     found, skipped = find(given)
-    known = history_index.load(Path(given[0])) if index and not rebuild else {}
+    known = memory.load(Path(given[0])) if index and not rebuild else {}
     kept = _read(found, known, skipped)
     before = {one: {told.place: len(told.more) for told in entry.systems} for one, entry in kept.items()}
     chosen = _chosen(kept, systems, datasets)
@@ -69,8 +69,8 @@ def history(
         except RagaugeError as error:
             skipped[str(Path(folder) / told.place)] = error.message
     after = {one: {told.place: len(told.more) for told in entry.systems} for one, entry in kept.items()}
-    if index and (after != before or {history_index.key(one): entry for one, entry in kept.items()} != known):
-        history_index.save(Path(given[0]), kept)
+    if index and (after != before or {memory.key(one): entry for one, entry in kept.items()} != known):
+        memory.save(Path(given[0]), kept)
     if not stands:
         raise _nothing(given, skipped)
     stands.sort(key=lambda one: (one.point.when, one.point.folder))
@@ -102,7 +102,7 @@ def _read(found: Mapping[str, Any], known: Mapping[str, Kept], skipped: dict[str
     """Each folder: from the index if nothing in it was changed, else from its files."""
     kept: dict[str, Kept] = {}
     for folder, stamp in found.items():
-        entry = history_index.fresh(known, folder, stamp)
+        entry = memory.fresh(known, folder, stamp)
         if entry is None:
             try:
                 entry = read(Path(folder), stamp)

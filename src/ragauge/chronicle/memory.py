@@ -13,10 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ragauge.chronicle.folders import Kept, Tally, Told, moment
+from ragauge.chronicle.places import Stamp
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
-from ragauge.history_folders import Kept, Tally, Told, moment
-from ragauge.history_places import Stamp
 
 NAME = ".ragauge-history.jsonl"
 VERSION = 1

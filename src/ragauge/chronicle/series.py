@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ragauge.chronicle.folders import Kept, Tables, Told, values_of
 from ragauge.comparisons import Comparison, Method
 from ragauge.errors import RagaugeError
 from ragauge.formats.scores import less_is_better
 from ragauge.gates import Figure
 from ragauge.histories import Change, Point
-from ragauge.history_folders import Kept, Tables, Told, values_of
 from ragauge.measures.conventions import PRESETS
 from ragauge.rules import figures
 from ragauge.stats.correction import corrected

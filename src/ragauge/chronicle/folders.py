@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragauge import formats
+from ragauge.chronicle.places import Stamp
 from ragauge.errors import BadInput, MissingEvidence, RagaugeError
-from ragauge.history_places import Stamp
 from ragauge.measures.conventions import PRESETS
 from ragauge.measures.scoring import score
 from ragauge.measures.table import mean
