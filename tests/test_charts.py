@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import struct
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import numpy as np
@@ -23,8 +25,10 @@ from ragauge.histories import History, Point
 from ragauge.outcomes import Advice, Latency, Speed
 from ragauge.overviews import Curve, Entry, Mean, Overview, Stratum
 from ragauge.reports.charts import CHARTS, as_png, as_svg, drawn, trend
+from ragauge.reports.charts.labels import Box, Mark, spots
 from ragauge.reports.charts.looks import LOST, NEUTRAL, PALETTE, STAGES, STYLE, TIED, WON, Cast
 from ragauge.reports.charts.quality import LABELLED
+from ragauge.reports.charts.sketches import Sketch
 
 ODD = ("a.b[0]", "<script>alert(1)</script>", "datum.x", 'it\'s "quoted"', "constructor", "__proto__", "\\u0041 \x01")
 
@@ -185,6 +189,8 @@ def test_each_measure_has_a_panel_with_bars_intervals_stars_and_the_baseline(dra
     guides = [layer for layer in panels[0].spec["layer"] if layer["mark"].get("strokeDash")]
     assert [layer["data"]["values"] for layer in guides] == [[{"value": 0.5}]]
     assert [row["value"] for row in rows_with(panels[3], "label")] == [2.0, 8.0, 300.0]
+    axis = panels[3].spec["layer"][0]["encoding"]["x"]
+    assert (axis["scale"]["domain"], axis["axis"]["values"]) == ([1, 500], [1, 10, 100])
 
 
 def test_times_that_are_near_each_other_are_bars_from_0():
@@ -203,21 +209,58 @@ def test_a_mean_that_is_not_known_is_said_to_be_none():
     assert (row["value"], row["n"], row["label"]) == (None, None, "none ns")
 
 
-def test_curves_have_a_mean_for_each_k_and_the_k_that_is_enough_for_the_baseline(drawings):
+def test_curves_have_a_mean_for_each_k_and_the_k_that_is_enough_for_the_best_system(drawings):
     panel = drawings["curves"].panels[0]
     assert panel.title == "hit_rate@k"
     rows = rows_with(panel, "k", "dash")
     assert [(row["k"], row["value"]) for row in rows if row["system"] == "dense"] == [(1, 0.4), (5, 0.7), (10, 0.9)]
     assert [(row["k"], row["system"], row["label"]) for row in rows_with(panel, "label")] == [
-        (5, "bm25", "k = 5 is enough")
+        (5, "dense", "dense: k = 5 is enough")
     ]
-    assert "for bm25 k = 5 is enough" in drawings["curves"].alt
+    assert "for dense k = 5 is enough" in drawings["curves"].alt
+    assert "right of the dashed line more documents add at most 0.01" in drawings["curves"].caption
 
 
-def test_the_largest_k_is_never_said_to_be_enough():
+def curve_with(values, enough) -> Sketch:
     overview = small()
-    curve = replace(overview.curves[0], enough={"dense": Advice(10, "hit_rate@10", 0.01, 0.95, ())})
-    assert "for dense no k below 10 is enough" in CHARTS["curves"].draw(replace(overview, curves=[curve])).alt
+    curve = replace(overview.curves[0], values={**overview.curves[0].values, **values}, enough=enough)
+    return CHARTS["curves"].draw(replace(overview, curves=[curve]))
+
+
+def advice(k: int) -> Advice:
+    return Advice(k, "hit_rate@10", 0.01, 0.95, ())
+
+
+def test_the_largest_k_is_never_said_to_be_enough_and_no_line_stands_there():
+    sketch = curve_with({}, {"dense": advice(10), "bm25": advice(1)})
+    assert "for dense no k below 10 is enough" in sketch.alt
+    assert "dense: no k below 10 is enough" in texts(as_svg({**sketch.panels[0].spec, "width": 300}))
+    assert "dashed" not in sketch.caption
+    assert "none is sure to come within 0.01 of the largest" in sketch.caption
+    assert not [layer for layer in sketch.panels[0].spec["layer"] if layer["mark"]["type"] == "rule"]
+
+
+def test_where_nothing_is_advised_for_the_best_system_the_baselines_advice_is_shown():
+    sketch = curve_with({}, {"slow": advice(1), "bm25": advice(5)})
+    assert "for bm25 k = 5 is enough" in sketch.alt
+    assert curve_with({}, {"slow": advice(1)}).caption == "Each line is a system's mean over k."
+
+
+def test_a_line_ends_where_the_systems_rankings_do_and_so_does_what_is_enough():
+    sketch = curve_with({"dense": [0.4, 0.7, math.nan]}, {"dense": advice(5)})
+    rows = [row for row in rows_with(sketch.panels[0], "k", "dash") if row["system"] == "dense"]
+    assert [row["k"] for row in rows] == [1, 5]
+    assert "dense 0.700 at 5" in sketch.alt
+    assert "for dense no k below 5 is enough" in sketch.alt
+    name = next(row for row in rows_with(sketch.panels[0], "align") if row["system"] == "dense")
+    assert (name["k"], name["value"]) == (5, 0.7)
+
+
+def test_a_long_name_leaves_room_for_what_is_advised():
+    overview = small(("bm25", "a-name-of-more-than-thirty-letters", "slow"))
+    row = rows_with(CHARTS["curves"].draw(overview).panels[0], "label")[0]
+    assert row["label"] == "a-name-of-more-than-t…: k = 5 is enough"
+    assert row["system"] == "a-name-of-more-than-thirty-letters"
 
 
 def test_names_at_the_ends_of_lines_keep_apart(drawings):
@@ -302,6 +345,14 @@ def test_a_stratum_has_its_n_and_each_systems_mean(drawings):
     assert "short (n=1) best dense 0.650" in drawings["strata"].alt
 
 
+def test_the_legend_of_several_panels_is_drawn_once():
+    overview = small()
+    twice = {"length": overview.strata["length"], "also": overview.strata["length"]}
+    drawing = drawn(replace(overview, strata=twice))["strata"]
+    assert [texts(as_svg({**one.spec, "width": 300})).count("dense") for one in drawing.panels] == [1, 0]
+    assert texts(as_svg(drawing.sheet())).count("dense") == 1
+
+
 def test_of_a_tag_with_many_values_the_first_are_drawn_and_the_title_says_so():
     overview = small()
     several = [Stratum(str(i), 1, {"bm25": Mean(0.5, 1)}) for i in range(50)]
@@ -312,7 +363,8 @@ def test_of_a_tag_with_many_values_the_first_are_drawn_and_the_title_says_so():
 
 def test_latency_is_the_share_of_queries_that_took_at_most_so_long(drawings):
     panels = drawings["latency"].panels
-    assert [(one.title, one.wide) for one in panels] == [("total", True), ("embed", False)]
+    assert [(one.title, one.wide) for one in panels] == [("total", False), ("embed", False)]
+    assert "rerank" not in drawings["latency"].caption
     line = rows_with(panels[0], "ms", "dash")[0]
     assert (line["ms"], line["share"]) == ([1.0, 1.0, 2.0, 2.0], [25, 50, 75, 100])
     marks = [(row["what"], row["ms"], row["share"]) for row in rows_with(panels[0], "what") if row["system"] == "bm25"]
@@ -357,19 +409,56 @@ def test_a_trend_breaks_where_something_else_changed_and_says_what():
     drawing = trend(history(changed="5 queries more"))
     panel = drawing.panels[0]
     mine = [row for row in rows_with(panel, "part") if row["system"] == "bm25"]
-    assert [(row["when"], row["value"], row["part"]) for row in mine] == [
-        ("2026-01-01T12:00:00Z", 0.5, 0),
-        ("2026-01-03T12:00:00Z", 0.6, 0),
-        ("2026-01-05T12:00:00Z", 0.7, 1),
+    assert [(row["run"], row["at"], row["value"], row["part"]) for row in mine] == [
+        (0, "2026-01-01 12:00:00", 0.5, 0),
+        (1, "2026-01-03 12:00:00", 0.6, 0),
+        (2, "2026-01-05 12:00:00", 0.7, 1),
     ]
-    assert rows_with(panel, "changed") == [{"when": "2026-01-04T12:00:00Z", "changed": "5 queries more"}]
+    assert rows_with(panel, "changed") == [{"run": 1.5, "changed": "5 queries more"}]
+    assert "a line breaks" in drawing.caption
     assert "bm25 0.700 on 2026-01-05, 0.500 on 2026-01-01, not comparable across 1 break" in drawing.alt
     assert ODD[1] in texts(as_svg(drawing.sheet()))
 
 
 def test_a_trend_without_a_break_is_one_line_and_an_empty_history_is_none():
-    assert {row["part"] for row in rows_with(trend(history()).panels[0], "part")} == {0}
+    drawing = trend(history())
+    assert {row["part"] for row in rows_with(drawing.panels[0], "part")} == {0}
+    assert "breaks" not in drawing.caption
     assert trend(History([])) is None
+
+
+EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("times", "labels"),
+    [
+        ([EVENING + timedelta(seconds=5 * i) for i in range(4)], ["18:42"]),
+        ([EVENING, EVENING + timedelta(minutes=7), EVENING + timedelta(hours=3)], ["18:42", "18:49", "21:42"]),
+        ([EVENING, EVENING + timedelta(seconds=4), EVENING + timedelta(days=3)], ["2026-11-15", "2026-11-18"]),
+        (
+            [EVENING.astimezone(timezone(timedelta(hours=9))), EVENING.replace(tzinfo=None, minute=50)],
+            ["18:42", "18:50"],
+        ),
+    ],
+    ids=["seconds", "one day", "days", "zones"],
+)
+def test_runs_are_steps_labelled_by_day_or_where_all_share_one_by_time_of_day_in_utc(times, labels):
+    points = [Point(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
+    drawing = trend(History(points[::-1]))
+    rows = rows_with(drawing.panels[0], "run")
+    assert sorted((row["run"], row["folder"]) for row in rows) == [(i, str(i)) for i in range(len(times))]
+    words = texts(as_svg(drawing.sheet()))
+    assert [word for word in words if re.fullmatch(r"\d\d:\d\d(:\d\d)?|:\d\d|\d{4}-\d\d-\d\d", word)] == [
+        *labels,
+        *(["2026-11-15"] if ":" in labels[0] else []),
+    ]
+    assert "interval" not in drawing.caption
+
+
+def test_systems_of_one_run_stand_at_one_step_though_they_ended_one_after_the_other():
+    points = [Point(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")]
+    assert {row["run"] for row in rows_with(trend(History(points)).panels[0], "run")} == {0}
 
 
 # What is not known is not drawn
@@ -379,6 +468,60 @@ def test_means_alone_give_bars_and_nothing_else():
     overview = small()
     entries = {name: Entry(name, one.means) for name, one in overview.entries.items()}
     assert list(drawn(Overview("means", entries, overview.measures))) == ["measures"]
+
+
+# Captions speak of what is there
+
+
+def test_captions_name_intervals_stars_and_the_dashed_line_where_they_are(drawings):
+    caption = drawings["measures"].caption
+    assert "bars are means with 95% intervals" in caption.lower()
+    assert "the dashed line is bm25, the baseline" in caption
+    assert "*** below 0.001" in caption
+    assert "stepped line" in drawings["quality_latency"].caption
+    assert "with its 95% interval" in drawings["strata"].caption
+    assert "with its 95% interval" in drawings["boxes"].caption
+    assert "other is time that no stage claimed" in drawings["stages"].caption
+
+
+def test_captions_say_nothing_of_what_is_not_there():
+    overview = small()
+    bare = {
+        name: Entry(name, {m: Mean(mean.value, mean.n) for m, mean in one.means.items()}, speed=one.speed)
+        for name, one in overview.entries.items()
+    }
+    strata = {"length": [Stratum("long", 3, {name: Mean(0.5, 3) for name in bare})]}
+    found = drawn(Overview("means", bare, overview.measures, strata=strata))
+    assert found["measures"].caption == "Bars are means."
+    for drawing in found.values():
+        assert not re.search("interval|star|dashed|baseline", drawing.caption), drawing.title
+    alone = drawn(Overview("one", {"bm25": overview.entries["bm25"]}, ["ndcg@10"], baseline="bm25"))
+    assert alone["measures"].caption == "Bars are means with 95% intervals."
+    assert not [one for one in alone["measures"].panels[0].spec["layer"] if one["mark"].get("strokeDash")]
+    assert "stepped" not in alone["quality_latency"].caption
+
+
+def test_where_less_is_better_winning_lies_below_0(drawings):
+    assert "lies above 0 the system beats bm25" in drawings["waterfall"].caption
+    overview = small()
+    row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
+    sketch = CHARTS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
+    assert "lies below 0 the system beats bm25" in sketch.caption
+
+
+def test_that_fusing_counts_as_rerank_is_said_where_there_is_a_stage_of_that_name():
+    assert "fusing counts as rerank" in CHARTS["latency"].draw(many(["bm25", "dense"])).caption
+
+
+def test_twelve_panels_are_drawn_and_the_measures_that_are_left_out_are_named():
+    overview = small()
+    names = [f"m@{k}" for k in range(1, 15)]
+    entries = {name: replace(one, means={m: Mean(0.5, 4) for m in names}) for name, one in overview.entries.items()}
+    sketch = CHARTS["measures"].draw(replace(overview, entries=entries, measures=names))
+    assert [one.title for one in sketch.panels] == [*names[:11], "p95 ms (log scale, lower is better)"]
+    assert sketch.caption.endswith("not drawn: m@12, m@13 and m@14.")
+    untimed = {name: replace(one, speed=None) for name, one in entries.items()}
+    assert len(CHARTS["measures"].draw(replace(overview, entries=untimed, measures=names[:12])).panels) == 12
 
 
 def test_of_nothing_nothing_is_drawn():
@@ -463,9 +606,61 @@ def test_every_colour_stands_out_from_white_and_from_near_black(colour):
     assert contrast(colour, "#16181d") >= 3
 
 
-def test_white_figures_can_be_read_on_won_and_lost():
+def test_white_figures_can_be_read_on_won_tied_and_lost():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert min(contrast(WON, "#ffffff"), contrast(LOST, "#ffffff")) >= 4.5
+    assert min(contrast(one, "#ffffff") for one in (WON, TIED, LOST)) >= 4.5
+
+
+@pytest.mark.parametrize("overview", [small(), many(["bm25", "dense"])], ids=["small", "many"])
+def test_words_have_the_colour_of_the_text_never_that_of_a_system(overview):
+    drawings = drawn(overview)
+    styles = {
+        (layer["mark"].get("style"), layer["mark"].get("color"), "color" in layer["encoding"])
+        for drawing in drawings.values()
+        for panel in drawing.panels
+        for layer in panel.spec["layer"]
+        if layer["mark"]["type"] == "text"
+    }
+    assert styles == {("words", None, False), ("halo", None, False), (None, "#ffffff", False)}  # white on won and lost
+    style = (files("ragauge.reports.page") / "templates" / "page.css").read_text()
+    inks, papers = (re.findall(rf"{name}: (#[0-9a-f]{{6}})", style) for name in ("--ink", "--paper"))
+    assert len(set(papers)) == 2  # light and dark
+    assert all(contrast(ink, paper) >= 4.5 for ink, paper in zip(inks, papers, strict=False))
+    config = drawings["curves"].sheet()["config"]
+    assert contrast(config["style"]["words"]["color"], config["background"]) >= 4.5
+    assert config["style"]["halo"]["stroke"] == config["background"]
+
+
+def test_names_stand_off_bars_lines_and_each_other_where_there_is_room():
+    marks = [
+        Mark("bm25 (baseline)", 30, 150, 110, 190),
+        Mark("dense", 60, 170, 125, 215),
+        Mark("best", 240, 40, 10, 70),
+    ]
+    lines = [Box(30, 148, 240, 152), Box(238, 40, 242, 150)]
+    boxes = [spot.box(mark) for mark, spot in zip(marks, spots(marks, lines, 260, 300), strict=True)]
+    for (one, box), (_, other) in itertools.permutations(zip(marks, boxes, strict=True), 2):
+        assert not box.meets(other), one.name
+    for i, box in enumerate(boxes):
+        others = [thing for mark in (*marks[:i], *marks[i + 1 :]) for thing, _ in mark.boxes]
+        assert not any(box.meets(thing) for thing in [*lines, *others]), marks[i].name
+        assert 0 <= box.left < box.right <= 260
+
+
+def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
+    svg = as_svg(drawings["waterfall"].sheet())
+    ends = [node for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text") if node.text == "100"]
+    assert [node.get("text-anchor") for node in ends] == ["middle"]
+
+
+@pytest.mark.parametrize("overview", [small(), many([f"system {i}" for i in range(9)])], ids=["few", "many"])
+def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
+    import vl_convert
+
+    for drawing in [*drawn(overview).values(), trend(history(changed="5 queries more"))]:
+        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), drawing.sheet()]:
+            assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
+    assert "WARN" not in "".join(capfd.readouterr())
 
 
 def test_twelve_systems_have_twelve_colours_and_no_two_have_the_same_dash_and_shape_and_colour():
@@ -515,7 +710,7 @@ def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
     drawing = drawings["measures"]
     svg = as_svg(drawing.sheet())
     words = texts(svg)
-    assert {"Every measure", "ndcg@10", "bm25", "dense", "slow", "0.650 ***", "0.600 ns"} <= set(words)
+    assert {"Measure by measure", "ndcg@10", "bm25", "dense", "slow", "0.650 ***", "0.600 ns"} <= set(words)
     root = ElementTree.fromstring(svg)
     assert root.find("{http://www.w3.org/2000/svg}desc").text == drawing.alt
     assert root.find("{http://www.w3.org/2000/svg}rect").get("fill") == "#ffffff"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import random
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from scipy import stats
 import ragauge
 from ragauge.errors import BadInput, Incomparable, MissingEvidence, UnknownName
 from ragauge.reports import comparisons as reports
+from ragauge.reports.tables import p_value
 
 QRELS = {f"q{i:02}": {"a": 2, **{f"r{j}": 1 for j in range(i % 9)}} for i in range(30)}
 
@@ -75,6 +77,32 @@ def test_a_comparison_has_the_figures_of_scipy():
     biggest = max(zip(np.abs(gap), SCORES["both"].queries, strict=True))
     assert row.moved[0].query == biggest[1]
     assert abs(row.moved[0].difference) == pytest.approx(biggest[0])
+
+
+def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
+    fresh = ragauge.compare(SCORES, baseline="words", measures="mrr").rows[0]
+    assert replace(fresh, p_t=0.0001, p_corrected=0.02).stars == "*"
+    assert replace(fresh, p_t=0.0001, p_corrected=0.2).stars == "ns"
+    assert replace(fresh, p_corrected=math.nan).stars == ""
+    titles = {("t", "holm"): "p holm", ("t", "none"): "p_t", ("wilcoxon", "none"): "p wilcoxon"}
+    for (test, correction), title in titles.items():
+        found = ragauge.compare(SCORES, baseline="words", measures="mrr", test=test, correction=correction)
+        row = found.rows[0]
+        (part,) = reports.parts(found)
+        cells = dict(zip(part.header, part.rows[0], strict=True))
+        assert cells[title].split() == [p_value(row.p_corrected), row.stars]
+        assert [title for title, text in cells.items() if row.stars in text.split()] == [title]
+        said = reports.about(found)
+        assert any(line.startswith(f"{title}, to decide by: ") and "*** below 0.001" in line for line in said)
+        assert sum("***" in line for line in said) == 1
+
+
+def test_p_values_stand_under_each_other_whatever_their_stars():
+    found = ragauge.compare(SCORES, baseline="words")
+    rows = [replace(row, p_corrected=p) for row, p in zip(found.rows, (0.0001, 0.02, 0.3, 0.004), strict=False)]
+    part = next(reports.parts(replace(found, rows=rows)))
+    texts = [row[part.left[0]] for row in part.rows]
+    assert texts == ["<0.001 ***", " 0.020 *"]
 
 
 def test_without_a_baseline_every_pair_is_compared():

@@ -465,7 +465,8 @@ def test_an_experiment_file_is_run_and_leaves_its_files(tmp_path):
     assert done.stdout.splitlines()[0].split() == ["system", "ndcg@5", "mrr", "vs", "words", "p", "better/worse"]
     out = tmp_path / "runs" / "test"
     assert {one.name for one in out.iterdir()} == {
-        "report.md", "summary.csv", "scores.csv", "judgments.parquet", "queries.parquet", "experiment.json",
+        "report.html", "report.md", "summary.csv", "scores.csv", "judgments.parquet", "queries.parquet",
+        "experiment.json",
         "words", "both",
     }  # fmt: skip
     assert pl.read_parquet(out / "both" / "timings.parquet").height == 12

@@ -7,10 +7,14 @@ import io
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.resources import files
 
+import jsonschema
 import numpy as np
 import polars as pl
 import pytest
@@ -20,16 +24,22 @@ from scipy import stats
 import ragauge
 from ragauge.chronicle import history
 from ragauge.errors import BadInput, UnknownName
+from ragauge.experiments import run
 from ragauge.histories import History, Point
+from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.speed import speed
 from ragauge.overviews import Mean
 from ragauge.records import Document, Judgments
 from ragauge.reports import histories as reports
+from ragauge.reports import histories_words as words
 from ragauge.stats.quantiles import quantile_interval
-from result_folders import DATA, made, ranked
+from result_folders import DATA, made, ranked, settle
 
 GOOD = [1] * 15 + [2] * 15
 WORSE = [1] * 5 + [2] * 10 + [4] * 15
+
+
+SCHEMA = json.loads((files("ragauge.reports") / "history.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -189,8 +199,10 @@ def test_first_before_and_best_are_each_looked_at(tmp_path):
     found = history(tmp_path, measures="mrr@10")
     since = {one.against: one.since.folder for one in found.changes}
     assert since == {name: str(tmp_path / f"day{day}") for name, day in (("first", 1), ("before", 3), ("best", 2))}
-    assert "worse than its best: mrr@10 of mine: 0.7500 -> 0.4583 (-0.2917 [" in reports.verdicts(found)[0]
-    assert reports.verdicts(found)[0].endswith(f"since 2026-11-02 ({tmp_path / 'day2'})")
+    below, calm = words.verdicts(found)
+    assert below.startswith("mine is 0.2917 of mrr@10 [0.2")
+    assert below.endswith(f"] below its best, 2026-11-02, p < 0.001 ({tmp_path / 'day2'})")
+    assert calm == "nothing has changed beyond chance in the last of 4 runs"
 
 
 def test_where_less_is_better_the_best_is_the_least(tmp_path):
@@ -212,7 +224,7 @@ JUDGED = replace(DATA, judgments=Judgments({**DATA.judgments.nested, "q0": {"d0"
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "told"),
     [
         ({"data": LARGER}, "40 -> 41 documents"),
         ({"data": CHANGED}, "other documents"),
@@ -224,14 +236,14 @@ JUDGED = replace(DATA, judgments=Judgments({**DATA.judgments.nested, "q0": {"d0"
         ({"data": replace(LARGER, queries=FEWER.queries)}, "40 -> 41 documents, 30 -> 20 queries"),
     ],
 )
-def test_what_else_has_changed_is_told_and_nothing_is_compared(tmp_path, how, words):
+def test_what_else_has_changed_is_told_and_nothing_is_compared(tmp_path, how, told):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, **how)
     found = history(tmp_path, measures="mrr@10")
-    assert [one.changed for one in found.points] == ["", words]
+    assert [one.changed for one in found.points] == ["", told]
     assert list(found.changes) == []
     assert found.comparable == {("small", "mine", "mrr@10"): 1}
-    assert f"2026-11-02 ({tmp_path / 'b'}): {words}; mine: not compared with the run before" in reports.about(found)
+    assert f"2026-11-02 ({tmp_path / 'b'}): {told}; mine: not compared with the run before" in words.about(found)
 
 
 def test_judgments_in_another_order_are_the_same(tmp_path):
@@ -257,7 +269,7 @@ def test_fewer_scored_queries_are_not_comparable(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("part", "words"),
+    ("part", "told"),
     [
         ({"cores": 64}, "2 -> 64 cores"),
         ({"processor": "Abacus"}, "other processor"),
@@ -266,12 +278,12 @@ def test_fewer_scored_queries_are_not_comparable(tmp_path):
         ({"memory_bytes": (16 << 30) - 4096}, ""),
     ],
 )
-def test_another_machine_breaks_times_and_not_measures(tmp_path, part, words):
+def test_another_machine_breaks_times_and_not_measures(tmp_path, part, told):
     machine = {"processor": "Slide rule", "cores": 2, "memory_bytes": 16 << 30, "system": "Linux"}
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1, machine=machine)
     made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, machine={**machine, **part})
     found = history(tmp_path, measures=["p95_ms", "mrr@10"])
-    assert {one.measure: one.changed for one in found.points[2:]} == {"p95_ms": words, "mrr@10": ""}
+    assert {one.measure: one.changed for one in found.points[2:]} == {"p95_ms": told, "mrr@10": ""}
 
 
 def test_other_judgments_do_not_break_times_but_workers_do(tmp_path):
@@ -336,8 +348,6 @@ def points(*values, changed=()):
 
 
 def history_day():
-    from datetime import UTC, datetime
-
     return datetime(2026, 11, 1, tzinfo=UTC)
 
 
@@ -348,20 +358,104 @@ def test_the_small_line_has_a_gap_where_nothing_may_be_compared():
     assert reports.trend(points(math.nan)) == ""
 
 
-def test_a_table_fits_eighty_columns_and_says_what_is_left_out(runs):
-    found = history(runs, measures=["mrr@10", "p95_ms"])
-    tables, left = reports.tables(found, 80)
-    console = Console(width=80, file=io.StringIO(), no_color=True)
+def printed(found, width=80):
+    """What a terminal of some width shows, and what it leaves out."""
+    tables, left = reports.tables(found, width)
+    console = Console(width=width, file=io.StringIO(), no_color=True)
     for one in tables:
         console.print(one)
-    lines = console.file.getvalue().splitlines()
+    return [line.rstrip() for line in console.file.getvalue().splitlines()], left
+
+
+def test_a_table_fits_eighty_columns_and_says_what_is_left_out(runs):
+    found = history(runs, measures=["mrr@10", "p95_ms"])
+    lines, left = printed(found)
     assert max(map(len, lines)) <= 80
-    assert left == []
+    assert left == ["since", "first"]
     assert lines[0] == "small: 3 folders, 2026-11-01 to 2026-11-03"
-    assert lines[1].split() == ["system", "measure", "trend", "runs", "since", "first", "last", "change", "p"]
-    assert lines[2].split()[3:] == ["3", "11-01", "0.7500", "0.4583", "-0.2917", "<0.001"]
-    assert reports.tables(found, 65)[1] == ["since"]
-    assert "| 2026-11-01 | 0.7500 | 0.4583 | -0.2917 |" in reports.markdown(found)
+    assert lines[1].split() == ["system", "measure", "trend", "runs", "last", "vs", "previous", "p", "vs", "first", "p"]
+    assert lines[2].split()[3:] == ["3", "0.4583", "-0.2917", "<0.001", "-0.2917", "<0.001"]
+    assert printed(found, 60)[1] == ["runs", "since", "first", "vs first"]
+    assert printed(found, 200)[1] == []
+    assert "| 3 | 0.4583 | -0.2917 | <0.001 | 2026-11-01 | 0.7500 | -0.2917 | <0.001 |" in reports.markdown(found)
+
+
+def test_table_and_notes_tell_the_same_of_the_run_before(tmp_path):
+    """Against the first run nothing has changed, against the one before much: both stand there."""
+    for day, ranks in enumerate((WORSE, GOOD, WORSE), start=1):
+        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    found = history(tmp_path, measures="mrr@10")
+    lines, _ = printed(found)
+    assert lines[2].split()[3:] == ["3", "0.4583", "-0.2917", "<0.001", "+0.0000", "1.000"]
+    change = found.change("mine", "mrr@10")
+    low, high = change.comparison.ci
+    said = f"mine lost 0.2917 of mrr@10 [{-high:.4f}, {-low:.4f}] since 2026-11-02, p < 0.001"
+    assert words.verdicts(found) == [f"{said} ({tmp_path / 'day2'})"]
+    assert reports.as_data(found)["verdicts"] == [f"{said}."]
+
+
+def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
+    """From run to run it may be chance, from the first to the last it is not."""
+    for day in (1, 2, 3, 4):
+        ranks = [2] * (3 * (day - 1)) + [1] * (30 - 3 * (day - 1))
+        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    found = history(tmp_path, measures="mrr@10")
+    first, before = (found.change("mine", "mrr@10", against=one) for one in ("first", "before"))
+    assert first.p < 0.05 < before.p
+    said = words.verdicts(found)
+    assert said[0].startswith("mine is 0.1500 of mrr@10 [")  # the first is also the best
+    assert said[1:] == ["nothing has changed beyond chance in the last of 4 runs"]
+
+
+def test_what_was_won_and_what_should_be_small_have_words_of_their_own(tmp_path):
+    for day, ranks in enumerate((WORSE, GOOD), start=1):
+        folder = made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+        rows = [f"mine,q{i},{name},{(day + i % 2) / 10}" for i in range(30) for name in ("unjudged@10", "mrr@10")]
+        (folder / "scores.csv").write_text("\n".join(["run,query,measure,value", *rows, ""]))
+        (folder / "experiment.json").write_text("{}")
+        settle(folder)
+    found = history(tmp_path)
+    assert {one.split(" [")[0]: one.split("] ")[1] for one in reports.as_data(found)["verdicts"]} == {
+        "mine is worse by 0.1000 in unjudged@10": "since 2026-11-01, p < 0.001.",
+        "mine gained 0.1000 of mrr@10": "since 2026-11-01, p < 0.001.",
+    }
+
+
+def test_series_that_never_changed_are_one_line_below_the_table(tmp_path):
+    for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
+        made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
+    found = history(tmp_path)
+    lines, _ = printed(found)
+    assert [line.split()[:2] for line in lines[2:-1]] == [["b", "mrr@10"]]
+    assert lines[-1] == "3 series are unchanged: a mrr@10 0.7500, recall@10 1.0000; b recall@10 1.0000"
+    table = [row.split(" | ")[:2] for row in reports.markdown(found).splitlines() if row.startswith("| ")]
+    assert table[1:] == [["| b", "mrr@10"], ["| a", "mrr@10"], ["| a", "recall@10"], ["| b", "recall@10"]]
+    alone = printed(history(tmp_path, systems="a"))[0]
+    assert [line.split()[-6:-4] for line in alone[2:]] == [["3", "0.7500"], ["3", "1.0000"]]  # better than no table
+
+
+def test_two_that_moved_apart_and_have_the_same_mean_have_changed(tmp_path):
+    for day, ranks in enumerate((GOOD, GOOD[::-1]), start=1):
+        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+    found = history(tmp_path, measures="mrr@10")
+    assert found.points[0].mean == pytest.approx(found.points[1].mean)
+    assert not words.is_still(found, found.points)
+
+
+@pytest.mark.parametrize(
+    ("times", "since", "title"),
+    [
+        (["01T12:00:00", "02T12:00:00"], "2026-11-01", "2026-11-01 to 2026-11-02"),
+        (["01T12:00:10", "01T12:05:20"], "2026-11-01 12:00", "2026-11-01 12:00 to 12:05 UTC"),
+        (["01T12:00:10", "01T12:00:20"], "2026-11-01 12:00:10", "2026-11-01 12:00:10 to 12:00:20 UTC"),
+    ],
+)
+def test_moments_are_as_exact_as_is_needed_to_tell_them_apart(times, since, title):
+    whens = [datetime.fromisoformat(f"2026-11-{one}+00:00") for one in times]
+    found = History([replace(one, when=when) for one, when in zip(points(0.1, 0.2), whens, strict=True)])
+    assert whens[0].strftime(words.moments(found)) == since
+    assert words.span(found) == title
+    assert since.endswith(whens[0].strftime(words.moments(found, narrow=True)))
 
 
 def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
@@ -375,9 +469,29 @@ def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
     data = json.loads(json.dumps(reports.as_data(found), allow_nan=False))
     assert data["schema"] == "ragauge-history/1"
     assert data["points"][1]["low"] is None
+    jsonschema.validate(data, SCHEMA)
     change = next(one for one in data["changes"] if one["measure"] == "mrr@10" and one["against"] == "before")
     assert change["difference"] == pytest.approx(-7 / 24)
     assert change["comparison"]["ci_high"] < 0
+
+
+def test_the_schema_holds_for_breaks_and_for_what_could_not_be_read_and_says_what_everything_is(runs):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    made(runs / "day4", {"mine": ranked(GOOD)}, day=4, data=JUDGED)
+    (runs / "day2" / "scores.csv").write_text("nonsense")
+    data = reports.as_data(history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"]))
+    jsonschema.validate(data, SCHEMA)
+    assert data["skipped"]
+    assert data["notes"]
+    assert any(one["changed"] for one in data["points"])
+    with pytest.raises(jsonschema.ValidationError, match="more"):
+        jsonschema.validate({**data, "more": 1}, SCHEMA)
+    told = [SCHEMA]
+    while told:
+        one = told.pop()
+        for part in one.get("properties", {}).values():
+            assert part["description"].endswith(".")
+            told += [part, part.get("items", {})]
 
 
 def test_markdown_and_the_page_act_on_no_name(tmp_path):
@@ -407,6 +521,24 @@ def test_the_page_draws_the_last_points_and_tells_what_it_leaves_out(tmp_path):
     assert "one result so far" in shown.page(History(many[:1])).lower()
 
 
+def test_the_headline_of_the_page_is_a_sentence_and_what_never_changed_comes_last(tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    from ragauge.reports.page.history import page
+
+    for day, ranks in enumerate((GOOD, WORSE), start=1):
+        made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
+    lost, calm = (page(history(tmp_path, systems=system)) for system in ("b", "a"))
+    headline = re.search(r'class="headline">(.*?)</p>', lost)[1]
+    assert re.fullmatch(
+        r"b lost 0\.2917 of mrr@10 \[0\.2\d+, 0\.3\d+\] since 2026-11-01, p\xa0&lt;\xa00.001\.", headline
+    )
+    assert 'class="headline">Nothing has changed beyond chance in the last of 2 runs.</p>' in calm
+    both = page(history(tmp_path, measures="mrr@10"))
+    assert re.findall(r'<th scope="row">(\w+)</th>', both)[:2] == ["b", "a"]
+    assert "vs previous: the last run against the latest before it" in both
+
+
 def command(*arguments, cwd, code=0):
     done = subprocess.run(
         [sys.executable, "-m", "ragauge", "history", *arguments],
@@ -424,8 +556,9 @@ def command(*arguments, cwd, code=0):
 def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
     done = command("-m", "mrr@10", cwd=runs.parent)
     assert done.stdout.splitlines()[0] == "small: 3 folders, 2026-11-01 to 2026-11-03"
-    assert "note: worse: mrr@10 of mine: 0.7500 -> 0.4583 (-0.2917 [" in done.stderr
-    assert "since 2026-11-02 (runs/day2)" in done.stderr
+    assert "note: mine lost 0.2917 of mrr@10 [" in done.stderr
+    assert "] since 2026-11-02, p < 0.001 (runs/day2)\n" in done.stderr
+    assert json.loads(command("--schema", cwd=runs.parent).stdout) == SCHEMA
     assert command("--csv", cwd=runs.parent).stdout.startswith("when,folder,")
     assert json.loads(command("runs", "--json", cwd=runs.parent).stdout)["points"]
 
@@ -433,7 +566,7 @@ def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--json", "--csv"], "standard output can have one form"),
+        (["--json", "--csv"], "--json and --csv do not go together"),
         (["nowhere"], "nowhere: no such folder"),
         (["runs/day1/mine"], "runs/day1/mine: is a single run"),
         (["-o", "page.txt"], "page.txt: the page is an .html file"),
@@ -447,3 +580,53 @@ def test_the_command_tells_a_mistake_and_exits_with_two(runs, arguments, message
 def test_an_empty_folder_is_told(tmp_path):
     with pytest.raises(BadInput, match="no folder that `ragauge run` wrote is below"):
         history(tmp_path)
+
+
+def python_made(folder, system, day, **how):
+    """A folder as Python's `run` leaves it: without scores.csv."""
+    run(DATA, {"mine": ranked(system)}, out=folder, warmup=0, **how)
+    assert not (folder / "scores.csv").exists()
+    path = folder / "mine" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "finished": f"2026-11-0{day}T12:00:00+00:00"}))
+    settle(folder)
+    return folder
+
+
+def test_a_folder_of_python_is_scored_by_its_own_measures_and_convention(tmp_path):
+    how = {"measures": ["ndcg@5", "map"], "convention": "rig"}
+    python_made(tmp_path / "a", GOOD, 1, **how)
+    python_made(tmp_path / "b", WORSE, 2, **how)
+    found = history(tmp_path)
+    assert found.measures == ["ndcg(gain=exp)@5", "map"]
+    own = ragauge.evaluate(str(tmp_path / "b"), str(tmp_path / "b" / "mine"), ["ndcg@5", "map"], "rig")
+    assert [one.mean.value for one in found.points[2:]] == pytest.approx(list(own.means.values()))
+    assert found.change("mine", "map").comparison.n == 30
+    assert found.notes == []
+    made(tmp_path / "c", {"mine": ranked(GOOD)}, day=3)
+    again = history(tmp_path, measures="map")
+    assert [one.changed for one in again.points] == ["", "", "convention rig -> default"]
+
+
+def test_a_convention_with_options_of_its_own_is_had_again_by_its_name(tmp_path):
+    rules = PRESETS["default"].but(gain="exp", depth=2, rel=1.0, ties="ranked")
+    python_made(tmp_path / "a", WORSE, 1, measures=["mrr@10"], convention=rules)
+    assert json.loads((tmp_path / "a" / "experiment.json").read_text())["convention"] == rules.name
+    found = history(tmp_path)
+    assert found.points[0].mean.value == pytest.approx((5 + 5) / 30)  # at rank 4 nobody looks
+    assert history(tmp_path, convention="default").points[0].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
+
+
+def test_what_only_its_maker_can_count_is_left_out_and_told(tmp_path):
+    def own(*_):
+        return 0.5
+
+    python_made(tmp_path / "a", GOOD, 1, measures=["mrr@10", own])
+    python_made(tmp_path / "b", GOOD, 2, measures=["mrr@10"], convention=Convention("my own", gain="exp"))
+    found = history(tmp_path)
+    assert [(one.folder, one.measure) for one in found.points] == [(str(tmp_path / "a"), "mrr@10")]
+    assert found.notes == ["own is left out of 1 folder without scores of it: no measure is named `own`"]
+    assert "`my own`, which cannot be had again by name" in found.skipped[str(tmp_path / "b" / "mine")]
+    for _ in range(2):  # from the folders, then from the index
+        both = history(tmp_path, convention="default")
+        assert [one.mean.value for one in both.points] == [0.75, 0.75]
+        assert both.skipped == {}

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ragauge.chronicle import history, memory
+from ragauge.chronicle import again, history, memory
 from ragauge.chronicle.places import DEPTH, find
 from ragauge.errors import BadInput
 from result_folders import LONG_AGO, made, ranked, settle
@@ -370,3 +370,75 @@ def test_a_convention_that_has_no_name_cannot_be_had_again(runs):
     settle(runs / "b")
     assert means(runs) == [1.0, 0.5]
     assert "which cannot be had again by name" in "".join(history(runs, measures="ndcg@3").skipped.values())
+
+
+def test_scored_in_blocks_or_at_once_it_is_the_same(runs, monkeypatch):
+    how = {"measures": ["ndcg@3", "map"], "index": False}
+    at_once = history(runs, **how).points
+    monkeypatch.setattr(again, "SMALL", 0)
+    assert history(runs, **how).points == at_once
+
+
+def test_runs_that_returned_the_same_are_told_apart_by_their_judgments(runs):
+    shutil.copytree(runs / "a", runs / "c")
+    grades = pl.read_parquet(runs / "c" / "judgments.parquet")
+    grades.with_columns(pl.col("relevance") * 0).write_parquet(runs / "c" / "judgments.parquet")
+    settle(runs / "c")
+    (runs / "c" / "scores.csv").unlink()
+    found = history(runs, measures="ndcg@3", index=False)
+    values = {os.path.basename(one.folder): one.mean.value for one in found.points}
+    assert (values["a"], values["c"]) == (1.0, 0.0)
+
+
+def test_who_looks_on_is_told_how_far_it_is(runs):
+    seen = []
+    history(runs, measures="ndcg@3", watch=lambda *step: seen.append(step))
+    assert [step for step in seen if step[0] != "compares"] == [
+        ("reads", 0, 2), ("reads", 1, 2), ("scores", 0, 2), ("scores", 1, 2),
+    ]  # fmt: skip
+    assert {step[2] for step in seen if step[0] == "compares"} == {3}
+
+
+@pytest.mark.parametrize(("at", "known"), [(("reads", 1, 2), "a"), (("scores", 1, 2), "ab")])
+def test_who_is_interrupted_keeps_what_was_read(runs, at, known):
+    def interrupts(*step):
+        if step == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        history(runs, measures="ndcg@3", watch=interrupts)
+    kept = memory.load(runs)
+    assert set(kept) == {str(runs / name) for name in known}
+    scored = [bool(one.systems[0].more) for one in kept.values()]
+    assert scored == ([False] if known == "a" else [True, False])
+    assert [one.mean.n for one in history(runs, measures="ndcg@3").points] == [30, 30]
+
+
+def test_an_interruption_takes_nothing_out_of_the_index(runs):
+    means(runs)
+    shutil.copytree(runs / "a", runs / "0")
+
+    def interrupts(*step):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        history(runs, watch=interrupts)
+    assert set(memory.load(runs)) == {str(runs / name) for name in "ab"}
+
+
+def test_the_command_that_is_interrupted_says_how_to_go_on(runs):
+    code = (
+        "import os, signal, sys, ragauge.chronicle.again as again\n"
+        "from ragauge.cli import main\n"
+        "kept = again.score\n"
+        "def score(*how):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return kept(*how)\n"
+        "again.score = score\n"
+        "sys.argv = ['ragauge', 'history', 'runs', '-m', 'ndcg@3']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=runs.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert "stopped; what was read is kept in runs, and the same command goes on from there" in done.stderr
+    assert set(memory.load(runs)) == {str(runs / name) for name in "ab"}

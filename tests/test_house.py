@@ -59,7 +59,8 @@ MAY_IMPORT = {
     "chronicle": NOUNS | {"formats", "measures", "rules", "runs", "stats", "verbs"},
     "surveying": NOUNS | {"datasets", "measures", "stats"},
     "gathered": NOUNS | {"corpora", "formats", "inputs", "measures", "scored", "surveying", "verbs"},
-    "reporting": NOUNS | {"auditing", "comparing", "formats", "gathered", "measures", "reports", "runs", "surveying"},
+    "reporting": NOUNS
+    | {"auditing", "comparing", "formats", "gathered", "inputs", "measures", "reports", "runs", "sides", "surveying"},
     "pytest_plugin": {"gates", "gating"},
     "experiments": NOUNS | DOING | {"comparing", "formats", "measures", "verbs", "work"},
     "evaluator": NOUNS | DOING | {"measures", "stats", "verbs"},

@@ -135,11 +135,12 @@ def test_an_unknown_tag_is_refused_with_those_that_there_are(folder):
     assert "half" in str(error.value)
 
 
-def test_differences_are_those_of_compare_corrected_within_a_measure(seen, folder):
-    found = ragauge.compare(str(folder), baseline="some", family="measure")
+def test_differences_and_p_values_are_those_of_compare(seen, folder):
+    found = ragauge.compare(str(folder), baseline="some")
     for row in found.rows:
         mine = seen.difference(row.system, row.measure)
         assert (mine.difference, mine.ci, mine.p_corrected) == (row.difference, row.ci, row.p_corrected)
+        assert mine.stars == row.stars
 
 
 def test_the_rival_is_the_best_against_the_next_best(seen):
@@ -227,6 +228,144 @@ def test_different_judgments_are_not_shown_side_by_side(folder, dataset, tmp_pat
     ragauge.run(other, {"some": noisy(0.4)}, out=tmp_path / "other", k=5)
     with pytest.raises(Incomparable):
         overview([str(folder), str(tmp_path / "other")])
+
+
+# --- what is shown is of the same queries, the same askings, the same judgments ---
+
+
+def trec(path, rankings):
+    """A run file from `{query: [documents]}`."""
+    rows = [f"{q} Q0 {d} {i + 1} {10 - i} x" for q, docs in rankings.items() for i, d in enumerate(docs)]
+    path.write_text("\n".join(rows) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def qrels(tmp_path):
+    path = tmp_path / "qrels.txt"
+    path.write_text("".join(f"q{i} 0 right{i} 1\n" for i in range(20)))
+    return str(path)
+
+
+def ranks(places):
+    """Rankings in which the right document stands at these places; nowhere at 0."""
+    return {f"q{i}": [f"right{i}" if j == place else f"d{j}" for j in range(1, 6)] for i, place in enumerate(places)}
+
+
+def test_on_the_overlap_the_best_is_the_best_there(qrels, tmp_path):
+    broad = trec(tmp_path / "broad.run", ranks([2] * 20))
+    narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
+    with pytest.raises(Incomparable, match="narrow lacks 12 of 20"):
+        overview([qrels, broad, narrow], audited=False)
+    found = overview([qrels, broad, narrow], overlap=True, audited=False)
+    assert found.ranked()[0] == "narrow"
+    assert found.entries["broad"].means["mrr"] == (0.5, 8, 0.5, 0.5)
+    assert found.rival.means == (pytest.approx(1 / math.log2(3)), 1.0)
+    assert found.rival.system == "narrow"
+    counted = overview([qrels, broad, narrow], count_missing=True, audited=False)
+    assert counted.ranked()[0] == "broad"
+    assert counted.entries["narrow"].means["mrr"].value == pytest.approx(0.4)
+
+
+def test_of_several_trials_the_mean_ranks_the_systems(qrels, tmp_path):
+    places = {"once": [1] * 20, "never": [0] * 20, "second": [2] * 20, "third": [3] * 20}
+    files = {name: trec(tmp_path / f"{name}.run", ranks(mine)) for name, mine in places.items()}
+    given = [qrels, f"wavers={files['once']}", f"wavers={files['never']}", files["second"], files["third"]]
+    found = overview(given, measures=["mrr"], audited=False)
+    assert found.ranked() == ["wavers", "second", "third"] or found.ranked() == ["second", "wavers", "third"]
+    assert {found.rival.system, found.rival.baseline} == {"wavers", "second"}
+    assert found.entries["wavers"].means["mrr"].value == pytest.approx(0.5)
+    curve = next(one for one in found.curves if one.measure == "hit_rate")
+    assert curve.values["wavers"][-1] == pytest.approx(0.5)
+    assert found.entries["wavers"].values("mrr").tolist() == pytest.approx([0.5] * 20)
+
+
+def test_run_and_report_say_the_same_of_a_system_that_wavers(dataset, tmp_path):
+    asked = []
+
+    def tires(query, k):
+        asked.append(query)
+        if len(asked) > 65:  # sixty queries and a warm-up; whatever comes after them fails
+            raise RuntimeError("tired")
+        return [f"d{int(query.split()[-1]):05d}"]
+
+    made = ragauge.run(
+        dataset, {"some": noisy(0.4), "tires": tires}, baseline="some", repeats=3, out=tmp_path / "x", k=5
+    )
+    here, there = overview(made, audited=False), overview(str(tmp_path / "x"), audited=False)
+    assert here.entries["tires"].means["mrr@5"].value == pytest.approx(1 / 3, abs=0.03)
+    for name in here.entries:
+        assert here.entries[name].means["mrr@5"] == there.entries[name].means["mrr@5"]
+    curve = next(one for one in there.curves if one.measure == "hit_rate")
+    assert curve.values["tires"][-1] == pytest.approx(there.entries["tires"].means["hit_rate@5"].value)
+
+
+def test_a_line_over_k_ends_where_the_run_does(qrels, tmp_path):
+    deep = trec(
+        tmp_path / "deep.run", {q: [*docs, *(f"e{j}" for j in range(5))] for q, docs in ranks([2] * 20).items()}
+    )
+    flat = trec(tmp_path / "flat.run", {q: docs[:3] for q, docs in ranks([1] * 20).items()})
+    found = overview([qrels, deep, flat], measures=["mrr"], audited=False)
+    curve = next(one for one in found.curves if one.measure == "recall")
+    assert list(curve.ks) == [1, 2, 3, 5, 10]
+    assert [math.isnan(value) for value in curve.values["flat"]] == [False, False, False, True, True]
+    assert not any(math.isnan(value) for value in curve.values["deep"])
+    assert curve.enough["flat"].k == 1
+
+
+def test_queries_that_a_run_lacks_are_told_of(qrels, tmp_path):
+    narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
+    assert any("12 of 20" in note for note in overview([qrels, narrow], audited=False).notes)
+
+
+def test_other_judgments_than_the_runs_were_made_with_are_told_of(folder, tmp_path):
+    import shutil
+
+    import polars as pl
+
+    shutil.copytree(folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "judgments.parquet"
+    pl.read_parquet(path).head(59).write_parquet(path)
+    before, after = overview(str(folder), audited=False), overview(str(tmp_path / "copy"), audited=False)
+    assert before.judgments_hash == before.entries["some"].manifest["judgments_hash"] != after.judgments_hash
+    assert not any("not the judgments" in note for note in before.notes)
+    assert any("not the judgments" in note for note in after.notes)
+
+
+def test_without_a_corpus_nothing_is_called_an_orphan(qrels, tmp_path):
+    found = overview([qrels, trec(tmp_path / "a.run", ranks([1] * 20))])
+    assert "orphans" in found.audit.skipped
+    assert not any("orphan" in one.what for one in found.audit.findings)
+
+
+def test_an_input_is_never_written_over(qrels, tmp_path):
+    path = trec(tmp_path / "a.run", ranks([1] * 20))
+    before = Path(path).read_text()
+    with pytest.raises(BadInput, match="is read"):
+        report([qrels, f"x={path}"], path, form="csv", audited=False)
+    with pytest.raises(BadInput, match="written already"):
+        report([qrels, path], [tmp_path / "t.csv", f"{tmp_path}/./t.csv"], audited=False)
+    assert Path(path).read_text() == before
+
+
+def test_a_damaged_experiment_file_is_not_passed_over(folder, tmp_path):
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "experiment.json").write_text('{"systems": 3')
+    with pytest.raises(BadInput, match="damaged"):
+        overview(str(tmp_path / "copy"), audited=False)
+
+
+def test_an_interrupted_run_is_told_from_a_missing_one(folder, tmp_path):
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "copy")
+    for system in ("some", "more", "failing"):
+        (tmp_path / "copy" / system / "manifest.json").unlink()
+        (tmp_path / "copy" / system / "journal.jsonl").write_text("{}")
+    with pytest.raises(BadInput, match="finishes it"):
+        overview(str(tmp_path / "copy"))
 
 
 # --- writing ---

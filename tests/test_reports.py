@@ -30,6 +30,7 @@ from ragauge.records import ByMeasure, Dataset, Document, Judgments, Run, Scores
 from ragauge.reporting import overview as overview_of
 from ragauge.reports import comparisons, overviews
 from ragauge.reports.latex import comparisons_table, escaped, overview_table
+from ragauge.reports.markdown import safe
 from ragauge.reports.overviews_csv import queries_csv, queries_wide_csv, summary_csv, wide_csv
 from ragauge.reports.overviews_data import as_data
 from ragauge.reports.overviews_markdown import markdown
@@ -156,7 +157,8 @@ MANY = {
 
 
 def test_the_best_is_bold_and_differences_have_their_p_and_stars():
-    table = overviews.quality_table(side_by_side(THREE, "low"), 200)
+    table, left = overviews.quality_table(side_by_side(THREE, "low"), 200)
+    assert left == []
     lines = printed([table], 200)
     assert lines[0].split() == ["system", "mrr", "vs", "low", "p", "better/worse"]
     assert lines[1].split() == ["low", "0.1000"]
@@ -168,12 +170,12 @@ def test_the_best_is_bold_and_differences_have_their_p_and_stars():
 
 def test_of_a_measure_of_which_less_is_better_the_least_is_bold():
     found = replace(side_by_side(THREE), lower_is_better=frozenset(["mrr"]))
-    assert [str(one.style) for one in overviews.quality_table(found, 80).columns[1].cells] == ["bold", "", ""]
+    assert [str(one.style) for one in overviews.quality_table(found, 80)[0].columns[1].cells] == ["bold", "", ""]
 
 
 def test_what_is_more_than_chance_and_what_is_not_stand_under_each_other():
     close = {**THREE, "same": {"mrr": [0.1, 0.1, 0.2, 0.0, 0.1, 0.1, 0.2, 0.0]}}
-    lines = printed([overviews.quality_table(side_by_side(close, "low"), 80)])
+    lines = printed([overviews.quality_table(side_by_side(close, "low"), 80)[0]])
     places = {line.index(".", line.index("+")) for line in lines[2:] if "+" in line}
     assert len(places) == 1
     assert lines[4].split()[-2:] == ["1.000", "2/2"]
@@ -195,7 +197,7 @@ def test_how_many_queries_there_are_is_told_where_it_differs():
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_tables_fit_whatever_is_known(name, width):
     found = MANY[name]()
-    pieces = [*overviews.tables(found, width), *(overviews.strata_table(found, tag, width) for tag in found.strata)]
+    pieces = [*overviews.tables(found, width)[0], *(overviews.strata_table(found, tag, width) for tag in found.strata)]
     lines = printed(pieces, 300)
     assert max(map(len, lines)) <= width
     assert all(any(line.startswith(system) for line in lines) for system in found.systems)
@@ -210,7 +212,35 @@ def test_speed_is_shown_of_those_that_were_timed():
         "mean": "1.50", "QPS": "250", "cold ms": "7.00", "build s": "1.25", "failed": "2",
     }  # fmt: skip
     assert overviews.speed_rows(rich_overview(), every_stage=True)[0][-2] == "index_size_bytes"
-    assert len(overviews.tables(side_by_side(THREE), 80)) == 1
+    assert len(overviews.tables(side_by_side(THREE), 80)[0]) == 1
+
+
+def test_figures_that_nobody_has_are_no_columns():
+    told = Latency(8, 1.5, *[math.nan] * 7)
+    entries = {"a": Entry("a", {"mrr": Mean(0.5, 8)}, speed=Speed({"embed": told, "total": told}, math.nan, 8, 0, 0))}
+    found = Overview("told", entries, ["mrr"])
+    assert overviews.speed_rows(found) == (["system", "mean ms"], [["a", "1.50"]])
+    assert overviews.about(found) == ["8 queries", "times in milliseconds"]
+
+
+def test_what_has_no_room_is_named():
+    found = rich_overview()
+    assert overviews.tables(found, 60)[1] == ["p90", "mean", "cold ms"]
+    assert overviews.tables(found, 200)[1] == []
+    tables, left = overviews.tables(side_by_side(THREE, "low"), 40)
+    assert left == ["better/worse"]
+    assert "better/worse" not in "".join(printed(tables))
+
+
+def test_the_notes_beside_the_tables_say_what_the_numbers_are():
+    assert overviews.about(rich_overview()) == [
+        "small: 30 documents, 8 queries, convention default",
+        "p: mrr against low, paired t-test, Holm-corrected for 2 comparisons; *** below 0.001, ** 0.01, * 0.05",
+        "in brackets: a 95% interval",
+        "times in milliseconds, stages by their median",
+    ]
+    assert overviews.about(MANY["two"]())[1].endswith("Holm-corrected for 1 comparison; " + comparisons.STARS)
+    assert overviews.about(means_only()) == ["10 queries"]
 
 
 def test_strata_are_turned_over_and_then_listed_where_they_do_not_fit():
@@ -236,7 +266,7 @@ DATA = Dataset("small", DOCUMENTS, ASKED, Judgments({query: {f"d{i}": 1} for i, 
 def test_a_real_experiment_fits_a_terminal_of_80_columns():
     ran = run(DATA, {"a system with a long name": "bm25", "hybrid": "hybrid(of=bm25+bm25)"}, baseline="hybrid")
     found = overview_of(ran, audited=False)
-    lines = printed(overviews.tables(found, 80))
+    lines = printed(overviews.tables(found, 80)[0])
     assert len(lines) == 6  # two headers and twice two systems: no line was broken
     assert "p95" in lines[3]
     assert "mean" not in lines[3]
@@ -262,15 +292,19 @@ def test_what_a_server_says_is_text_in_the_report(tmp_path):
 
 def test_the_page_has_everything_that_is_known():
     page = markdown(rich_overview())
-    titles = re.findall(r"^## (.*)$", page, re.M)
+    titles = re.findall(r"^<details><summary>(.*)</summary>$", page, re.M)
     assert titles == [
-        "How good", "How sure", "How fast", "Over k", "mrr by topic", "What failed", "What the audit found",
+        "How sure, by each measure", "Over k", "mrr by topic", "What the audit found: 1 problem",
         "What the systems are", "To do it again", "Notes",
     ]  # fmt: skip
+    assert page.count("</details>") == len(titles)
     for text in (
         "| files | 4 | 0.1000 | 0.5000 | 0.9000 |",
         "- broken could not be run: no such model",
         "  - q7: RuntimeError: &lt;b>down&lt;/b>",
+        "- low: 2 answers failed",
+        "| low | hit_rate | 1 | 0.5000 | 0.02 |",
+        "| plan | k = 10, 1 repeat, 1 worker, 5 warm-up queries |",
         "**low: ties.** two are tied. Effect: 0.1 less. Do: untie.",
         "- not looked at: orphans, no corpus",
         "| low | bm25(k1=1.2) |",
@@ -279,6 +313,34 @@ def test_the_page_has_everything_that_is_known():
         "- take care",
     ):
         assert text in page, text
+
+
+def test_what_matters_stands_on_top_and_the_rest_is_folded_away():
+    page = markdown(rich_overview())
+    top, *rest = page.split("<details>")
+    assert top.startswith("# mine\n\n")
+    assert "| low | 0.1000 |  |  |  |" in top
+    gap = rich_overview().difference("high")
+    interval = rf"\[+{gap.ci[0]:.4f}, +{gap.ci[1]:.4f}\]"
+    assert rf"| high | **0.8750** | +0.7750 {interval} | <0.001 \*\*\* | 8/0 |" in top
+    assert "Means over 8 queries of small, convention default; the best of each measure in bold." in top
+    assert "paired t-test, Holm-corrected for 2 comparisons (`***` below 0.001" in top
+    assert "| p50 ms |" in top
+    assert top.index("p50 ms") > top.index("vs low")
+    for part in rest:  # without blank lines around it, a table would be text
+        assert re.match(r"<summary>[^\n]+</summary>\n\n.+\n\n</details>\n", part, re.S)
+
+
+def test_a_sign_that_cannot_act_reads_as_it_is():
+    assert safe("p < 0.001, <0.001 ***, <= 1") == r"p < 0.001, <0.001 \*\*\*, <= 1"
+    assert safe("<b> </b> <!-- <? <1@a.b> <0.5x <") == "&lt;b> &lt;/b> &lt;\\!-- &lt;? &lt;1@a.b> &lt;0.5x &lt;"
+
+
+def test_of_means_alone_no_interval_and_no_test_is_spoken_of():
+    for text in (markdown(means_only()), overview_table(means_only())):
+        for word in ("interval", "test", "p:", "Stars", "letter"):
+            assert word not in text, word
+    assert "| b | **0.7500** | - | 0 |" in markdown(means_only())
 
 
 def test_intervals_stand_beside_their_means():
@@ -478,7 +540,8 @@ def test_anything_can_be_shown(known, title, lower, strata, notes):
     assert overviews.tables(found, 80)
     page = markdown(found)
     assert all(ord(mark) >= 32 or mark == "\n" for mark in page)
-    assert "<" not in page
+    tags = re.sub(r"^<details><summary>[^<]*</summary>$|^</details>$", "", page, flags=re.M)
+    assert not re.search(r"<[^\s\d=]", tags)
     assert len(rows_of(wide_csv(found))) == len(known)
     assert overview_table(found).count("\\\\\n") == len(known) + 1
 
@@ -489,10 +552,13 @@ def test_anything_can_be_shown(known, title, lower, strata, notes):
 def test_letters_stand_for_every_system_that_is_surely_beaten():
     text = overview_table(side_by_side(THREE))
     assert re.search(r"a low +& 0\.1000 \\\\", text)
-    assert re.search(r"b middle +& \\underline\{0\.4750\}\\textsuperscript\{a\} \\\\", text)
-    assert re.search(r"c high +& \\textbf\{0\.8750\}\\textsuperscript\{ab\} \\\\", text)
-    assert "Means over 8 queries, convention default. Best in bold, second best underlined." in text
-    assert r"paired t-test, Holm-corrected for 3 comparisons, two-sided, p \textless{} 0.05" in text
+    assert re.search(r"b middle +& \\underline\{0\.4750\}\\rlap\{\\textsuperscript\{a\}\} \\\\", text)
+    assert re.search(r"c high +& \\textbf\{0\.8750\}\\rlap\{\\textsuperscript\{ab\}\} \\\\", text)
+    assert "Means over 8 queries. Best in bold, second best underlined." in text
+    assert "(two-sided paired t-test, Holm-corrected for 3 comparisons, $p < 0.05$)" in text
+    assert r"\begin{table}[t]" in text
+    assert r"\begin{tabular}{lr}" in text
+    assert re.search(r"System +& MRR \\\\", text)
     assert r"\label{tab:mine}" in text
 
 
@@ -500,8 +566,9 @@ def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
     found = side_by_side(THREE, "low")
     text = overview_table(found)
     assert re.search(r"\n    low +& 0\.1000 \\\\", text)
-    assert re.search(r"\n    high +& \\textbf\{0\.8750\}\$\^\{\*\*\*\}\$ \\\\", text)
+    assert re.search(r"\n    high +& \\textbf\{0\.8750\}\\rlap\{\$\^\{\*\*\*\}\$\} \\\\", text)
     assert "Stars: differs from low" in text
+    assert "$^{***}p < 0.001$, $^{**}p < 0.01$, $^{*}p < 0.05$" in text
 
     def body(table):
         return table[table.index(r"\toprule") :]
@@ -541,7 +608,25 @@ def test_numbers_stand_where_letters_end():
         for j in range(i + 1, 30)
     ]
     found = replace(side_by_side(THREE).compared, rows=rows, systems=names)
-    assert re.search(r"4 s3 +& 0\.0750\\textsuperscript\{1,2,3\}", comparisons_table(found))
+    text = comparisons_table(found)
+    assert re.search(r"4 s3 +& 0\.0750\\rlap\{\\textsuperscript\{1,2,3\}\}", text)
+    assert r"{lr@{\hspace{31.4em}}}" in text  # as wide as the longest of them
+
+
+def test_papers_have_names_options_times_and_only_unusual_conventions():
+    columns = {"ndcg(gain=exp)@10": HIGH, "hit_rate@5": LOW, "own": MIDDLE}
+    found = side_by_side({"a": columns, "b": columns})
+    slow = replace(LATENCY, p95=12.345)
+    speeds = {"a": SPEED, "b": Speed({"total": slow}, 1.0, 8, 0, 0)}
+    timed = {name: replace(one, speed=speeds[name]) for name, one in found.entries.items()}
+    text = overview_table(replace(found, entries=timed, convention="trec9"))
+    assert re.search(r"System +& nDCG\(gain=exp\)@10 +& Hit rate@5 +& own +& p95 \(ms\) ", text)
+    assert re.findall(r"& (\S+) \\\\\n", text) == ["3.0", "12.3"]
+    assert r"\begin{tabular}{lrrrr}" in text
+    assert "Means over 8 queries, convention trec9." in text
+    assert "p95: 95th percentile of the time for a query." in text
+    other = {"a": found.entries["a"], "b": timed["b"]}
+    assert re.search(r"a +.* & -- \\\\", overview_table(replace(found, entries=other)))
 
 
 def test_names_cannot_act_in_latex():
@@ -632,7 +717,7 @@ def table(tmp_path):
 def test_compare_writes_latex_and_a_profile(table):
     done = cli("compare", "s.csv", "-b", "a_b", "--latex", cwd=table)
     assert done.returncode == 0, done.stderr
-    assert r"\textbf{0.8750}$^{***}$" in done.stdout
+    assert r"\textbf{0.8750}\rlap{$^{***}$}" in done.stdout
     assert r"a\_b" in done.stdout
     assert "█" in cli("compare", "s.csv", "-b", "a_b", cwd=table).stdout
     assert "#" in cli("compare", "s.csv", "-b", "a_b", cwd=table, PYTHONIOENCODING="ascii").stdout
@@ -661,6 +746,49 @@ def test_k_range_draws_its_measure_over_k(table):
     done = cli("k-range", "qrels", "run", "-k", "1,2", cwd=table)
     assert done.stdout.splitlines()[-1] == "hit_rate over k: 0.5000 ▁█ 1.0000"
     assert "over k" not in cli("k-range", "qrels", "run", "-k", "1", cwd=table).stdout
+
+
+def test_k_range_takes_folders_and_several_systems(tmp_path):
+    corpus = "synthetic:needles(documents=60, queries=12)"
+    ran = cli("run", corpus, "-s", "bm25", "-s", "b=bm25(k1=2)", "-o", "x", "-k", "2", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    both = cli("k-range", "x", "-k", "1,2,9", cwd=tmp_path)
+    header, *rows = [line.split() for line in both.stdout.splitlines()]
+    assert header == ["hit_rate", "at", "k", "1", "2", "enough", "loss", "at", "most"]
+    assert [row[0] for row in rows] == ["bm25", "b"]
+    assert "note: all runs are 2 deep, and say nothing about k=9\n" in both.stderr
+    assert "enough: the smallest k that loses at most 0.02 of hit_rate" in both.stderr
+    alone = [
+        cli("k-range", *given, "-k", "1,2", cwd=tmp_path).stdout
+        for given in (("x", "-s", "bm25"), ("x/bm25",), ("x", "x/bm25"))
+    ]
+    assert len(set(alone)) == 1
+    assert alone[0].split()[:9] == ["k", "hit_rate", "mrr", "ndcg", "recall", "precision", "loss", "loss", "at"]
+    several = json.loads(cli("k-range", "x", "-k", "1,2", "--json", cwd=tmp_path).stdout)["systems"]
+    one = json.loads(cli("k-range", "x", "-s", "b", "-k", "1,2", "--json", cwd=tmp_path).stdout)
+    assert several["b"] == one
+    assert [f"{row['hit_rate']:.4f}" for row in several["bm25"]["rows"]] == rows[0][1:3]
+    wrong = cli("k-range", "x", "-s", "bm2", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "no system is named `bm2`" in wrong.stderr
+
+
+def test_tokens_are_told_only_where_some_are_saved():
+    rows = [{"k": k, "value": 1.0, "loss": 0.0, "loss_at_most": 0.0, "tokens": 10.0 * k} for k in (1, 5)]
+    assert str(Advice(1, "mrr", 0.02, 0.95, rows)) == "k=1: mrr 1.0000, the best; about 10 tokens instead of 50 at k=5"
+    rows[0]["value"] = 0.5
+    assert str(Advice(5, "mrr", 0.02, 0.95, rows)) == "k=5: mrr 1.0000, the best"
+
+
+def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
+    done = cli("report", "s.csv", "-b", "a_b", cwd=table)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[2].split() == ["system", "mrr", "vs", "a_b", "p", "better/worse"]
+    notes = [line.removeprefix("note: ") for line in done.stderr.splitlines()]
+    assert "8 queries" in notes[0]
+    assert notes[1] == f"p: mrr against a_b, paired t-test, Holm-corrected for 1 comparison; {comparisons.STARS}"
+    assert notes[-1] == "next: ragauge report s.csv -o report.html"
+    assert "next:" not in cli("report", "s.csv", "--as", "csv", cwd=table).stderr
 
 
 def test_run_prints_json_that_follows_the_schema(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -357,14 +358,14 @@ def test_queries_without_a_value_are_left_out_of_their_column_only():
     assert rows[0].difference == 0.5
 
 
-def test_the_family_is_all_of_it_or_each_measure():
+def test_the_family_is_each_measure_or_all_of_it():
     from dataclasses import replace
 
     rng = np.random.default_rng(1)
     pairs = [replace(pair(rng.random(20), rng.random(20)), measure=f"m{i % 2}") for i in range(4)]
     p = [row.p_t for row in compared(pairs, Method())]
-    whole = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni"))]
-    apart = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni", family="measure"))]
+    whole = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni", family="all"))]
+    apart = [row.p_corrected for row in compared(pairs, Method(correction="bonferroni"))]
     assert whole == pytest.approx(np.minimum(1, 4 * np.array(p)))
     assert apart == pytest.approx(np.minimum(1, 2 * np.array(p)))
 
@@ -375,3 +376,14 @@ def test_a_method_that_is_none_is_refused():
     for wrong in ({"confidence": 95}, {"rounds": 3}, {"margin": -0.1}, {"power": 0.01}, {"seed": -1}):
         with pytest.raises(BadInput):
             Method(**wrong)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_wilcoxons_test_of_few_and_tied_queries_is_scipys(n):
+    rng = np.random.default_rng(n)
+    gaps = np.round(rng.normal(size=(n, 6)), 0)
+    gaps[0] = 1.0
+    for p, column in zip(wilcoxon_test(gaps), gaps.T, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert p == pytest.approx(stats.wilcoxon(column).pvalue, abs=1e-12)

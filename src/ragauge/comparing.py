@@ -161,7 +161,8 @@ def _strata(
     order = [*COMPLEXITY, *sorted((one for one in names if one not in COMPLEXITY), key=lambda one: -values.count(one))]
     groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
     left = values.count(None)
-    notes = [f"{left} queries have no {str(by) if isinstance(by, str) else 'stratum'}"] if left else []
+    what = str(by) if isinstance(by, str) else "stratum"
+    notes = [f"{left} quer{'y has' if left == 1 else 'ies have'} no {what}"] if left else []
     return groups, notes
 
 
@@ -197,9 +198,10 @@ def _remarks(rows: Sequence[Comparison], sides: Sequence[Side], measures: Sequen
     few = [row for row in rows if 0 < row.n - row.ties < FEW or 1 < row.n < 2 * FEW]
     if few:
         least = min(few, key=lambda row: row.n - row.ties)
+        others = f"{len(few) - 1} more row{' is' if len(few) == 2 else 's are'} of few"
         notes.append(
             f"{least.system} and {least.baseline} differ on {least.n - least.ties} of {least.n} queries by "
-            f"{least.measure}{f', and {len(few) - 1} more rows are of few' if len(few) > 1 else ''}: "
+            f"{least.measure}{f', and {others}' if len(few) > 1 else ''}: "
             "there intervals and tests are rough"
         )
     for measure in measures:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TESTS = ("t", "wilcoxon", "sign", "randomisation")
 CORRECTIONS = ("holm", "bonferroni", "bh", "none")
 INTERVALS = ("bca", "percentile")
-FAMILIES = ("all", "measure")
+FAMILIES = ("measure", "all")
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Method:
     """Whose p-values are corrected: t (none is better: Urbano et al., SIGIR 2019), wilcoxon, sign, randomisation."""
     correction: str = "holm"
     """holm, bonferroni, bh (Benjamini and Hochberg), none."""
-    family: str = "all"
-    """Over which comparisons it goes: all of them, or each measure's apart."""
+    family: str = "measure"
+    """Over which comparisons it goes: each measure's apart, as one reads a column; or all of them."""
     confidence: float = 0.95
     interval: str = "bca"
     """The bootstrap interval of a difference: bca (bias-corrected and accelerated), percentile."""
@@ -118,7 +118,7 @@ class Comparison:
     p_sign: float
     p_randomisation: float
     p_corrected: float
-    """That of the chosen test, corrected for all comparisons of its family."""
+    """That of the chosen test, corrected for all comparisons of its family: the one to decide by."""
     effect: float
     """Cohen's d for pairs: the mean difference over the deviation of the differences."""
     cliffs_delta: float
@@ -141,12 +141,7 @@ class Comparison:
 
     @property
     def stars(self) -> str:
-        """*** p < 0.001, ** p < 0.01, * p < 0.05, ns otherwise; of the paired t-test, uncorrected; none without one."""
-        return "" if math.isnan(self.p_t) else stars(self.p_t)
-
-    @property
-    def corrected_stars(self) -> str:
-        """The same of the p-value to decide by: the chosen test's, corrected."""
+        """Of the p-value to decide by: *** below 0.001, ** below 0.01, * below 0.05, ns otherwise; none without one."""
         return "" if math.isnan(self.p_corrected) else stars(self.p_corrected)
 
     @property
@@ -171,7 +166,7 @@ def stars(p: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """All comparisons that were asked for together: the family that p-values are corrected for."""
+    """All comparisons that were asked for together."""
 
     rows: Sequence[Comparison]
     method: Method

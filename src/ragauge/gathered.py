@@ -9,9 +9,9 @@ from pathlib import Path
 from ragauge.corpora import Texts, texts_of, texts_of_runs
 from ragauge.errors import BadInput, Incomparable, UnknownName
 from ragauge.formats import layouts
+from ragauge.formats.files import Source
 from ragauge.inputs import named, open_run
 from ragauge.measures.conventions import PRESETS, Convention
-from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
 from ragauge.outcomes import Experiment
 from ragauge.overviews import Overview
@@ -38,6 +38,8 @@ class Gathered:
     notes: Sequence[str] = ()
     known: Overview | None = None
     """What else a file of another system says of them."""
+    again: Mapping[str, Sequence[Run]] = field(default_factory=dict)
+    """Further runs of the same systems, where each is a file of its own."""
 
     @property
     def judgments(self) -> Judgments | None:
@@ -53,28 +55,36 @@ def from_experiment(
     data = given.dataset
     if baseline is not None and baseline not in given.scores:
         raise UnknownName("system", baseline, given.scores, hint=f"the baseline is one of {', '.join(given.scores)}")
-    scores = dict(given.scores)
-    if measures is not None or rules is not None:
-        rules = rules or find_convention(next(iter(scores.values())).convention)
-        wanted = read_measures(measures or given.measures, rules)
-        judgments = judgments_for(wanted, data.judgments)
-        scores = {
-            name: score(count(judgments, run, wanted, rules, name=name), wanted, rules)
-            for name, run in given.runs.items()
-        }
-    first = next(iter(scores.values()))
+    scores = {name: [one] for name, one in given.scores.items()}
+    known = rules or PRESETS.get(next(iter(given.scores.values())).convention)
+    askings = {name: run.differing() for name, run in given.runs.items()}
+    notes = list(given.notes)
+    if measures is not None or rules is not None or any(askings.values()):
+        if known is None:
+            notes.append("the rankings differ from asking to asking, and the first counts")
+        else:
+            wanted = read_measures(measures or given.measures, known)
+            judgments = judgments_for(wanted, data.judgments)
+            scores = {
+                name: [
+                    score(count(judgments, one, wanted, known, name=name), wanted, known)
+                    for one in askings[name] or [run]
+                ]
+                for name, run in given.runs.items()
+            }
+    first = next(iter(scores.values()))[0]
     return Gathered(
-        {name: [one] for name, one in scores.items()},
+        scores,
         first.measures,
         given.runs,
         Texts(data.documents, data.queries),
         data.tags,
         baseline or (given.baseline if given.baseline in scores else None),
-        rules or PRESETS.get(first.convention),
+        known,
         data.name,
         True,  # whatever was asked was answered, if only by an empty ranking
         {name: error.message for name, error in given.failures.items()},
-        given.notes,
+        notes,
     )
 
 
@@ -114,9 +124,10 @@ def from_files(
         found.tags,
         found.baseline or usual,
         found.rules,
-        found.dataset,
+        found.dataset or Source(files[0]).stem,
         failures=found.failures,
         notes=[*found.notes, *dict.fromkeys(texts.absent.values())],
+        again={name: [open_run(path) for path in paths[1:]] for name, paths in found.files.items() if len(paths) > 1},
     )
 
 

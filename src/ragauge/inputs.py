@@ -85,9 +85,21 @@ def _alone(path: str) -> BadInput:
     """What is wrong with a single argument that holds no finished run."""
     if path != "-" and not _exists(path):
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
-    inside = [str(one) for one in sorted(Path(path).glob("*")) if _is_experiment(str(one))] if path != "-" else []
-    hint = f"there are experiments in {', '.join(inside)}" if inside else "judgments first, then runs"
-    return BadInput("a run is missing", file=path, hint=hint)
+    if path == "-" or not Path(path).is_dir():
+        return BadInput("a run is missing", file=path, hint="judgments first, then runs")
+    inside = [str(one) for one in sorted(Path(path).glob("*")) if _is_experiment(str(one))]
+    if inside:
+        return BadInput("a run is missing", file=path, hint=f"there are experiments in {', '.join(inside)}")
+    if any(Path(path).glob("*/journal.jsonl")):
+        hint = "it was interrupted: the command that began it finishes it"
+        return BadInput("no finished run is here", file=path, hint=hint)
+    if _runs_in(Path(path)):
+        return BadInput(
+            "no judgments.parquet is here", file=path, hint="give the judgments first: QRELS, then the runs"
+        )
+    return BadInput(
+        "no finished run is here", file=path, hint="judgments first, then runs; or a folder of `ragauge run`"
+    )
 
 
 def trials_in(path: str) -> Sequence[str | Run]:
@@ -143,6 +155,9 @@ def _known(folder: Path) -> Given:
         except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
             raise BadInput(f"is damaged ({error})", file=str(asked), hint="`ragauge run` writes it again") from None
     said = {name: archive.circumstance(folder, name, of=archive.EXPERIMENT) for name in ABOUT}
+    about = folder / archive.EXPERIMENT
+    if about.exists() and all(value is None for value in said.values()):
+        raise BadInput("is damaged", file=str(about), hint="`ragauge run` writes it again")
     return Given(
         str(folder),
         {},
@@ -171,7 +186,7 @@ def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path])
                 f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
                 hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,
             )
-    order = archive.circumstance(homes[0], "systems", of=archive.EXPERIMENT) or []
+    order = [name for home in homes for name in archive.circumstance(home, "systems", of=archive.EXPERIMENT) or ()]
     given = _by_name(runs)
     return replace(known, qrels=first, runs={name: given[name] for name in [*order, *given] if name in given})
 

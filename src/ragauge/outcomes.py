@@ -68,8 +68,8 @@ class Advice:
             )
         text = f"k={self.k}: {self.measure} {chosen['value']:.4f}, {loss}"
         most = self.table[-1]
-        if "tokens" not in most or math.isnan(most["tokens"]):
-            return text
+        if "tokens" not in most or math.isnan(most["tokens"]) or round(chosen["tokens"]) >= round(most["tokens"]):
+            return text  # nothing is saved
         return f"{text}; about {chosen['tokens']:.0f} tokens instead of {most['tokens']:.0f} at k={most['k']:g}"
 
 

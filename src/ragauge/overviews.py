@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ragauge.comparisons import Comparison, Comparisons
 from ragauge.findings import Audit
 from ragauge.outcomes import Advice, Speed
@@ -46,6 +48,17 @@ class Entry:
     told: Mapping[str, Any] = field(default_factory=dict)
     """Circumstances that a file of figures tells, where there is no run to hold them."""
 
+    def values(self, measure: str) -> Floats:
+        """A value for each query of the first scores: its mean over all times that it was asked and scored."""
+        columns = []
+        for one in self.scores:
+            known = dict(zip(one.queries, one.values[measure].tolist(), strict=True)) if measure in one.values else {}
+            columns.append([known.get(query, math.nan) for query in self.scores[0].queries])
+        table: Floats = np.array(columns)
+        scored = ~np.isnan(table)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.where(scored, table, 0.0).sum(axis=0) / scored.sum(axis=0))
+
     @property
     def manifest(self) -> Mapping[str, Any]:
         """Under which circumstances it was run; nothing where that is not known."""
@@ -62,6 +75,13 @@ class Curve:
     values: Mapping[str, Sequence[float]]
     """By system, a mean for each k."""
     enough: Mapping[str, Advice] = field(default_factory=dict)
+
+
+def ranked(entries: Mapping[str, Entry], measure: str, lower_is_better: frozenset[str]) -> list[str]:
+    """Systems by a measure, the best first; of equal ones the earlier, and those without a value not at all."""
+    known = {name: entry.means[measure].value for name, entry in entries.items() if measure in entry.means}
+    known = {name: value for name, value in known.items() if not math.isnan(value)}
+    return sorted(known, key=known.__getitem__, reverse=measure not in lower_is_better)
 
 
 class Stratum(NamedTuple):
@@ -99,6 +119,8 @@ class Overview:
     queries: Mapping[str, str] = field(default_factory=dict)
     """`{query: text}`, where texts are known."""
     judgments: Judgments | None = None
+    judgments_hash: str = ""
+    """What the judgments are that the scores are by."""
     documents: Mapping[str, Document] = field(default_factory=dict)
     """The documents that are returned or judged, where their texts are known."""
     audit: Audit | None = None
@@ -124,10 +146,7 @@ class Overview:
 
     def ranked(self, measure: str | None = None) -> list[str]:
         """The systems by a measure, the best first; those without a value are left out."""
-        name = measure or self.first
-        known = {one: entry.means[name].value for one, entry in self.entries.items() if name in entry.means}
-        known = {one: value for one, value in known.items() if not math.isnan(value)}
-        return sorted(known, key=known.__getitem__, reverse=name not in self.lower_is_better)
+        return ranked(self.entries, measure or self.first, self.lower_is_better)
 
     def difference(self, system: str, measure: str | None = None) -> Comparison | None:
         """A system against the baseline; None where there is no such comparison."""

@@ -17,20 +17,22 @@ from ragauge.formats import layouts
 from ragauge.formats.settings import as_record
 from ragauge.formats.writing import whole_file
 from ragauge.gathered import Gathered, from_experiment, from_files, from_layouts
+from ragauge.inputs import named
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.speed import latency
 from ragauge.outcomes import Experiment, Speed
-from ragauge.overviews import Entry, Overview
-from ragauge.records import Document, Judgments, Run
+from ragauge.overviews import Entry, Overview, ranked
+from ragauge.records import Document, Judgments, Run, Scores
 from ragauge.reports.charts import as_png, as_svg, drawn
 from ragauge.reports.latex import overview_table
 from ragauge.reports.overviews_csv import queries_csv, queries_wide_csv, summary_csv, wide_csv
 from ragauge.reports.overviews_data import as_data
 from ragauge.reports.overviews_markdown import markdown
 from ragauge.reports.page import page
-from ragauge.runs.manifest import now
-from ragauge.surveying import audited_by, curves, entries, strata, tagged
+from ragauge.runs.manifest import judgments_hash, now
+from ragauge.sides import named_sides, refuse_other_circumstances, shared_queries
+from ragauge.surveying import audited_by, curves, entries, restricted, strata, tagged
 
 Watch = Callable[[str], None]
 """Is told what is being done."""
@@ -62,12 +64,12 @@ KINDS: Mapping[str, Kind] = {
 """By name; of several with the same ending, that ending means the first."""
 
 
-def kind_of(path: str | Path, named: str | None = None) -> str:
+def kind_of(path: str | Path, form: str | None = None) -> str:
     """The name of the kind that a file is to have: the one that is named, or that of its ending."""
-    if named is not None:
-        if named not in KINDS:
-            raise UnknownName("form", named, KINDS, hint=f"there are {', '.join(KINDS)}")
-        return named
+    if form is not None:
+        if form not in KINDS:
+            raise UnknownName("form", form, KINDS, hint=f"there are {', '.join(KINDS)}")
+        return form
     ending = Path(path).suffix.lower().replace(".htm", ".html").replace(".htmll", ".html")
     for name, kind in KINDS.items():
         if kind.ending == ending:
@@ -93,6 +95,7 @@ def report(
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
     kinds = {file: kind_of(file, form) for file in files}
+    _refuse_to_overwrite(given, files)
     for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
         layout = layouts.find(str(kind))
         options = {"measures": layout.measures(), "convention": layout.convention, **options}
@@ -106,6 +109,17 @@ def report(
     if charts is not None:
         write_charts(found, Path(charts), look)
     return found
+
+
+def _refuse_to_overwrite(given: Any, files: Sequence[str]) -> None:
+    """Refuse to write a file over one that is read, or twice."""
+    read = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else []
+    taken = {Path(named(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"}
+    for file in files:
+        place = Path(file).resolve()
+        if place in taken:
+            raise BadInput("this file is read, or written already", file=file, hint="give the output another name")
+        taken.add(place)
 
 
 def write_charts(found: Overview, folder: Path, watch: Watch) -> list[str]:
@@ -146,9 +160,8 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     `given` is an Experiment, or files as `compare` takes them: folders that `run` wrote, or judgments and runs, or
     tables of scores. The baseline, unless it is given, is that of the experiment. `by` are tags of the queries;
     `dataset` says where the texts are, if not where the runs were made; `how` is test, correction, confidence and so
-    on, as in `compare`, but that p-values are corrected for the comparisons of one measure.
+    on, as in `compare`.
     """
-    how = {"family": "measure", **how}  # a reader looks at one measure at a time
     method = as_record(Method, how)
     look = watch or _unwatched
     look("scoring")
@@ -163,64 +176,99 @@ def overview(  # noqa: PLR0913 - each is an option of the command
             return replace(told, title=title or told.title, made=now())
         found = told or from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
     look("comparing")
-    compared, rival = _compared(found, how, overlap=overlap, count_missing=count_missing or found.count_missing)
-    tags = tagged(found.tags, next(iter(found.trials.values()))[0])
-    first = next(iter(found.trials.values()))[0]
+    count_missing = (count_missing or found.count_missing) and not overlap
+    found, trials = _on_the_same(found, overlap=overlap, count_missing=count_missing)
+    first = next(iter(trials.values()))[0]
+    lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
+    systems = _timed(entries(trials, found.measures, found.runs, method.confidence), found.known)
+    compared, rival = _compared(
+        found, trials, ranked(systems, found.measures[0], lower)[:2], how | {"count_missing": count_missing}
+    )
     judgments = found.judgments
+    tags = tagged(found.tags, next(iter(found.trials.values()))[0])
     looked = None
     if audited and judgments is not None and found.runs and found.rules is not None:
         look("auditing")
         looked = audit(
             judgments,
             dict(found.runs),
-            documents=found.texts.documents or (),
-            queries=found.texts.queries or {},
+            documents=found.texts.documents,
+            queries=found.texts.queries,
             measures=audited_by(found.measures, found.rules),
             convention=found.rules,
+            repeats=found.again,
         )
     return Overview(
         title or found.dataset or "runs",
-        _timed(entries(found.trials, found.measures, found.runs, method.confidence), found.known),
+        systems,
         found.measures,
         convention=first.convention,
-        lower_is_better=frozenset(m for scores in found.trials.values() for m in scores[0].lower_is_better),
+        lower_is_better=lower,
         confidence=method.confidence,
         baseline=found.baseline,
         compared=compared,
         rival=rival,
-        curves=curves(found.trials, found.rules),
-        strata=strata(found.trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence),
+        curves=curves(found.trials, found.rules, first.queries, found.runs),
+        strata=strata(trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence),
         dataset=found.dataset,
         documents_known=_size(found),
         queries=dict(found.texts.queries or {}),
         tags=tags,
         judgments=judgments,
+        judgments_hash="" if judgments is None else judgments_hash(judgments),
         documents=_shown(found.texts.documents or (), found.runs, judgments),
         audit=looked,
         failures=found.failures,
-        notes=list(dict.fromkeys([*found.notes, *(() if compared is None else compared.notes)])),
+        notes=_notes(found, compared),
         made=now(),
     )
 
 
+def _on_the_same(found: Gathered, *, overlap: bool, count_missing: bool) -> tuple[Gathered, dict[str, list[Scores]]]:
+    """The scores of the queries that are compared: whatever is shown is of the same queries, or it is refused."""
+    trials = found.trials
+    if len(trials) < 2:
+        return found, trials
+    sides = [side for seeds in named_sides(_sides(trials)).values() for side in seeds.values()]
+    refuse_other_circumstances(sides)
+    queries, notes = shared_queries(sides, overlap=overlap, count_missing=count_missing)
+    if count_missing:
+        notes += [
+            f"{side.name} does not have {lacks} of {len(queries)} queries: they count 0"
+            for side in sides
+            if (lacks := len(set(queries) - set(side.queries)))
+        ]
+    if all(list(one.queries) == queries for scores in trials.values() for one in scores):
+        return found, trials
+    same = {name: [restricted(one, queries) for one in scores] for name, scores in trials.items()}
+    return replace(found, notes=[*found.notes, *notes]), same
+
+
+def _sides(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Scores | Sequence[Scores]]:
+    return {name: scores if len(scores) > 1 else scores[0] for name, scores in trials.items()}
+
+
 def _compared(
-    found: Gathered, how: Mapping[str, Any], *, overlap: bool, count_missing: bool
+    found: Gathered, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], how: Mapping[str, Any]
 ) -> tuple[Comparisons | None, Comparison | None]:
     """Every system against the baseline, or every pair; and the best against the next best."""
-    if len(found.trials) < 2:
+    if len(trials) < 2:
         return None, None
-    sides = {name: scores if len(scores) > 1 else scores[0] for name, scores in found.trials.items()}
-    options: dict[str, Any] = {"overlap": overlap, "count_missing": count_missing and not overlap, **how}
-    rows = compare(sides, found.baseline, measures=found.measures, **options)
-    measure = found.measures[0]
-    means = {name: scores[0].means[measure] for name, scores in found.trials.items()}
-    lower = any(measure in scores[0].lower_is_better for scores in found.trials.values())
-    known = [name for name in means if not math.isnan(means[name])]
-    best = sorted(known, key=means.__getitem__, reverse=not lower)[:2]
+    sides = _sides(trials)
+    rows = compare(sides, found.baseline, measures=found.measures, **how)
+    rows = replace(rows, texts=dict(found.texts.queries or {}), dataset=found.dataset)
     if len(best) < 2:
         return rows, None
-    apart = compare({one: sides[one] for one in best[::-1]}, best[1], measures=[measure], **options)
-    return replace(rows, texts=dict(found.texts.queries or {}), dataset=found.dataset), apart.rows[0]
+    pair = {name: sides[name] for name in reversed(best)}
+    return rows, compare(pair, best[1], measures=found.measures[:1], **how).rows[0]
+
+
+def _notes(found: Gathered, compared: Comparisons | None) -> list[str]:
+    told = [note for scores in found.trials.values() for one in scores for note in one.notes]
+    made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}
+    if found.judgments is not None and made_with - {judgments_hash(found.judgments)}:
+        told.append("these are not the judgments that the runs were made with")
+    return list(dict.fromkeys([*found.notes, *told, *(() if compared is None else compared.notes)]))
 
 
 def _timed(found: Mapping[str, Entry], known: Overview | None) -> dict[str, Entry]:

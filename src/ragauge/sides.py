@@ -226,8 +226,10 @@ def unscored(
         without = np.isnan(columns)
         one_sided = without.any(axis=0) & ~without.all(axis=0)
         if one_sided.any() and not overlap:
-            names = [queries[i] for i in np.flatnonzero(one_sided).tolist()]
-            side = sides[int(np.flatnonzero(without[:, queries.index(names[0])])[0])]
+            first = int(np.flatnonzero(one_sided)[0])
+            place = int(np.flatnonzero(without[:, first])[0])
+            side = sides[place]
+            names = [queries[i] for i in np.flatnonzero(one_sided & without[place]).tolist()]
             reason = "" if side.scores is None else side.scores.unscored[measure].get(names[0], "")
             raise Incomparable(
                 f"{side.name} has no {measure} for {len(names)} queries that others have one for ({_some(names)})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,16 @@ from ragauge.measures.scoring import score
 from ragauge.measures.speed import milliseconds, speed
 from ragauge.outcomes import Advice
 from ragauge.overviews import Curve, Entry, Mean, Stratum
-from ragauge.records import Floats, Run, Scores
+from ragauge.records import ByMeasure, Floats, Run, Scores
 from ragauge.stats.enough import enough_each
 from ragauge.stats.intervals import mean_intervals
 
 KS = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 OVER_K = ("hit_rate", "recall")
 MOST_STRATA = 12
+FEWEST = 10
+"""Queries that a tag's second largest stratum has, or it does not split them."""
+ORDER = (*COMPLEXITY, "none", "some", "most", "one", "few", "many")
 MOST_TAGS = 6
 Tags = Mapping[str, Mapping[str, str]]
 Trials = Mapping[str, Sequence[Scores]]
@@ -32,7 +36,8 @@ Trials = Mapping[str, Sequence[Scores]]
 
 def entries(trials: Trials, measures: Sequence[str], runs: Mapping[str, Run], confidence: float) -> dict[str, Entry]:
     """Each system with its means, and what its run knows."""
-    means = _means(trials, measures, confidence)
+    bare = {name: Entry(name, {}, scores) for name, scores in trials.items()}
+    means = _means(bare, measures, confidence)
     found = {}
     for name, scores in trials.items():
         run = runs.get(name)
@@ -51,37 +56,44 @@ def entries(trials: Trials, measures: Sequence[str], runs: Mapping[str, Run], co
     return found
 
 
-def averaged(scores: Sequence[Scores], measure: str) -> Floats:
-    """A value for each query of the first scores: its mean over all times that it was asked and scored."""
-    first = scores[0]
-    columns = []
-    for one in scores:
-        known = dict(zip(one.queries, one.values[measure].tolist(), strict=True)) if measure in one.values else {}
-        columns.append([known.get(query, math.nan) for query in first.queries])
-    values = np.array(columns)
-    scored = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(scored, values, 0.0).sum(axis=0) / scored.sum(axis=0))
+def restricted(scores: Scores, queries: Sequence[str]) -> Scores:
+    """The scores of these queries; one that is not there counts 0."""
+    places = {query: i for i, query in enumerate(scores.queries)}
+    kept = {
+        measure: np.array([column[places[query]] if query in places else 0.0 for query in queries])
+        for measure, column in scores.values.items()
+    }
+    named = scores.values._canonical
+    return replace(
+        scores,
+        queries=list(queries),
+        values=ByMeasure(kept, named),
+        means=ByMeasure({measure: _mean(column) for measure, column in kept.items()}, named),
+        unscored=ByMeasure(
+            {m: {q: why for q, why in told.items() if q in set(queries)} for m, told in scores.unscored.items()}, named
+        ),
+        judged=None,
+    )
 
 
-def _means(trials: Trials, measures: Sequence[str], confidence: float) -> dict[str, dict[str, Mean]]:
+def _means(systems: Mapping[str, Entry], measures: Sequence[str], confidence: float) -> dict[str, dict[str, Mean]]:
     """Means with intervals; systems that have the same queries are resampled together, since that costs no more."""
-    found: dict[str, dict[str, Mean]] = {name: {} for name in trials}
+    found: dict[str, dict[str, Mean]] = {name: {} for name in systems}
     sizes: dict[int, list[tuple[str, str, Floats]]] = {}
-    for name, scores in trials.items():
+    for name, entry in systems.items():
         for measure in measures:
-            if measure in scores[0].values:
-                values = averaged(scores, measure)
+            if measure in entry.scores[0].values:
+                values = entry.values(measure)
                 sizes.setdefault(len(values), []).append((name, measure, values))
     for rows in sizes.values():
         ends = mean_intervals(np.column_stack([values for _, _, values in rows]), confidence)
         for (name, measure, values), low, high in zip(rows, *ends.tolist(), strict=True):
-            told = float(np.mean([one.means[measure] for one in trials[name]]))
+            told = float(np.mean([one.means[measure] for one in systems[name].scores]))
             n = int((~np.isnan(values)).sum())
             plain = _mean(values)
             averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # a sum or a geometric mean does not
             found[name][measure] = Mean(told, n, low, high) if averages else Mean(told, n)
-    return {name: {m: found[name][m] for m in measures if m in found[name]} for name in trials}
+    return {name: {m: found[name][m] for m in measures if m in found[name]} for name in systems}
 
 
 def _failed(run: Run) -> dict[str, str]:
@@ -92,20 +104,29 @@ def _failed(run: Run) -> dict[str, str]:
     return {query: error or ("timed out" if status == "timeout" else status) for query, status, error in rows}
 
 
-def curves(trials: Trials, rules: Convention | None) -> list[Curve]:
-    """Hit rate and recall over k, counted again from the judged ranks; else from the cutoffs that the scores have."""
-    firsts = {name: scores[0] for name, scores in trials.items()}
-    counted = rules is not None and all(one.judged is not None for one in firsts.values())
+def curves(trials: Trials, rules: Convention | None, queries: Sequence[str], runs: Mapping[str, Run]) -> list[Curve]:
+    """Hit rate and recall over k, counted again from the judged ranks; else from the cutoffs that the scores have.
+
+    A line ends where its run does: at as many documents as were asked for, or returned where that is not known.
+    """
+    counted = rules is not None and all(one.judged is not None for scores in trials.values() for one in scores)
     found = []
     for measure in OVER_K:
-        if counted and rules is not None:
-            depth = max(int(one.judged.retrieved.max(initial=0)) for one in firsts.values())
-            ks = [k for k in KS if k <= depth]
-            values = {name: _over_k(one, measure, ks, rules) for name, one in firsts.items()}
-        else:
-            ks, values = _cutoffs(firsts, measure)
+        values: dict[str, dict[int, Floats]] = {}
+        for name, scores in trials.items():
+            if counted and rules is not None:
+                deep = max(int(one.judged.retrieved.max(initial=0)) for one in scores)
+                asked = (runs[name].manifest.get("plan") or {}).get("k", 0) if name in runs else 0
+                mine = [_over_k(one, measure, max(deep, asked), rules) for one in scores]
+            else:
+                mine = [_cutoffs(one, measure) for one in scores]
+            shared = set.intersection(*(set(one.values) for one in mine))
+            told = Entry(name, {}, [restricted(one, queries) for one in mine])
+            if shared:
+                values[name] = {int(k): told.values(k) for k in sorted(shared, key=int)}
+        ks = sorted({k for mine in values.values() for k in mine})
         if len(ks) > 1:
-            means = {name: [_mean(mine[k]) for k in ks] for name, mine in values.items()}
+            means = {name: [_mean(mine[k]) if k in mine else math.nan for k in ks] for name, mine in values.items()}
             found.append(Curve(measure, ks, means, _advice(values, measure)))
     return found
 
@@ -115,22 +136,31 @@ def _mean(values: Floats) -> float:
     return float(scored.mean()) if len(scored) else math.nan
 
 
-def _over_k(scores: Scores, measure: str, ks: Sequence[int], rules: Convention) -> dict[int, Floats]:
+def _over_k(scores: Scores, measure: str, depth: int, rules: Convention) -> Scores:
+    """The scores at each k that the run is deep enough for, by the name of k."""
+    ks = [k for k in KS if k <= depth]
     wanted = parse_all([f"{measure}@{k}" for k in ks], rules)
-    values = score(scores.judged, wanted, rules).values
-    return {k: values[str(one)] for k, one in zip(ks, wanted, strict=True)}
+    found = score(scores.judged, wanted, rules)
+    return _by_k(found, {str(k): str(one) for k, one in zip(ks, wanted, strict=True)})
 
 
-def _cutoffs(firsts: Mapping[str, Scores], measure: str) -> tuple[list[int], dict[str, dict[int, Floats]]]:
-    """The cutoffs at which all have a measure, under whatever name of it."""
-    found: dict[str, dict[int, Floats]] = {}
-    for name, scores in firsts.items():
-        for told, column in scores.values.items():
-            parts = re.fullmatch(r"(.+)@(\d+)", told)
-            if parts and _base(parts[1]) == measure:
-                found.setdefault(name, {})[int(parts[2])] = column
-    shared = set.intersection(*map(set, found.values())) if len(found) == len(firsts) else set()
-    return sorted(shared), found
+def _cutoffs(scores: Scores, measure: str) -> Scores:
+    """The same of the cutoffs that are there, under whatever name of the measure."""
+    found = {}
+    for told in scores.values:
+        parts = re.fullmatch(r"(.+)@(\d+)", told)
+        if parts and _base(parts[1]) == measure:
+            found[parts[2]] = told
+    return _by_k(scores, found)
+
+
+def _by_k(scores: Scores, names: Mapping[str, str]) -> Scores:
+    return replace(
+        scores,
+        values=ByMeasure({k: scores.values[name] for k, name in names.items()}, str),
+        means=ByMeasure({k: scores.means[name] for k, name in names.items()}, str),
+        unscored=ByMeasure({k: scores.unscored[name] for k, name in names.items()}, str),
+    )
 
 
 def _base(name: str) -> str:
@@ -142,8 +172,9 @@ def _base(name: str) -> str:
 
 
 def _advice(values: Mapping[str, Mapping[int, Floats]], measure: str) -> dict[str, Advice]:
+    several = {name: mine for name, mine in values.items() if len(mine) > 1}
     try:
-        return enough_each(values, measure)
+        return enough_each(several, measure) if several else {}
     except MissingEvidence:  # too few queries to recommend anything
         return {}
 
@@ -161,20 +192,25 @@ def tagged(tags: Tags, scores: Scores) -> dict[str, dict[str, str]]:
 def strata(trials: Trials, measure: str, tags: Tags, by: Sequence[str], confidence: float) -> dict[str, list[Stratum]]:
     """Each system's mean in parts of the queries, for each tag that is asked for; else for those that split well."""
     queries = next(iter(trials.values()))[0].queries
-    columns = {name: averaged(scores, measure) for name, scores in trials.items() if scores[0].queries == queries}
+    columns = {
+        name: Entry(name, {}, scores).values(measure) for name, scores in trials.items() if scores[0].queries == queries
+    }
     known = {name for values in tags.values() for name in values}
     for tag in by:
         if tag not in known:
             raise UnknownName("tag", tag, sorted(known), hint=f"there are {', '.join(sorted(known)) or 'none'}")
     found: dict[str, list[Stratum]] = {}
-    for tag in by or sorted(known):
+    # Both say how many documents are relevant; one of them is enough where nobody asked for both.
+    usual = sorted(known - {"answers"} if "complexity" in known else known)
+    for tag in by or usual:
         values = [tags.get(query, {}).get(tag) for query in queries]
         parts = [value for value in dict.fromkeys(values) if value is not None]
-        splits_well = 1 < len(parts) <= MOST_STRATA and values.count(None) * 2 < len(values)
+        sizes = sorted((values.count(one) for one in parts), reverse=True)
+        splits_well = 1 < len(parts) <= MOST_STRATA and sum(sizes) * 2 > len(values) and sizes[1] >= FEWEST
         if not (by or (splits_well and len(found) < MOST_TAGS)):
             continue
-        order = [one for one in COMPLEXITY if one in parts] + sorted(
-            (one for one in parts if one not in COMPLEXITY), key=lambda one: -values.count(one)
+        order = [one for one in ORDER if one in parts] + sorted(
+            (one for one in parts if one not in ORDER), key=lambda one: -values.count(one)
         )
         found[tag] = [_stratum(one, np.array([value == one for value in values]), columns, confidence) for one in order]
     return found

@@ -187,7 +187,7 @@ class Work:
         about = {
             **self.purpose,
             "origin": manifest.origin(self.data),
-            "judgments_hash": manifest.judgments_hash(self.data),
+            "judgments_hash": manifest.judgments_hash(self.data.judgments),
             "judged_not_asked": self.not_asked,
             "began": began,
             "finished": manifest.now(),

@@ -6,16 +6,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ragauge.chronicle import memory
-from ragauge.chronicle.folders import Kept, Tally, Told, read, score_again, tally_of, timings_of
-from ragauge.chronicle.places import find
-from ragauge.chronicle.series import Stand, changes_of, figure_of, series_of
+from ragauge.chronicle.again import rules_of, score_again
+from ragauge.chronicle.folders import Kept, Tally, Told, read, tally_of, timings_of
+from ragauge.chronicle.places import Stamp, find
+from ragauge.chronicle.series import Stand, Watch, changes_of, figure_of, series_of
 from ragauge.comparisons import Method
-from ragauge.errors import BadInput, RagaugeError, UnknownName
+from ragauge.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.gates import Figure
 from ragauge.histories import History, Point
 from ragauge.measures.conventions import PRESETS
@@ -27,8 +28,10 @@ from ragauge.rules import figures
 from ragauge.stats.quantiles import quantile_interval
 from ragauge.verbs import read_measures
 
+T = TypeVar("T")
 
-def history(
+
+def history(  # noqa: PLR0913 - each has a use of its own, and a default
     folders: str | Path | Iterable[str | Path] = "runs",
     *,
     measures: str | Iterable[str] | None = None,
@@ -38,13 +41,15 @@ def history(
     index: bool = True,
     rebuild: bool = False,
     confidence: float = 0.95,
+    watch: Watch | None = None,
 ) -> History:
     """How measures of systems went over time, from all folders that `run` wrote at and below some others.
 
     `measures` are names of measures and of times (`p95_ms`, `qps`); unless they are given, those that each folder was
     scored by. A measure that a folder does not have is scored from its run; all are, where a `convention` is given.
     What was read is kept in an index in the first folder, which may be deleted at any time: `rebuild` does without what
-    it says, and `index=False` neither reads nor writes one.
+    it says, and `index=False` neither reads nor writes one. `watch` is told what is being done, how much of it is done,
+    and of how much; who is interrupted finds what was read so far in the index.
     """
     method = Method(confidence=confidence)
     given = [folders] if isinstance(folders, str | Path) else list(folders)
@@ -54,28 +59,35 @@ def history(
     wanted = None if measures is None else [_figure(one) for one in _listed(measures)]
     found, skipped = find(given)
     known = memory.load(Path(given[0])) if index and not rebuild else {}
-    kept = _read(found, known, skipped)
-    before = {one: {told.place: len(told.more) for told in entry.systems} for one, entry in kept.items()}
-    chosen = _chosen(kept, systems, datasets)
+    kept: dict[str, Kept] = {}
     stands: list[Stand] = []
-    for folder, entry, told in chosen:
-        rule = rules.name if rules is not None else entry.convention
-        try:
-            for name, tally, timed, under in _tallies(Path(folder), entry, told, wanted, rule, method):
-                mean = Mean(tally.value, tally.n, *_ends(tally, method.confidence))
-                dataset = str(told.data.get("name", ""))
-                point = Point(told.finished, folder, told.name, name, mean, "", dataset)
-                stands.append(Stand(point, entry, told, timed, under))
-        except RagaugeError as error:
-            skipped[str(Path(folder) / told.place)] = error.message
-    after = {one: {told.place: len(told.more) for told in entry.systems} for one, entry in kept.items()}
-    if index and (after != before or {memory.key(one): entry for one, entry in kept.items()} != known):
-        memory.save(Path(given[0]), kept)
+    chosen: list[tuple[str, Kept, Told]] = []
+    before = _extent(known.values())
+    try:
+        for folder, entry in _watched(_read(found, known, skipped), "reads", len(found), watch):
+            kept[folder] = entry
+        chosen = _chosen(kept, systems, datasets)
+        for folder, entry, told in _watched(iter(chosen), "scores", len(chosen), watch):
+            rule = rules.name if rules is not None else entry.convention
+            try:
+                for name, tally, timed, under in _tallies(Path(folder), entry, told, wanted, rule, method):
+                    mean = Mean(tally.value, tally.n, *_ends(tally, method.confidence))
+                    dataset = str(told.data.get("name", ""))
+                    point = Point(told.finished, folder, told.name, name, mean, "", dataset)
+                    stands.append(Stand(point, entry, told, timed, under))
+            except RagaugeError as error:
+                skipped[str(Path(folder) / told.place)] = error.message
+    finally:  # whoever is interrupted goes on from here the next time
+        if index:
+            rest = {one: memory.fresh(known, one, stamp) for one, stamp in found.items() if one not in kept}
+            held = kept | {one: mine for one, mine in rest.items() if mine is not None}
+            if {memory.key(one): held[one] for one in held} != known or _extent(held.values()) != before:
+                memory.save(Path(given[0]), held)
     if not stands:
         raise _nothing(given, skipped)
     stands.sort(key=lambda one: (one.point.when, one.point.folder))
     series = series_of(stands)
-    changes, comparable = changes_of(series, method)
+    changes, comparable = changes_of(series, method, watch)
     points = [one.point for mine in series.values() for one in mine]
     return History(
         sorted(points, key=lambda one: (one.when, one.folder)),
@@ -83,7 +95,7 @@ def history(
         skipped,
         changes,
         comparable,
-        _notes(stands),
+        _notes(stands, chosen if wanted is None else ()),
     )
 
 
@@ -98,9 +110,20 @@ def _figure(name: str) -> Figure:
     return found
 
 
-def _read(found: Mapping[str, Any], known: Mapping[str, Kept], skipped: dict[str, str]) -> dict[str, Kept]:
+def _extent(entries: Iterable[Kept]) -> int:
+    """How much is known beyond what folders say of themselves; it only grows."""
+    return sum(len(told.more) for entry in entries for told in entry.systems)
+
+
+def _watched(things: Iterator[T], what: str, total: int, watch: Watch | None) -> Iterator[T]:
+    for done, one in enumerate(things):
+        if watch is not None:
+            watch(what, done, total)
+        yield one
+
+
+def _read(found: Mapping[str, Stamp], known: Mapping[str, Kept], skipped: dict[str, str]) -> Iterator[tuple[str, Kept]]:
     """Each folder: from the index if nothing in it was changed, else from its files."""
-    kept: dict[str, Kept] = {}
     for folder, stamp in found.items():
         entry = memory.fresh(known, folder, stamp)
         if entry is None:
@@ -109,9 +132,8 @@ def _read(found: Mapping[str, Any], known: Mapping[str, Kept], skipped: dict[str
             except RagaugeError as error:
                 skipped[folder] = error.message
                 continue
-        kept[folder] = entry
+        yield folder, entry
         skipped.update({str(Path(folder) / place): why for place, why in entry.problems.items()})
-    return kept
 
 
 def _chosen(
@@ -144,10 +166,12 @@ def _tallies(
     folder: Path, entry: Kept, told: Told, wanted: Sequence[Figure] | None, convention: str, method: Method
 ) -> Iterator[tuple[str, Tally, bool, str]]:
     """The figures of a system that are asked for: name, figure, whether it is a time, and the convention if known."""
-    asked = [figure_of(one) for one in told.tallies] if wanted is None else wanted
+    asked = _usual(entry, told, convention) if wanted is None else wanted
+    if not asked:
+        raise MissingEvidence("; ".join(dict.fromkeys(told.uncounted.values())))
     timed = [one for one in asked if one.source != "measure"]
     own = told.tallies if convention == entry.convention else {}
-    rules = PRESETS.get(convention or "default")
+    rules = rules_of(convention)
     names = {
         one: one.name if rules is None or one.name in own else _canonical(one.name, rules.name)
         for one in asked
@@ -159,7 +183,7 @@ def _tallies(
         if any(f"{method.confidence:g}\t{one.name}" not in told.more for one in timed):
             told.more.update(_times(folder / told.place, told, timed, method.confidence))
         if lacks:
-            scores = score_again(folder, told, lacks, convention, entry.judgments)
+            scores = score_again(folder, told.place, lacks, convention, entry.judgments)
             told.more.update({f"{convention}\t{one}": tally_of(scores, one) for one in scores.measures})
     except RagaugeError as error:
         failed = error
@@ -175,10 +199,16 @@ def _tallies(
         raise failed
 
 
+def _usual(entry: Kept, told: Told, convention: str) -> list[Figure]:
+    """What a run was scored by, as far as that can be had: under another convention it may be more."""
+    more = [one for one in told.uncounted if convention != entry.convention and figures.measure_of(one) is not None]
+    return [figure_of(one) for one in (*told.tallies, *more)]
+
+
 @lru_cache(maxsize=1000)
 def _canonical(measure: str, convention: str) -> str:
     """The name of a measure under a convention."""
-    one = read_measures(measure, PRESETS[convention])[0]
+    one = read_measures(measure, rules_of(convention) or PRESETS["default"])[0]
     return str(one) if isinstance(one, Measure) else one.__name__
 
 
@@ -223,8 +253,22 @@ def _ends(tally: Tally, confidence: float) -> tuple[float, float]:
     return tally.value - reach, tally.value + reach
 
 
-def _notes(stands: Sequence[Stand]) -> list[str]:
+def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) -> list[str]:
+    """What to know of the points; of what was `chosen` also what cannot be counted."""
     notes = []
+    left: dict[tuple[str, str], set[str]] = {}
+    there: dict[tuple[str, str], set[str]] = {}
+    for one in stands:
+        there.setdefault((one.point.folder, one.told.place), set()).add(one.point.measure)
+    for folder, _, told in chosen:
+        known = there.get((folder, told.place), set())
+        for measure, why in told.uncounted.items():
+            if known and measure not in known:  # of those that have nothing at all it is told elsewhere
+                left.setdefault((measure, why), set()).add(folder)
+    for (measure, why), those in left.items():
+        notes.append(
+            f"{measure} is left out of {len(those)} folder{'s' * (len(those) != 1)} without scores of it: {why}"
+        )
     unknown = {one.point.folder for one in stands if not one.convention and not one.timed}
     if unknown:
         notes.append(f"under which convention {len(unknown)} of the folders were scored is not known")

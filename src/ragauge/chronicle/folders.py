@@ -13,16 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragauge import formats
+from ragauge.chronicle.again import score_again
 from ragauge.chronicle.places import Stamp
 from ragauge.errors import BadInput, MissingEvidence, RagaugeError
-from ragauge.measures.conventions import PRESETS
-from ragauge.measures.scoring import score
 from ragauge.measures.table import mean
-from ragauge.records import Floats, Judgments, Scores
-from ragauge.rules.figures import aggregate_of
+from ragauge.records import Floats, Scores
+from ragauge.rules.figures import aggregate_of, measure_of
 from ragauge.runs.archive import EXPERIMENT
-from ragauge.verbs import count, judgments_for, read_measures
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,6 +54,8 @@ class Told:
     """By the measures that it was scored by when it was run."""
     more: dict[str, Tally] = field(default_factory=dict)
     """Whatever else was asked for, by a name of its own for each way of asking."""
+    uncounted: dict[str, str] = field(default_factory=dict)
+    """`{measure that it was scored by: why it cannot be had again}`: somebody's own, or evidence that was not kept."""
 
     @property
     def finished(self) -> datetime:
@@ -105,13 +104,27 @@ def read(folder: Path, stamp: Stamp) -> Kept:
             older = changed.get("scores.csv", 0) < max(changed[f"{place}/run.parquet"], changed["judgments.parquet"])
             told = _told(folder / place, {} if older else tallied)
             lacks = [one for one in usual if one not in told.tallies] or ([] if told.tallies else usual_of(told))
-            if lacks:
-                again = score_again(folder, told, lacks, convention, grades)
-                told.tallies.update({one: tally_of(again, one) for one in again.measures})
+            _count(folder, told, lacks, convention, grades)
             systems.append(told)
         except RagaugeError as error:
             problems[place] = error.message
     return Kept(stamp, grades, convention, systems, problems)
+
+
+def _count(folder: Path, told: Told, measures: Sequence[str], convention: str, grades: str) -> None:
+    """Score a run by measures that its folder names and has no scores of, as far as that can be done."""
+    told.uncounted.update({one: f"no measure is named `{one}`" for one in measures if measure_of(one) is None})
+    known = [one for one in measures if one not in told.uncounted]
+    try:
+        scores = score_again(folder, told.place, known, convention, grades) if known else None
+    except MissingEvidence as error:
+        if len(known) == 1:
+            told.uncounted[known[0]] = error.message
+            return
+        for one in known:
+            _count(folder, told, [one], convention, grades)
+    else:
+        told.tallies.update({} if scores is None else {one: tally_of(scores, one) for one in scores.measures})
 
 
 def usual_of(told: Told) -> list[str]:
@@ -251,19 +264,6 @@ def timings_of(run: Path) -> pl.DataFrame | None:
         raise BadInput(f"is damaged ({_first_line(error)})", file=str(path)) from None
 
 
-def score_again(folder: Path, told: Told, measures: Sequence[str], convention: str, grades: str) -> Scores:
-    """A run of a folder, scored by its judgments under a convention; the default one where none is known."""
-    rules = PRESETS.get(convention or "default")
-    if rules is None:
-        raise MissingEvidence(
-            f"{folder / told.place} was scored under the convention `{convention}`, which cannot be had again by name"
-        )
-    wanted = read_measures(measures, rules)
-    judgments = judgments_for(wanted, _judgments(str(folder), grades))
-    judged = count(judgments, str(folder / told.place), wanted, rules, name=told.name)
-    return score(judged, wanted, rules)
-
-
 Tables = dict[str, "pl.DataFrame"]
 """The scores of folders that were read already."""
 
@@ -282,19 +282,7 @@ def values_of(folder: Path, told: Told, measure: str, convention: str, kept: Kep
         )
         if mine.height:
             return dict(zip(mine["query"].to_list(), mine["value"].to_list(), strict=True))
-    return score_again(folder, told, [measure], convention, kept.judgments).per_query[measure]
-
-
-def _judgments(folder: str, grades: str) -> Judgments:
-    """The judgments of a folder; read once where many folders have the same."""
-    if grades not in _JUDGMENTS:
-        if len(_JUDGMENTS) >= 4:
-            _JUDGMENTS.clear()
-        _JUDGMENTS[grades] = formats.read_judgments(folder)
-    return _JUDGMENTS[grades]
-
-
-_JUDGMENTS: dict[str, Judgments] = {}
+    return score_again(folder, told.place, [measure], convention, kept.judgments).per_query[measure]
 
 
 def _judgments_hash(path: Path) -> str:

@@ -8,7 +8,6 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
 
 NAME = ".ragauge-history.jsonl"
-VERSION = 1
+VERSION = 2
 """Of its layout; an index of another, or by another version of ragauge, is made anew."""
 SETTLED = 2.0
 """Seconds. What was changed so lately may be changed again without its time showing it: it is not put in the index."""
@@ -85,12 +84,14 @@ def fresh(known: Mapping[str, Kept], folder: str, stamp: Stamp) -> Kept | None:
 
 
 def _plain(kept: Kept) -> dict[str, Any]:
-    data = asdict(kept)
-    for one, told in zip(data["systems"], kept.systems, strict=True):
-        for part in ("tallies", "more"):
-            known: dict[str, Tally] = getattr(told, part)
-            one[part] = {name: [_number(value) for value in tally] for name, tally in known.items()}
-    return data
+    systems = []
+    for told in kept.systems:
+        tallies = {
+            part: {name: [_number(value) for value in tally] for name, tally in getattr(told, part).items()}
+            for part in ("tallies", "more")
+        }
+        systems.append({**vars(told), **tallies})
+    return {**vars(kept), "systems": systems}
 
 
 def _number(value: float) -> float | None:

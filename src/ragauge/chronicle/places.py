@@ -47,6 +47,9 @@ def _look(
         below = [one for one in inside if one.is_dir() and not one.name.startswith(".")]
         if "manifest.json" in files and "run.parquet" in files:
             return _stamp(files, OF_RUN)
+        if any(name in files for name in ("manifest.json", "run.parquet", "journal.jsonl")):
+            skipped[str(folder)] = "holds a run that is not finished, or not whole"
+            return None
         here = os.stat(folder)
         mine = _stamp(files, BESIDE)
     except OSError as error:
@@ -73,6 +76,8 @@ def _look(
         found[str(folder)] = mine
     elif runs:
         skipped[str(folder)] = "holds runs, but no judgments.parquet: `ragauge run` writes it when it comes to its end"
+    elif "judgments.parquet" in files and "queries.parquet" in files:
+        skipped[str(folder)] = "holds no finished run"
     return None
 
 

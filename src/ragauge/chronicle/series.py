@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from ragauge.rules import figures
 from ragauge.stats.correction import corrected
 from ragauge.stats.pairs import Pair, compared
 
+Watch = Callable[[str, int, int], None]
+"""Somebody who looks on: what is being done, how many are done, of how many."""
 AGAINST = ("first", "before", "best")
 
 
@@ -99,7 +101,7 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 
 
 def changes_of(
-    series: Mapping[tuple[str, str, str], list[Stand]], method: Method
+    series: Mapping[tuple[str, str, str], list[Stand]], method: Method, watch: Watch | None = None
 ) -> tuple[list[Change], dict[tuple[str, str, str], int]]:
     """The last point of each series against the first, the latest and the best that it can be compared with."""
     comparable: dict[tuple[str, str, str], int] = {}
@@ -113,7 +115,7 @@ def changes_of(
         sign = -1 if _lower(last) else 1
         best = max(earlier, key=lambda one: sign * one.point.mean.value)
         couples += [(kind, one, last) for kind, one in zip(AGAINST, (earlier[0], earlier[-1], best), strict=True)]
-    tested = _tested([(since, last) for _, since, last in couples if _is_paired(last)], method)
+    tested = _tested([(since, last) for _, since, last in couples if _is_paired(last)], method, watch)
     changes: list[Change] = []
     for kind in AGAINST:
         those = [(since, last) for one, since, last in couples if one == kind]
@@ -145,11 +147,15 @@ def _is_paired(one: Stand) -> bool:
     return not one.timed and figure_of(one.point.measure).paired
 
 
-def _tested(couples: Sequence[tuple[Stand, Stand]], method: Method) -> dict[tuple[int, int], Comparison]:
+def _tested(
+    couples: Sequence[tuple[Stand, Stand]], method: Method, watch: Watch | None
+) -> dict[tuple[int, int], Comparison]:
     """Query by query; none where a folder cannot be read any more, or the queries turn out not to be the same."""
     alike: dict[tuple[str, ...], dict[tuple[int, int], Pair]] = {}
     tables: Tables = {}
-    for since, last in couples:
+    for done, (since, last) in enumerate(couples):
+        if watch is not None:
+            watch("compares", done, len(couples))
         columns = []
         for one in (since, last):
             try:

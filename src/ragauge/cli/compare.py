@@ -38,7 +38,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     test: Annotated[str, typer.Option(help="Whose p is corrected: t, wilcoxon, sign, randomisation.")] = "t",
     correction: Annotated[str, typer.Option(help="holm, bonferroni, bh, none.")] = "holm",
-    family: Annotated[str, typer.Option(help="Corrected for all comparisons, or for those of a measure.")] = "all",
+    family: Annotated[str, typer.Option(help="Corrected for the comparisons of each measure, or for all.")] = "measure",
     confidence: Annotated[float, typer.Option(help="Of the interval; the tests' level is the rest.")] = 0.95,
     interval: Annotated[str, typer.Option(help="bca or percentile bootstrap.")] = "bca",
     rounds: Annotated[int, typer.Option(help="Resamples.")] = 10_000,

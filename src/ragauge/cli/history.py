@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files as packaged
 from typing import Annotated
 
 import typer
 
 from ragauge.chronicle import history as look_back
+from ragauge.chronicle.series import Watch
 from ragauge.cli import console
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
 from ragauge.reports import histories as reports
+from ragauge.reports import histories_words as words
 from ragauge.reports.sparklines import marks_for
 from ragauge.runs.manifest import now
 
@@ -43,39 +49,78 @@ def history(  # noqa: PLR0913 - each is an option of the command
         bool, typer.Option("--rebuild", help="Read every folder again, whatever the index says.")
     ] = False,
     no_index: Annotated[bool, typer.Option("--no-index", help="Neither read nor write an index.")] = False,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="FILE.html", help="Write a page.")] = None,
+    out: Annotated[str | None, typer.Option("-o", "--out", metavar="FILE.html", help="Write a page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each point.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
 ) -> None:
     """Measures over time: every folder that `run` wrote is a point, and what cannot be compared is not.
 
     [dim]ragauge history runs -m ndcg@10 -m p95_ms[/dim]
     """
-    if as_json + as_csv + as_markdown > 1:
-        raise BadInput("standard output can have one form", hint="--json, --csv or --markdown")
-    if output is not None and not output.endswith((".html", ".htm")):
-        raise BadInput("the page is an .html file", file=output, hint="-o history.html")
-    found = look_back(
-        folders or ["runs"], measures=measure, systems=system, datasets=dataset, convention=convention,
-        index=not no_index, rebuild=rebuild, confidence=confidence,
-    )  # fmt: skip
+    if schema:
+        typer.echo((packaged("ragauge.reports") / "history.schema.json").read_text(encoding="utf-8"), nl=False)
+        return
+    console.only_one({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown})
+    if out is not None and not out.endswith((".html", ".htm")):
+        raise BadInput("the page is an .html file", file=out, hint="-o history.html")
+    given = folders or ["runs"]
+    try:
+        with _watching() as watch:
+            found = look_back(
+                given, measures=measure, systems=system, datasets=dataset, convention=convention,
+                index=not no_index, rebuild=rebuild, confidence=confidence, watch=watch,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        kept = "" if no_index else f"; what was read is kept in {given[0]}, and the same command"
+        kept += " without --rebuild" if kept and rebuild else ""
+        sys.stderr.write(f"\nstopped{kept}{' goes on from there' * bool(kept)}\n")
+        raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
         typer.echo(reports.as_csv(found), nl=False)
-        console.talk(reports.unread(found))
+        console.talk(words.unread(found))
     elif as_markdown:
         typer.echo(reports.markdown(found), nl=False)
     else:
         tables, left = reports.tables(found, console.data().width, marks_for(sys.stdout.encoding))
         console.show(*tables)
         if left:
-            console.talk([f"not shown, for want of room: {', '.join(left)}; --csv has them"])
-        console.talk(reports.about(found))
-    if output is not None:
+            console.talk([f"not shown, for want of room: {', '.join(left)}; --markdown has them"])
+        once = words.doubled(found) or words.COLUMNS["first"] in left
+        console.talk(words.about(found, ["before"] if once else ["before", "first"]))
+    if out is not None:
         from ragauge.reports.page.history import page
 
-        with whole_file(output) as file:
+        with whole_file(out) as file:
             file.write(page(found, now()).encode("utf-8", "replace"))
-        console.talk([f"wrote {output}"])
+        console.talk([f"wrote {out}"])
+
+
+@contextmanager
+def _watching() -> Iterator[Watch | None]:
+    """On a terminal, how far one is, as soon as it takes over a second."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    began = time.monotonic()
+    status = Console(stderr=True).status("")
+    shows = False
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal shows
+        if time.monotonic() - began > 1:
+            status.update(Text(f"{what} {done:,} of {total:,}"))
+            if not shows:
+                status.start()
+                shows = True
+
+    try:
+        yield tell
+    finally:
+        status.stop()

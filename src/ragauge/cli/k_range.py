@@ -1,31 +1,73 @@
-"""`ragauge k-range QRELS RUN`: the measures at every k from one run, and the smallest k that is enough."""
+"""`ragauge k-range RUN…`: the measures at every k from one run, and the smallest k that is enough."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from ragauge.cli import console
-from ragauge.datasets.loading import judgments_of, load
-from ragauge.errors import BadInput
+from ragauge.datasets.loading import load
+from ragauge.errors import BadInput, UnknownName
 from ragauge.formats import read_run
+from ragauge.inputs import Given, gather
+from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
+from ragauge.outcomes import Advice
 from ragauge.records import Nested
 from ragauge.reports.sparklines import sparkline, thinned
-from ragauge.reports.tables import cell, plain_table, shown
+from ragauge.reports.tables import cell, fitting, plain_table, shortened, shown, without_nan
 from ragauge.stats.enough import enough, quarter_of_bytes
 from ragauge.verbs import count, judgments_for, read_measures
 
 MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision")
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be known of a run."""
+
+    ks: Sequence[int]
+    measure: str
+    tolerance: float
+    confidence: float
+    rules: Convention
+    lengths: Mapping[str, float] | None
+    """Tokens of the texts by id, where they are to be counted."""
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys((self.measure, *MEASURES)))
+
+
+@dataclass(frozen=True)
+class _Range:
+    """What is known of one run: a row for each k that it is deep enough for."""
+
+    rows: Sequence[Mapping[str, Any]]
+    advice: Advice
+    deepest: int
+
+    def data(self) -> dict[str, Any]:
+        one = self.advice
+        told = {"k": one.k, "measure": one.measure, "tolerance": one.tolerance, "confidence": one.confidence}
+        return {**told, "rows": self.rows}
+
+
 def k_range(  # noqa: PLR0913 - each is an option of the command
-    qrels: Annotated[str, typer.Argument(help="Judgments, as in evaluate; also a folder that `run` wrote.")],
-    run: Annotated[str, typer.Argument(help="A run, as in evaluate; it must be as deep as the largest k.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QRELS RUN...",
+            help="As in evaluate, or folders that `run` wrote, without QRELS; runs must be as deep as the largest k.",
+        ),
+    ],
+    system: Annotated[list[str] | None, typer.Option("-s", "--system", help="Only this one; again for more.")] = None,
     ks: Annotated[str, typer.Option("-k", help="The values of k.")] = "1,3,5,10,20",
     measure: Annotated[str, typer.Option("-m", "--measure", help="What k is chosen by, without @k.")] = "hit_rate",
     tolerance: Annotated[float, typer.Option(help="How much worse than the best k is good enough.")] = 0.02,
@@ -36,44 +78,129 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Measures over a range of k, and the smallest k that is enough.
 
-    [dim]ragauge k-range runs/pydocs runs/pydocs/bm25 -k 1,3,5,10 --dataset pydocs[/dim]
+    [dim]ragauge k-range runs/pydocs[/dim]
+
+    [dim]ragauge k-range runs/pydocs/bm25 -k 1,3,5,10 --dataset pydocs[/dim]
+
+    [dim]ragauge k-range qrels.txt bm25.run -m recall[/dim]
     """
-    rankings = read_run(run).nested
-    deepest = max(map(len, rankings.values()), default=0)
-    asked = _whole_numbers(ks)
-    wanted = [k for k in asked if k <= deepest]
-    if not wanted:
-        raise BadInput(f"the run is {deepest} deep, and says nothing about k={asked[0]}", file=run)
     if not 0 < confidence < 1:
         raise BadInput(f"the confidence is {confidence:g}, not between 0 and 1")
     if not tolerance >= 0:
         raise BadInput(f"the tolerance is {tolerance:g}, not at least 0")
-    rules = find_convention(convention)
-    names = list(dict.fromkeys((measure, *MEASURES)))
-    measures = read_measures([f"{name}@{k}" for name in names for k in wanted], rules)
-    scores = score(count(judgments_for(measures, judgments_of(qrels)), run, measures, rules), measures, rules)
-    tokens = None if dataset is None else _tokens(rankings, dataset, wanted)
-    advice = enough({k: scores.values[f"{measure}@{k}"] for k in wanted}, measure, tolerance, confidence, tokens)
+    wanted = _whole_numbers(ks)
+    given = gather(files)
+    runs = _chosen(given, system or [])
+    lengths = None
+    if dataset is not None:
+        lengths = {name: quarter_of_bytes(text) for name, text in load(dataset).texts.items()}
+    asked = _Asked(wanted, measure, tolerance, confidence, find_convention(convention), lengths)
+    found = {name: _range(given, name, path, asked) for name, path in runs.items()}
+    if lengths is not None and not any("tokens" in one.rows[0] for one in found.values()):
+        raise BadInput(f"no document of the runs is in `{dataset}`", hint="--dataset is what the runs were made on")
+    (first, *others) = found.values()
+    if as_json:
+        several = {"systems": {name: one.data() for name, one in found.items()}}
+        data = without_nan(several if others else first.data())
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    left = _show_systems(found, asked) if others else _show(first, asked)
+    if left:
+        console.talk([f"not shown, for want of room: {', '.join(left)}; --json has them"])
+    console.talk(_shallow(found, wanted))
+    sure = f"with {confidence:.0%} confidence"
+    if others:
+        console.talk(
+            [
+                f"enough: the smallest k that loses at most {tolerance:g} of {measure} against the best k, {sure}",
+                f"--system {shlex.quote(next(iter(found)))} shows more measures of that one",
+            ]
+        )
+    else:
+        console.talk([str(first.advice), f"loss: of {measure} against the best k; loss at most: {sure}"])
+
+
+def _shallow(found: Mapping[str, _Range], ks: Sequence[int]) -> list[str]:
+    """Which runs are not so deep as the largest k."""
+    depths: dict[int, list[str]] = {}
+    for name, one in found.items():
+        depths.setdefault(one.deepest, []).append(name)
+    lines = []
+    for deepest, names in depths.items():
+        beyond = ", ".join(str(k) for k in ks if k > deepest)
+        who = ("the run" if len(found) == 1 else "all runs") if len(depths) == 1 else ", ".join(names)
+        told = f"is {deepest} deep, and says" if len(names) == 1 else f"are {deepest} deep, and say"
+        lines += [f"{who} {told} nothing about k={beyond}"] if beyond else []
+    return lines
+
+
+def _chosen(given: Given, systems: Sequence[str]) -> dict[str, str]:
+    """The runs that are asked for, by name."""
+    runs = given.singles
+    for name in systems:
+        if name not in runs:
+            raise UnknownName("system", name, runs, hint=f"there are {', '.join(runs)}")
+    return {name: path for name, path in runs.items() if not systems or name in systems}
+
+
+def _range(given: Given, name: str, path: str, asked: _Asked) -> _Range:
+    run = read_run(path)
+    rankings = run.nested
+    deepest = max(map(len, rankings.values()), default=0)
+    ks = [k for k in asked.ks if k <= deepest]
+    if not ks:
+        raise BadInput(f"the run is {deepest} deep, and says nothing about k={asked.ks[0]}", file=path)
+    measures = read_measures([f"{one}@{k}" for one in asked.names for k in ks], asked.rules)
+    judgments = judgments_for(measures, given.qrels)
+    scores = score(count(judgments, run, measures, asked.rules, name=name), measures, asked.rules)
+    tokens = None if asked.lengths is None else _tokens(rankings, asked.lengths, ks)
+    values = {k: scores.values[f"{asked.measure}@{k}"] for k in ks}
+    advice = enough(values, asked.measure, asked.tolerance, asked.confidence, tokens)
     rows = []
     for row in advice.table:
         k = int(row["k"])
-        rows.append({**{name: scores.means[f"{name}@{k}"] for name in names}, **row, "k": k})
-    if as_json:
-        found = {"k": advice.k, "measure": measure, "tolerance": tolerance, "confidence": confidence, "rows": rows}
-        typer.echo(json.dumps(found, indent=2))
-        return
-    table = plain_table(["k", *names, "loss", "at most", *(["tokens"] if tokens else [])])
-    for one in rows:
-        cells = [str(one["k"]), *(shown(one[name]) for name in (*names, "loss", "loss_at_most"))]
-        style = "bold" if one["k"] == advice.k else ""
-        table.add_row(*(cell(text, style) for text in [*cells, *([f"{one['tokens']:.0f}"] if tokens else [])]))
+        rows.append({**{one: scores.means[f"{one}@{k}"] for one in asked.names}, **row, "k": k})
+    return _Range(rows, advice, deepest)
+
+
+def _show(found: _Range, asked: _Asked) -> list[str]:
+    """A row for each k of one run; the measures that there is no room for."""
+    counted = "tokens" in found.rows[0]
+    header = ["k", *asked.names, "loss", "loss at most", *(["tokens"] if counted else [])]
+    lines = []
+    for one in found.rows:
+        cells = [str(one["k"]), *(shown(one[name]) for name in (*asked.names, "loss", "loss_at_most"))]
+        lines.append([*cells, *([f"{one['tokens']:.0f}"] if counted else [])])
+    kept = fitting(header, lines, console.data().width, range(len(asked.names), 1, -1))
+    table = plain_table([header[i] for i in kept])
+    for one, line in zip(found.rows, lines, strict=True):
+        table.add_row(*(cell(line[i], "bold" if one["k"] == found.advice.k else "") for i in kept))
     console.show(table)
-    if len(rows) > 1:
-        console.show("", cell(_line(measure, rows)))
-    beyond = [str(k) for k in asked if k > deepest]
-    if beyond:
-        console.talk([f"the run is {deepest} deep, and says nothing about k={', '.join(beyond)}"])
-    console.talk([str(advice), f"loss: of {measure} against the best k; at most: with {confidence:.0%} confidence"])
+    if len(found.rows) > 1:
+        console.show("", cell(_line(asked.measure, found.rows)))
+    return [title for i, title in enumerate(header) if i not in kept]
+
+
+def _show_systems(found: Mapping[str, _Range], asked: _Asked) -> list[str]:
+    """A row for each run: the measure at each k, the smallest that is enough in bold."""
+    ks = sorted({row["k"] for one in found.values() for row in one.rows})
+    counted = any("tokens" in one.rows[0] for one in found.values())
+    header = [f"{asked.measure} at k", *map(str, ks), "enough", "loss at most", *(["tokens"] if counted else [])]
+    lines = []
+    for name, one in found.items():
+        known = {row["k"]: row for row in one.rows}
+        chosen = known[one.advice.k]
+        values = [shown(known[k][asked.measure]) if k in known else "-" for k in ks]
+        tokens = [f"{chosen['tokens']:.0f}" if "tokens" in chosen else "-"] if counted else []
+        lines.append([name, *values, str(one.advice.k), shown(chosen["loss_at_most"]), *tokens])
+    width = console.data().width
+    kept = fitting(header, lines, width, range(1, len(ks)))
+    table = plain_table([header[i] for i in kept])
+    for name, line, one in zip(shortened(header, lines, kept, width), lines, found.values(), strict=True):
+        bold = 1 + ks.index(one.advice.k)
+        table.add_row(cell(name), *(cell(line[i], "bold" if i == bold else "") for i in kept[1:]))
+    console.show(table)
+    return [f"k={title}" for i, title in enumerate(header) if i not in kept]
 
 
 def _line(measure: str, rows: Sequence[Mapping[str, float]]) -> str:
@@ -93,11 +220,10 @@ def _whole_numbers(text: str) -> list[int]:
     return found
 
 
-def _tokens(rankings: Nested, dataset: str, ks: list[int]) -> dict[int, float]:
-    """The mean tokens of the first k texts of a query, a quarter of their bytes."""
-    lengths = {name: quarter_of_bytes(text) for name, text in load(dataset).texts.items()}
+def _tokens(rankings: Nested, lengths: Mapping[str, float], ks: Sequence[int]) -> dict[int, float] | None:
+    """The mean tokens of the first k texts of a query, a quarter of their bytes; None where no text is known."""
     if not any(doc in lengths for docs in rankings.values() for doc in docs):
-        raise BadInput(f"no document of the run is in `{dataset}`", hint="--dataset is what the run was made on")
+        return None
     totals = dict.fromkeys(ks, 0.0)
     for docs in rankings.values():
         ranked = sorted(docs, key=lambda doc: -docs[doc])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from ragauge.errors import BadInput
 from ragauge.overviews import Overview
 from ragauge.reporting import KINDS, Watch, kind_of
 from ragauge.reporting import report as make_report
-from ragauge.reports.overviews import tables
+from ragauge.reports.overviews import about, tables
+from ragauge.reports.tables import one_line
 from ragauge.reports.verdicts import verdict
 
 
@@ -55,7 +57,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
     no_audit: Annotated[bool, typer.Option("--no-audit", help="Do not look for what is suspicious.")] = False,
     confidence: Annotated[float, typer.Option(help="Of every interval; the tests' level is the rest.")] = 0.95,
     test: Annotated[str, typer.Option(help="As in compare.")] = "t",
-    correction: Annotated[str, typer.Option(help="As in compare; for the comparisons of one measure.")] = "holm",
+    correction: Annotated[str, typer.Option(help="As in compare.")] = "holm",
+    family: Annotated[str, typer.Option(help="As in compare.")] = "measure",
     overlap: Annotated[bool, typer.Option("--overlap", help="Compare on the queries that all have.")] = False,
     count_missing: Annotated[
         bool, typer.Option("--count-missing", help="A query that a run lacks counts 0, as in evaluate.")
@@ -84,32 +87,37 @@ def report(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("--as goes with one file", hint="endings tell what several are: -o report.html -o report.json")
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
-        "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "overlap": overlap,
-        "count_missing": count_missing, "split": split,
+        "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
+        "overlap": overlap, "count_missing": count_missing, "split": split,
     }  # fmt: skip
     if convention is not None or settings:
         options["convention"] = rules_of(convention or "default", settings or [], None, None)
     if measure is None:
         del options["measures"]
-    targets = [] if out is None else out
+    targets = [] if out is None else [one for one in out if one != "-"]  # without a file it goes there anyway
+    if out and len(targets) < len(out) and form is None:
+        raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
     if not targets and form is None and charts is None:
         options["audited"] = False  # it would not be shown
     with _watching() as watch:
         found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
     if form is not None and not targets:
         typer.echo(KINDS[kind_of("", form)].write(found), nl=False)
-    elif not targets and charts is None:
-        show(found)
-    console.talk([*found.notes, *_wrote(targets, charts)])
+    if targets or form is not None or charts is not None:
+        console.talk([*found.notes, *_wrote(targets, charts)])
+    else:
+        show(found, files)
 
 
-def show(found: Overview) -> None:
-    """The verdict and the tables."""
+def show(found: Overview, files: list[str]) -> None:
+    """The verdict and the tables, what they are, and what to do next."""
     from rich.text import Text
 
-    width = console.data().width
-    shown = tables(found, width)
-    console.show(Text(verdict(found)), "", *[part for table in shown for part in (table, "")][:-1])
+    shown, left = tables(found, console.data().width)
+    console.show(Text(one_line(verdict(found))), "", *[part for table in shown for part in (table, "")][:-1])
+    missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
+    again = " ".join(map(shlex.quote, files))
+    console.talk([*about(found), *missing, *found.notes, f"next: ragauge report {again} -o report.html"])
 
 
 def _wrote(files: list[str], charts: str | None) -> list[str]:

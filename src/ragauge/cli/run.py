@@ -26,13 +26,12 @@ from ragauge.experiments import slug
 from ragauge.formats.writing import whole_file
 from ragauge.outcomes import Experiment
 from ragauge.reporting import overview
-from ragauge.reports.comparisons import decided_by
-from ragauge.reports.overviews import strata_table, tables
+from ragauge.reports.overviews import strata_table, tables, tested_by, timed_by
 from ragauge.reports.overviews_csv import queries_csv, summary_csv
 from ragauge.reports.overviews_data import as_data
 from ragauge.reports.overviews_markdown import markdown
 from ragauge.reports.page import page
-from ragauge.reports.tables import one_line
+from ragauge.reports.tables import counted, one_line
 from ragauge.systems.specs import parse, without_secrets
 
 
@@ -125,27 +124,26 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None, audi
     for name, text in files.items():
         with whole_file(str(folder / name)) as file:
             file.write(text.encode("utf-8", "replace"))
+    left: list[str] = []
     if as_json:
         typer.echo(json.dumps(as_data(seen), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         width = console.data().width
-        shown = [*tables(seen, width), *([] if by is None else [strata_table(seen, by, width)])]
+        shown, left = tables(seen, width)
+        shown += [] if by is None else [strata_table(seen, by, width)]
         console.show(*[part for table in shown for part in (table, "")][:-1])
-    first = next(iter(experiment.runs.values())).manifest
     data = experiment.dataset
     console.talk(
         [
-            f"{len(data.documents):,} documents, {len(data.queries):,} queries, convention {seen.convention}",
+            f"{counted(len(data.documents), 'document')}, {counted(len(data.queries), 'query', 'queries')}, "
+            f"convention {seen.convention}",
             *(
-                [
-                    f"p: {seen.first} against {seen.baseline}, {decided_by(seen.compared)}; "
-                    f"`ragauge compare {folder} -b {seen.baseline}` says more"
-                ]
-                if seen.compared is not None and seen.baseline is not None
-                else []
+                f"{line}; `ragauge compare {folder} -b {seen.baseline}` says more"
+                for line in tested_by(seen)
+                if seen.baseline is not None
             ),
-            "times in milliseconds, stages by their median (rerank: also fusing); the harness itself takes "
-            f"{first['harness_microseconds']:.0f} microseconds a query",
+            *timed_by(seen),
+            *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
             *notes,
             f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
             f"queries.parquet, and a folder for each run ({', '.join(map(slug, experiment.runs))})",

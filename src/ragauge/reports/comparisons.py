@@ -23,6 +23,7 @@ TESTS = {
     "randomisation": "paired randomisation test",
 }
 CORRECTIONS = {"holm": "Holm-corrected", "bonferroni": "Bonferroni-corrected", "bh": "Benjamini-Hochberg-corrected"}
+STARS = "*** below 0.001, ** 0.01, * 0.05"
 PROFILE = 40
 """How wide a profile of differences is."""
 Columns = list[tuple[str, Callable[[Comparison], str], int]]
@@ -39,6 +40,8 @@ class Part(NamedTuple):
     """Which rows are more than chance."""
     goes: Sequence[int] = ()
     """Which columns a narrow terminal does without, the first first."""
+    left: Sequence[int] = ()
+    """Columns of numbers with something after them: they begin at the left, so that the numbers are aligned."""
 
 
 def parts(found: Comparisons) -> Iterator[Part]:
@@ -83,10 +86,8 @@ def letters(found: Comparisons) -> Part:
                 raised = "".join(SUPERSCRIPTS[one] for one in above)
             cells.append(shown(means[measure, name]) + raised)
         rows.append([f"{names[name]} {one_line(name)}", *cells])
-    widest = [max(len(row[i]) for row in rows) for i in range(1, len(found.measures) + 1)]
-    # Values stand under each other, and letters after them.
-    padded = [[one[0], *(cell.ljust(wide) for cell, wide in zip(one[1:], widest, strict=True))] for one in rows]
-    return Part("", ["system", *found.measures], padded, [False] * len(rows))
+    header = ["system", *found.measures]
+    return Part("", header, rows, [False] * len(rows), left=range(1, len(header)))
 
 
 def _tag(found: Comparisons) -> str:
@@ -127,21 +128,19 @@ def _part(found: Comparisons, rows: Sequence[Comparison], title: str, first: Col
     if tag:
         columns.append((tag, lambda row: row.stratum.removeprefix(f"{tag}="), 0))
     if tag or two or found.baseline is None:
-        columns.append(("n", lambda row: str(row.n), 7))
-        columns.append((rows[0].baseline if two else "base", lambda row: shown(row.means[0]), 5))
+        columns.append(("n", lambda row: str(row.n), 8))
+        columns.append((rows[0].baseline if two else "base", lambda row: shown(row.means[0]), 6))
     columns += [
-        (rows[0].system if two else "mean", lambda row: shown(row.means[1]), 6),
+        (rows[0].system if two else "mean", lambda row: shown(row.means[1]), 7),
         ("change", lambda row: signed(row.difference), 0),
         ("%", lambda row: "-" if math.isnan(row.percent) else f"{row.percent:+.1f}%", 3),
         (f"{100 * method.confidence:g}% interval", lambda row: interval(row.ci), 0),
     ]
-    decided = method.correction != "none" or method.test != "t"
-    columns.append(
-        ("p_t", lambda row: "-" if math.isnan(row.p_t) else f"{p_value(row.p_t)} {row.stars:<3}", 9 if decided else 0)
-    )
-    if decided:
-        columns.append((_decides(found), lambda row: p_value(row.p_corrected), 0))
+    if _decides(found) != "p_t":
+        columns.append(("p_t", lambda row: p_value(row.p_t), 5))
+    decides = len(columns)
     columns += [
+        (_decides(found), lambda row: f"{p_value(row.p_corrected):>6} {row.stars}".rstrip(), 0),
         ("d", lambda row: signed(row.effect, 2), 4),
         ("won/lost/tied", lambda row: f"{row.wins}/{row.losses}/{row.ties}", 2),
         ("detects", lambda row: shown(row.detectable), 1),
@@ -152,10 +151,15 @@ def _part(found: Comparisons, rows: Sequence[Comparison], title: str, first: Col
     if method.detect is not None:
         columns.append(("needs", lambda row: f"{row.needed:,}" if row.needed else "-", 0))
     if any(row.seeds is not None for row in rows):
-        columns.append(("run by run", _by_seed, 8))
-    lines = [[one_line(cells(row)) for _, cells, _ in columns] for row in rows]
+        columns.append(("run by run", _by_seed, 9))
+    lines = [[_one_line(cells(row)) for _, cells, _ in columns] for row in rows]
+    header = [name for name, _, _ in columns]
     goes = sorted((i for i, column in enumerate(columns) if column[2]), key=lambda i: columns[i][2])
-    return Part(title, [name for name, _, _ in columns], lines, [found.sure(row) for row in rows], goes)
+    return Part(title, header, lines, [found.sure(row) for row in rows], goes, [decides])
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else one_line(text)  # blanks before a number stay
 
 
 def _decides(found: Comparisons) -> str:
@@ -195,9 +199,11 @@ def tables(found: Comparisons, width: int, moved: int, marks: str = BLOCKS) -> t
         kept = fitting(part.header, part.rows, width, part.goes)
         left.update(dict.fromkeys(title for i, title in enumerate(part.header) if i not in kept))
         table = plain_table([part.header[i] for i in kept])
+        for i in part.left:
+            table.columns[kept.index(i)].justify = "left"
         names = shortened(part.header, part.rows, kept, width)
         for name, row, sure in zip(names, part.rows, part.sure, strict=True):
-            cells = [cell(row[i], "bold" if sure and part.header[i] == _decides(found) else "") for i in kept[1:]]
+            cells = [cell(row[i], "bold" if sure and i in part.left else "") for i in kept[1:]]
             table.add_row(cell(name), *cells)
         pieces += [table, Text("")]
     if len(found.systems) == 2:
@@ -305,12 +311,11 @@ def about(found: Comparisons) -> list[str]:
     first = [row for row in found.rows if row.measure == found.measures[0]]
     seeds = any(row.seeds is not None for row in found.rows)
     over = ", over queries and seeds" * seeds
-    lines = [f"p_t: paired t-test, two-sided{over}; *** below 0.001, ** 0.01, * 0.05, ns otherwise"]
-    if _decides(found) != "p_t":
-        strata = (
-            f", in strata for {_family(found.strata, found)}" if found.strata and method.correction != "none" else ""
-        )
-        lines.append(f"{_decides(found)}, to decide by: {decided_by(found)}{strata}")
+    decides = _decides(found)
+    lines = [] if decides == "p_t" else [f"p_t: paired t-test, two-sided{over}, uncorrected"]
+    strata = f", in strata for {_family(found.strata, found)}" if found.strata and method.correction != "none" else ""
+    sides = f", two-sided{over}" * (decides == "p_t")
+    lines.append(f"{decides}, to decide by: {decided_by(found)}{sides}{strata}; {STARS}, ns otherwise")
     kind = "hierarchical" if seeds else "BCa" if method.interval == "bca" else "percentile"
     lines.append(
         f"interval: of the difference, {kind} bootstrap, {method.rounds:,} resamples of queries{' and seeds' * seeds}"

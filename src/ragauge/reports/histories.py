@@ -11,78 +11,59 @@ from rich.text import Text
 
 from ragauge.comparisons import figures
 from ragauge.histories import Change, History, Point
-from ragauge.reports.comparisons import interval, signed
+from ragauge.reports.histories_words import (
+    COLUMNS,
+    about,
+    counted,
+    difference,
+    doubled,
+    figure,
+    is_still,
+    moments,
+    sentence,
+    span,
+    sure,
+)
 from ragauge.reports.markdown import grid, safe
 from ragauge.reports.sparklines import BLOCKS, sparkline
 from ragauge.reports.tables import (
     cell,
     csv_text,
     fitting,
-    milliseconds,
     number,
     one_line,
     p_value,
     plain_table,
     shortened,
-    shown,
     without_nan,
 )
 
 SCHEMA = "ragauge-history/1"
-HEADER = ["system", "measure", "trend", "runs", "since", "first", "last", "change", "p"]
-GOES = ("since", "runs")
+BEFORE, FIRST = COLUMNS["before"], COLUMNS["first"]
+HEADER = ["system", "measure", "trend", "runs", "last", BEFORE, "p", "since", "first", FIRST, "p"]
+AT = {BEFORE: (5, 6), FIRST: (9, 10)}
+"""Where a change stands, and its p."""
+GOES = (7, 8, 3, 10, 9)
 """Which columns a narrow terminal does without, the first first."""
 LONGEST, SHORTEST = 24, 8
 """How many points the small line has, as there is room."""
-MOST = 5
-"""How many sentences of a kind are said."""
+NAMED = 12
+"""How many series that never changed are named."""
+
+
+class Row(NamedTuple):
+    """A series: its cells, what became of it since the run before and since the first, and whether it ever changed."""
+
+    cells: list[str]
+    changes: dict[str, Change | None]
+    still: bool
 
 
 class Part(NamedTuple):
-    """The table of one dataset: title, rows, and for each row what became of it."""
+    """The table of one dataset; what never changed comes last."""
 
     title: str
-    rows: list[list[str]]
-    changes: list[Change | None]
-
-
-def figure(value: float, measure: str) -> str:
-    """A value as its measure is read: four decimals, or three digits of a time.
-
-    >>> figure(0.27738, "ndcg@10"), figure(12.345, "p95_ms"), figure(1486.7, "qps"), figure(math.nan, "qps")
-    ('0.2774', '12.3', '1,487', '-')
-    """
-    if math.isnan(value):
-        return "-"
-    if measure == "qps":
-        return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-    if is_time(measure):
-        sign = "-" if value < 0 else ""
-        return f"{sign}{milliseconds(abs(value))}"
-    return shown(value, measure)
-
-
-def is_time(measure: str) -> bool:
-    """Whether a figure says how fast, not how good.
-
-    >>> [is_time(name) for name in ("p95_ms", "qps", "build_seconds", "ndcg@10")]
-    [True, True, True, False]
-    """
-    return measure == "qps" or measure.endswith(("_ms", "_seconds"))
-
-
-def difference(value: float, measure: str) -> str:
-    """The same with its sign."""
-    if math.isnan(value):
-        return "-"
-    return f"+{figure(value, measure)}" if value >= 0 else figure(value, measure)
-
-
-def dates(found: History, *, narrow: bool = False) -> str:
-    """How moments are written: a day, or where all is of one day the time; where room is scarce, without the year."""
-    if len({one.when.date() for one in found.points}) < 2:
-        return "%H:%M:%S"
-    return "%m-%d" if narrow and len({one.when.year for one in found.points}) < 2 else "%Y-%m-%d"
+    rows: list[Row]
 
 
 def trend(points: Sequence[Point], width: int = LONGEST, marks: str = BLOCKS) -> str:
@@ -100,148 +81,106 @@ def trend(points: Sequence[Point], width: int = LONGEST, marks: str = BLOCKS) ->
     return sparkline(values[-width:], min(ends), max(ends), marks=marks).strip()
 
 
-def parts(found: History, width: int = LONGEST, marks: str = BLOCKS) -> Iterator[Part]:
+def parts(found: History, width: int = LONGEST, marks: str = BLOCKS, *, narrow: bool = False) -> Iterator[Part]:
     """A table for each dataset, a row for each system and measure."""
-    style = dates(found, narrow=width < LONGEST)
+    style = moments(found, narrow=narrow)
     for dataset in found.datasets:
         mine = found.of(dataset)
-        rows: list[list[str]] = []
-        changes: list[Change | None] = []
+        rows: list[Row] = []
         for system in mine.systems:
             for measure in mine.measures:
                 points = mine.series(system, measure)
                 if points:
-                    change = mine.change(system, measure, against="first")
-                    rows.append(_row(mine, points, change, trend(points, width, marks), style))
-                    changes.append(change)
-        days = list(dict.fromkeys(one.when.strftime("%Y-%m-%d") for one in mine.points))
-        many = len(mine.folders)
-        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-        yield Part(f"{dataset or 'runs'}: {many:,} folder{'s' * (many != 1)}, {span}", rows, changes)
+                    rows.append(_row(mine, points, trend(points, width, marks), style))
+        title = f"{dataset or 'runs'}: {counted(len(mine.folders), 'folder')}, {span(mine)}"
+        yield Part(title, sorted(rows, key=lambda row: row.still))
 
 
-def _row(found: History, points: Sequence[Point], change: Change | None, line: str, style: str) -> list[str]:
+def _row(found: History, points: Sequence[Point], line: str, style: str) -> Row:
     last = points[-1]
     alike = found.comparable.get((last.dataset, last.system, last.measure), 1)
-    since = change.since if change is not None else last
-    return [
+    before, first = (found.change(last.system, last.measure, against=one) for one in ("before", "first"))
+    cells = [
         one_line(last.system),
         one_line(last.measure),
         line,
         f"{alike}" if alike == len(points) else f"{alike}/{len(points)}",
-        since.when.strftime(style),
-        figure(since.mean.value, last.measure) if change is not None else "-",
         figure(last.mean.value, last.measure),
-        "-" if change is None else difference(change.difference, last.measure),
-        "-" if change is None else p_value(change.p),
+        *_change(before),
+        (last if first is None else first.since).when.strftime(style),
+        "-" if first is None else figure(first.since.mean.value, last.measure),
+        *_change(first),
     ]
+    return Row(cells, {BEFORE: before, FIRST: first}, is_still(found, points))
+
+
+def _change(change: Change | None) -> list[str]:
+    return ["-", "-"] if change is None else [difference(change.difference, change.last.measure), p_value(change.p)]
 
 
 def tables(found: History, width: int, marks: str = BLOCKS) -> tuple[list[Table | Text], list[str]]:
     """Everything for a terminal, and the titles of the columns for which it is too narrow."""
     pieces: list[Table | Text] = []
     left: dict[str, None] = {}
-    for part in parts(found, LONGEST if width > 100 else SHORTEST, marks):
-        kept = fitting(HEADER, part.rows, width, [HEADER.index(title) for title in GOES])
-        left.update(dict.fromkeys(title for i, title in enumerate(HEADER) if i not in kept))
-        table = plain_table([HEADER[i] for i in kept])
-        for place in (1, 2):
-            table.columns[place].justify = "left"
-        before = ""
-        for name, row, change in zip(shortened(HEADER, part.rows, kept, width), part.rows, part.changes, strict=True):
-            sure = change is not None and change.p < 1 - found.confidence
-            colour = "bold green" if sure and change is not None and change.better else "bold red" if sure else ""
-            cells = [cell(row[i], colour if HEADER[i] in ("change", "p") else "") for i in kept[1:]]
-            table.add_row(cell("" if row[0] == before else name), *cells)
-            before = row[0]
-        pieces += [cell(part.title, "bold"), table, Text("")]
+    for part in parts(found, LONGEST if width > 120 else SHORTEST, marks, narrow=True):
+        moved = [row for row in part.rows if not row.still]
+        rows = moved or part.rows  # a table that says nothing new is better than none
+        still = part.rows[len(moved) :] if moved else []
+        kept, gone = _kept(rows, width, doubled(found))
+        left.update(dict.fromkeys(gone))
+        pieces += [cell(part.title, "bold"), _table(found, rows, kept, width)]
+        if still:
+            pieces.append(cell(_folded(still), "dim"))
+        pieces.append(Text(""))
     return pieces[:-1], list(left)
 
 
-def sentence(change: Change) -> str:
-    """What has changed, in words, since which day and folder."""
-    measure, row = change.last.measure, change.comparison
-    told = difference(change.difference, measure)
-    if row is not None:
-        told = f"{signed(row.difference)} {interval(row.ci)}, p {p_value(change.p)}"
-    values = f"{figure(change.since.mean.value, measure)} -> {figure(change.last.mean.value, measure)}"
-    word = "better" if change.better else "worse"
-    which = " than its best" if change.against == "best" else ""
-    when = f"{change.since.when:%Y-%m-%d}"
-    return f"{word}{which}: {measure} of {change.last.system}: {values} ({told}) since {when} ({change.since.folder})"
+def _kept(rows: Sequence[Row], width: int, twice: bool) -> tuple[list[int], list[str]]:
+    """The columns that fit, and the titles of those that do not; a change and its p stay together."""
+    asked = [i for i in range(len(HEADER)) if not (twice and i in AT[FIRST])]
+    cells = [[row.cells[i] for i in asked] for row in rows]
+    goes = [asked.index(i) for i in GOES if i in asked]
+    kept = [asked[i] for i in fitting([HEADER[i] for i in asked], cells, width, goes)]
+    if not set(AT[FIRST]) <= set(kept):
+        kept = [i for i in kept if i not in AT[FIRST]]
+    return kept, [HEADER[i] for i in asked if i not in kept and i != AT[FIRST][1]]
 
 
-def verdicts(found: History) -> list[str]:
-    """What has surely changed since the run before, and what is surely below its best."""
-    alpha = 1 - found.confidence
-    before = [one for one in found.changes if one.against == "before"]
-    sure = [one for one in before if one.p < alpha]
-    told = {id(one.since): one for one in sure}
-    best = [
-        one
-        for one in found.changes
-        if one.against == "best" and one.p < alpha and not one.better and id(one.since) not in told
-    ]
-    worse = [one for one in sure if not one.better]
-    lines = [
-        *_first([sentence(one) for one in worse], "worse than in the run before"),
-        *_first([sentence(one) for one in best], "worse than their best"),
-        *_first([sentence(one) for one in sure if one.better], "better than in the run before"),
-    ]
-    tested = [one for one in before if not math.isnan(one.p)]
-    if tested and not sure:
-        lines.append("against the run before nothing is surely better or worse")
-    return lines
+def _table(found: History, rows: Sequence[Row], kept: Sequence[int], width: int) -> Table:
+    table = plain_table([HEADER[i] for i in kept])
+    for place in (1, 2):
+        table.columns[place].justify = "left"
+    before = ""
+    cells = [row.cells for row in rows]
+    for name, row in zip(shortened(HEADER, cells, kept, width), rows, strict=True):
+        colours = {place: _colour(found, row.changes[title]) for title, places in AT.items() for place in places}
+        shown = [cell(row.cells[i], colours.get(i, "")) for i in kept[1:]]
+        table.add_row(cell("" if row.cells[0] == before else name), *shown)
+        before = row.cells[0]
+    return table
 
 
-def _first(lines: Sequence[str], what: str) -> list[str]:
-    more = [f"{len(lines) - MOST} more are {what}; --json has them"] if len(lines) > MOST else []
-    return [*lines[:MOST], *more]
+def _colour(found: History, change: Change | None) -> str:
+    if change is None or not change.p < 1 - found.confidence:
+        return ""
+    return "bold green" if change.better else "bold red"
 
 
-def breaks(found: History) -> list[str]:
-    """Where series are broken: a line for each folder and reason, the latest first."""
-    known: dict[tuple[str, str], list[Point]] = {}
-    for one in found.points:
-        if one.changed:
-            known.setdefault((one.folder, one.changed), []).append(one)
-    lines = []
-    for (folder, changed), points in reversed(known.items()):
-        who = ", ".join(dict.fromkeys(one.system for one in points))
-        lines.append(f"{points[0].when:%Y-%m-%d} ({folder}): {changed}; {who}: not compared with the run before")
-    return _first(lines, "not compared with the run before")
-
-
-def explained(found: History) -> list[str]:
-    """What the columns are."""
-    lines = []
-    tested = [one for one in found.changes if one.against == "first" and not math.isnan(one.p)]
-    if found.changes:
-        lines.append("change: of the last run against the first that it can be compared with")
-    if tested:
-        many = f"{len(tested)} series" if len(tested) > 1 else "one series"
-        lines.append(f"p: paired t-test over queries, Holm-corrected for {many}")
-    if any(is_time(one.measure) for one in found.points):
-        lines.append("times are not tested: what makes them differ from run to run is not in the queries")
-    return lines
-
-
-def about(found: History) -> list[str]:
-    """What the numbers are, what could not be compared, and what could not be read."""
-    return [*explained(found), *found.notes, *breaks(found), *unread(found), *verdicts(found)]
-
-
-def unread(found: History) -> list[str]:
-    """Which folders could not be read, and why."""
-    skipped = [why if folder in why else f"{folder}: {why}" for folder, why in found.skipped.items()]
-    return _first([f"not read: {one}" for one in skipped], "not read")
+def _folded(rows: Sequence[Row]) -> str:
+    """What never changed, in a line."""
+    by_name: dict[str, list[str]] = {}
+    for row in rows[:NAMED]:
+        by_name.setdefault(row.cells[0], []).append(f"{row.cells[1]} {row.cells[4]}")
+    told = "; ".join(f"{system} {', '.join(values)}" for system, values in by_name.items())
+    more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    return f"{len(rows)} series {'is' if len(rows) == 1 else 'are'} unchanged: {told}{more}"
 
 
 def markdown(found: History) -> str:
     """The tables and what they are, as Markdown."""
     lines: list[str] = []
     for part in parts(found):
-        lines += [f"### {safe(part.title)}", "", *grid(HEADER, part.rows), ""]
+        lines += [f"### {safe(part.title)}", "", *grid(HEADER, [row.cells for row in part.rows]), ""]
     return "\n".join([*lines, *(f"- {safe(line)}" for line in about(found)), ""])
 
 
@@ -259,10 +198,11 @@ def as_csv(found: History) -> str:
 
 
 def as_data(found: History) -> dict[str, Any]:
-    """`{"schema": …, "points": […], "changes": […], "skipped": {…}, "notes": […]}`; what is not a number is null."""
+    """All of it, for JSON; history.schema.json beside this says what everything means. What is not a number is null."""
     data = {
         "schema": SCHEMA,
         "confidence": found.confidence,
+        "verdicts": [f"{sentence(found, one)}." for changes in sure(found).values() for one in changes],
         "points": [_point(one) for one in found.points],
         "changes": [
             {

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from ragauge.comparisons import Comparison
 from ragauge.overviews import Entry, Mean, Overview
+from ragauge.reports.comparisons import STARS, decided_by, signed
+from ragauge.reports.comparisons import interval as interval_text
 from ragauge.reports.tables import (
     best_of,
     cell,
+    counted,
     fitting,
     milliseconds,
     one_line,
@@ -26,44 +30,110 @@ from ragauge.stages import STAGES
 Rows = tuple[list[str], list[list[str]]]
 """Header and rows; the first column holds names."""
 UNKNOWN = Mean(math.nan, 0)
+FIGURES = ("p50", "p90", "p95", "p99", "mean")
+COSTS = {"cold_ms": "cold ms", "build_seconds": "build s"}
 DROPPED = ("mean", "p90", "cold ms", "p99", "build s", "rerank", "embed", "retrieve")
 """The columns of the speed table that a narrow terminal does without, the first first."""
 
 
-def tables(overview: Overview, width: int) -> list[Table]:
-    """Quality, and speed where it is known; the best of each measure in bold. A narrow terminal has fewer columns."""
-    found = [quality_table(overview, width)]
+def tables(overview: Overview, width: int) -> tuple[list[Table], list[str]]:
+    """Quality, and speed where it is known, the best in bold; and the titles of the columns that have no room."""
+    quality, left = quality_table(overview, width)
     header, rows = speed_rows(overview)
-    if rows:
-        goes = [header.index(title) for title in DROPPED if title in header]
-        found.append(_table(header, rows, width, goes))
-    return found
+    if not rows:
+        return [quality], left
+    goes = [header.index(title) for title in DROPPED if title in header]
+    speed, more = _table(header, rows, width, goes)
+    return [quality, speed], left + more
 
 
-def quality_rows(overview: Overview, *, intervals: bool = False) -> Rows:
-    """Each system's means; its difference from the baseline by the first measure, p, better and worse queries."""
+def about(overview: Overview) -> list[str]:
+    """What the numbers in the tables are, as far as they are there."""
+    size = [] if overview.documents_known is None else [counted(overview.documents_known, "document")]
+    size += [counted(asked(overview), "query", "queries")] if asked(overview) else []
+    size += [f"convention {overview.convention}"] if overview.convention else []
+    lines = [f"{overview.dataset}: {', '.join(size)}" if overview.dataset else ", ".join(size)] if size else []
+    lines += [f"{line}; {STARS}" for line in tested_by(overview)]
+    if overview.compared is not None or intervals_known(overview):
+        lines.append(f"in brackets: a {100 * overview.confidence:g}% interval")
+    return [*lines, *timed_by(overview)]
+
+
+def tested_by(overview: Overview) -> list[str]:
+    """What p is, where there is one."""
+    if overview.compared is None:
+        return []
+    against = f"{overview.first} against {overview.baseline}, " if overview.baseline is not None else ""
+    return [f"p: {against}{decided_by(overview.compared)}"]
+
+
+def timed_by(overview: Overview) -> list[str]:
+    """What times are, where there are some."""
+    if all(entry.speed is None for entry in overview.entries.values()):
+        return []
+    stages = _stages(overview, every_stage=True)
+    medians = ", stages by their median" * bool(stages) + " (rerank: also fusing)" * ("rerank" in stages)
+    harness = manifest_of(overview).get("harness_microseconds")
+    told = "" if harness is None else f"; the harness itself takes {harness:.0f} microseconds a query"
+    return [f"times in milliseconds{medians}{told}"]
+
+
+def manifest_of(overview: Overview) -> Mapping[str, Any]:
+    """The circumstances of the first run that knows them."""
+    return next((entry.manifest for entry in overview.entries.values() if entry.manifest), {})
+
+
+def asked(overview: Overview) -> int:
+    """How many queries there are."""
+    scored = {query for entry in overview.entries.values() for one in entry.scores for query in one.queries}
+    if scored:
+        return len(scored)
+    counts = [mean.n for entry in overview.entries.values() for mean in entry.means.values()]
+    return max(counts, default=len(overview.queries))
+
+
+def quality_rows(overview: Overview, *, interval: bool = False) -> Rows:
+    """Each system's means; its difference from the baseline by the first measure, p, better and worse queries.
+
+    With `interval` the difference has its own beside it.
+    """
     counts = {overview.entries[name].means.get(m, UNKNOWN).n for name in overview.systems for m in overview.measures}
-    header = ["system", *overview.measures, *(["n"] if intervals or len(counts) > 1 else [])]
+    header = ["system", *overview.measures, *(["n"] if len(counts) > 1 else [])]
     gaps = {name: overview.difference(name) for name in overview.systems}
     if any(gaps.values()):
         header += [f"vs {overview.baseline}", "     p", "better/worse"]
     rows = []
     for name, entry in overview.entries.items():
-        row = [name, *(mean_text(entry, m, interval=intervals) for m in overview.measures)]
-        if intervals or len(counts) > 1:
+        row = [name, *(shown(entry.means.get(m, UNKNOWN).value, m) for m in overview.measures)]
+        if len(counts) > 1:
             row.append(count_text([entry.means.get(m, UNKNOWN) for m in overview.measures]))
         gap = gaps[name]
         if gap is not None:
-            row += [_signed(gap.difference), p_text(gap), f"{gap.wins}/{gap.losses}"]
+            beside = f" {interval_text(gap.ci)}" if interval and not math.isnan(gap.ci[0]) else ""
+            row += [signed(gap.difference) + beside, p_text(gap), f"{gap.wins}/{gap.losses}"]
         rows.append(row + [""] * (len(header) - len(row)))
     return header, rows
 
 
-def mean_text(entry: Entry, measure: str, *, interval: bool = False) -> str:
-    """A mean, and how far it may be off where that is asked for and known; a dash where there is none."""
-    mean = entry.means.get(measure, UNKNOWN)
+def mean_rows(overview: Overview) -> Rows:
+    """Each system's means with how far they may be off, where that is known, and over how many queries they are."""
+    rows = []
+    for name, entry in overview.entries.items():
+        means = [entry.means.get(m, UNKNOWN) for m in overview.measures]
+        texts = [_mean_text(mean, m) for mean, m in zip(means, overview.measures, strict=True)]
+        rows.append([name, *texts, count_text(means)])
+    return ["system", *overview.measures, "n"], rows
+
+
+def _mean_text(mean: Mean, measure: str) -> str:
     text = shown(mean.value, measure)
-    return text if not interval or math.isnan(mean.low) else f"{text} [{mean.low:.4f}, {mean.high:.4f}]"
+    return text if math.isnan(mean.low) else f"{text} [{mean.low:.4f}, {mean.high:.4f}]"
+
+
+def intervals_known(overview: Overview) -> bool:
+    """Whether any mean says how far it may be off."""
+    means = [entry.means.get(m, UNKNOWN) for entry in overview.entries.values() for m in overview.measures]
+    return any(not math.isnan(mean.low) for mean in means)
 
 
 def known_n(mean: Mean) -> int | None:
@@ -85,7 +155,7 @@ def count_text(means: Sequence[Mean]) -> str:
 
 def p_text(gap: Comparison) -> str:
     """The p-value to decide by, and its stars; figures stand under each other where the column begins at its left."""
-    found = gap.corrected_stars.replace("ns", "")
+    found = gap.stars.replace("ns", "")
     return f"{p_value(gap.p_corrected):>6} {found}".rstrip()
 
 
@@ -97,8 +167,8 @@ def leading(overview: Overview, measure: str) -> float:
     return best_of(values, lower=measure in overview.lower_is_better)
 
 
-def quality_table(overview: Overview, width: int) -> Table:
-    """Systems against measures, and the difference from the baseline."""
+def quality_table(overview: Overview, width: int) -> tuple[Table, list[str]]:
+    """Systems against measures, and the difference from the baseline; and what is left out."""
     header, rows = quality_rows(overview)
     measures = len(overview.measures)
     compared = header[-1] == "better/worse" and len(header) > measures + 1
@@ -120,35 +190,48 @@ def quality_table(overview: Overview, width: int) -> Table:
                 bold = compared and i == len(header) - 2 and sure
             cells.append(Text(row[i], style="bold" if bold else ""))
         table.add_row(*cells)
-    return table
+    return table, _left(header, kept)
+
+
+def _left(header: Sequence[str], kept: Sequence[int]) -> list[str]:
+    return [title.strip() for i, title in enumerate(header) if i not in kept]
 
 
 def speed_rows(overview: Overview, *, every_stage: bool = False) -> Rows:
     """The median of each stage, percentiles of the total, queries per second, and what else is known in costs."""
     timed = {name: entry for name, entry in overview.entries.items() if entry.speed is not None}
-    marked = dict.fromkeys(s for entry in timed.values() for s in (entry.speed.stages if entry.speed else ()))
-    stages = [s for s in STAGES if s in marked]
-    if every_stage:
-        stages += [s for s in marked if s not in (*STAGES, "total")]
+    stages = _stages(overview, every_stage=every_stage)
+    totals = [entry.speed.stages["total"] for entry in timed.values() if entry.speed and "total" in entry.speed.stages]
+    titles = {"p50": "p50 ms"}
+    figures = [f for f in FIGURES if any(not math.isnan(getattr(one, f)) for one in totals)] or ["p50"]
+    if "p50" not in figures:
+        titles[figures[0]] = f"{figures[0]} ms"
     others = list(dict.fromkeys(cost for entry in timed.values() for cost in entry.costs))
-    titles = {"cold_ms": "cold ms", "build_seconds": "build s"}
-    costs = [cost for cost in titles if cost in others]
+    costs = [cost for cost in COSTS if cost in others]
     if every_stage:
         costs += [cost for cost in others if cost not in costs]
     failed = any(failures(entry) for entry in timed.values())
-    header = ["system", *stages, "p50 ms", "p90", "p95", "p99", "mean", "QPS"]
-    header += [*(titles.get(cost, cost) for cost in costs), *(["failed"] if failed else [])]
+    rated = any(entry.speed is not None and not math.isnan(entry.speed.qps) for entry in timed.values())
+    header = ["system", *stages, *(titles.get(figure, figure) for figure in figures), *(["QPS"] if rated else [])]
+    header += [*(COSTS.get(cost, cost) for cost in costs), *(["failed"] if failed else [])]
     rows = []
     for name, entry in timed.items():
         if entry.speed is None:
             continue
         known, total = entry.speed.stages, entry.speed.stages.get("total")
         row = [name, *(milliseconds(known[s].p50) if s in known else "" for s in stages)]
-        figures = ("p50", "p90", "p95", "p99", "mean")
         row += [milliseconds(None if total is None else getattr(total, figure)) for figure in figures]
-        row += [rate(entry.speed.qps), *(_cost(entry, cost) for cost in costs)]
+        row += [*([rate(entry.speed.qps)] if rated else []), *(_cost(entry, cost) for cost in costs)]
         rows.append([*row, *([str(failures(entry))] if failed else [])])
     return header, rows
+
+
+def _stages(overview: Overview, *, every_stage: bool = False) -> list[str]:
+    """The stages of which somebody's median is known, in the order in which they happen."""
+    known = [entry.speed.stages for entry in overview.entries.values() if entry.speed is not None]
+    marked = dict.fromkeys(stage for one in known for stage in one if not math.isnan(one[stage].p50))
+    others = [stage for stage in marked if stage not in (*STAGES, "total")] if every_stage else []
+    return [*(stage for stage in STAGES if stage in marked), *others]
 
 
 def failures(entry: Entry) -> int:
@@ -222,13 +305,9 @@ def _fits(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> b
     return sum(max(len(line[i]) for line in (header, *rows)) + 2 for i in range(len(header))) - 2 <= width
 
 
-def _table(header: list[str], rows: list[list[str]], width: int, goes: Sequence[int]) -> Table:
+def _table(header: list[str], rows: list[list[str]], width: int, goes: Sequence[int]) -> tuple[Table, list[str]]:
     kept = fitting(header, rows, width, goes)
     table = plain_table([header[i] for i in kept])
     for short, row in zip(shortened(header, rows, kept, width), rows, strict=True):
         table.add_row(cell(short), *(Text(one_line(row[i])) for i in kept[1:]))
-    return table
-
-
-def _signed(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:+.4f}"
+    return table, _left(header, kept)

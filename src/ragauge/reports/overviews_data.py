@@ -12,9 +12,8 @@ from ragauge.overviews import Curve, Entry, Mean, Overview
 from ragauge.reports.audits import as_data as audit_data
 from ragauge.reports.comparisons import as_data as comparisons_data
 from ragauge.reports.comparisons import row_data
-from ragauge.reports.overviews import UNKNOWN, known_n
+from ragauge.reports.overviews import UNKNOWN, asked, known_n, manifest_of
 from ragauge.reports.overviews_csv import asked as asked_of
-from ragauge.reports.overviews_markdown import asked, manifest_of
 from ragauge.reports.tables import without_nan
 from ragauge.reports.verdicts import verdict
 

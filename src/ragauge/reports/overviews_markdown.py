@@ -1,126 +1,125 @@
-"""An overview as a page of Markdown: everything that the terminal has no room for."""
+"""An overview as a page of Markdown, as for a pull request: what matters on top, the rest folded away."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
-from typing import Any
 
 from ragauge.overviews import Overview
 from ragauge.reports.comparisons import decided_by
 from ragauge.reports.comparisons import markdown as comparisons_markdown
-from ragauge.reports.markdown import grid, safe
-from ragauge.reports.overviews import failures, quality_rows, speed_rows, strata_rows
-from ragauge.reports.tables import shown
+from ragauge.reports.markdown import folded, grid, safe
+from ragauge.reports.overviews import (
+    UNKNOWN,
+    asked,
+    failures,
+    intervals_known,
+    leading,
+    manifest_of,
+    mean_rows,
+    quality_rows,
+    speed_rows,
+    strata_rows,
+    timed_by,
+)
+from ragauge.reports.tables import counted, shown
 from ragauge.reports.verdicts import verdict
 
 FAILED = 5
 """How many failed queries of a system are shown."""
-SECTION = "## "
+STARS = "`***` below 0.001, `**` below 0.01, `*` below 0.05"
 
 
 def markdown(overview: Overview) -> str:
     """The report as a page."""
     parts = [
-        [f"# {safe(overview.title)}", "", safe(verdict(overview)), "", *_setting(overview)],
+        [f"# {safe(overview.title)}", "", safe(verdict(overview))],
         _good(overview),
-        _sure(overview),
         _fast(overview),
+        _failed(overview),
+        _means(overview),
+        _sure(overview),
         _over_k(overview),
         *(_strata(overview, tag) for tag in overview.strata),
-        _failed(overview),
         _audited(overview),
         _systems(overview),
         _circumstances(overview),
-        [f"{SECTION}Notes", "", *(f"- {safe(note)}" for note in overview.notes)] if overview.notes else [],
+        folded("Notes", [f"- {safe(note)}" for note in overview.notes]) if overview.notes else [],
     ]
     return "\n".join(line for part in parts if part for line in (*part, ""))
 
 
-def _setting(overview: Overview) -> list[str]:
-    about = manifest_of(overview)
-    plan, machine = about.get("plan") or {}, about.get("machine") or {}
-    size = "" if overview.documents_known is None else f"{overview.documents_known:,} documents, "
-    said = [
-        f"{overview.dataset}: {size}{asked(overview):,} queries"
-        if overview.dataset
-        else f"{asked(overview):,} queries",
-        f"convention {overview.convention}" if overview.convention else "",
-        f"k = {plan['k']}" if "k" in plan else "",
-        f"{plan['repeats']} repeat(s), {plan['workers']} worker(s)" if {"repeats", "workers"} <= set(plan) else "",
-        f"{plan['warmup']} warm-up queries" if "warmup" in plan else "",
-        f"{machine['processor']}, {machine.get('cores')} cores" if "processor" in machine else "",
-        f"Python {about['python']}" if "python" in about else "",
-    ]
-    return [safe("; ".join(filter(None, said)) + ".")]
-
-
-def manifest_of(overview: Overview) -> Mapping[str, Any]:
-    """The circumstances of the first run that knows them."""
-    return next((entry.manifest for entry in overview.entries.values() if entry.manifest), {})
-
-
-def asked(overview: Overview) -> int:
-    """How many queries there are."""
-    scored = {query for entry in overview.entries.values() for one in entry.scores for query in one.queries}
-    if scored:
-        return len(scored)
-    counts = [mean.n for entry in overview.entries.values() for mean in entry.means.values()]
-    return max(counts, default=len(overview.queries))
-
-
 def _good(overview: Overview) -> list[str]:
-    lines = [f"{SECTION}How good", "", *grid(*quality_rows(overview, intervals=True)), ""]
-    said = [f"Means over n queries; in brackets {100 * overview.confidence:g}% intervals, where they are known."]
-    if overview.compared is not None and overview.baseline is not None:
-        said.append(
-            f"vs {overview.baseline}: difference of the mean {overview.first}; p: {decided_by(overview.compared)} "
-            "(*** below 0.001, ** 0.01, * 0.05); queries on which the system is better and worse."
-        )
-    return [*lines, safe(" ".join(said))]
+    """The best of each measure in bold, and how each system differs from the baseline."""
+    header, rows = quality_rows(overview, interval=True)
+    best = [leading(overview, m) for m in overview.measures]
+    strong = {
+        (row, column + 1)
+        for row, entry in enumerate(overview.entries.values())
+        for column, measure in enumerate(overview.measures)
+        if entry.means.get(measure, UNKNOWN).value == best[column]
+    }
+    over = f" over {counted(asked(overview), 'query', 'queries')}" if asked(overview) else ""
+    of = f" of {overview.dataset}" if overview.dataset else ""
+    by = f", convention {overview.convention}" if overview.convention else ""
+    said = safe(f"Means{over}{of}{by}" + ("; the best of each measure in bold." if strong else "."))
+    found = overview.compared
+    if found is not None and overview.baseline is not None:
+        confidence = f"{100 * found.method.confidence:g}%"
+        told = f"vs {overview.baseline}: difference in {overview.first} with its {confidence} interval"
+        said += f" {safe(told)}; p: {safe(decided_by(found))} ({STARS}); better/worse: on how many queries."
+    return [*grid(header, rows, strong=strong), "", said]
+
+
+def _fast(overview: Overview) -> list[str]:
+    header, rows = speed_rows(overview, every_stage=True)
+    said = "; ".join(timed_by(overview))
+    return [*grid(header, rows), "", f"{said[:1].upper()}{said[1:]}."] if rows else []
+
+
+def _means(overview: Overview) -> list[str]:
+    if not intervals_known(overview):
+        return []
+    said = f"In brackets {100 * overview.confidence:g}% intervals of the means, over n queries."
+    return folded("How good, with intervals", [*grid(*mean_rows(overview)), "", said])
 
 
 def _sure(overview: Overview) -> list[str]:
     if overview.compared is None:
         return []
-    return [f"{SECTION}How sure", "", comparisons_markdown(overview.compared, 0).rstrip()]
-
-
-def _fast(overview: Overview) -> list[str]:
-    header, rows = speed_rows(overview, every_stage=True)
-    if not rows:
-        return []
-    harness = manifest_of(overview).get("harness_microseconds")
-    told = "" if harness is None else f" The harness itself took {harness:.0f} microseconds a query."
-    said = "Milliseconds; stages by their median; percentiles of the total over every answered query."
-    return [f"{SECTION}How fast", "", *grid(header, rows), "", said + told]
+    return folded("How sure, by each measure", [comparisons_markdown(overview.compared, 0).rstrip()])
 
 
 def _over_k(overview: Overview) -> list[str]:
     lines: list[str] = []
+    enough: list[list[str]] = []
     for curve in overview.curves:
         header = [f"{curve.measure} at k", *curve.values]
         rows = [[str(k), *(shown(values[i]) for values in curve.values.values())] for i, k in enumerate(curve.ks)]
-        lines += ["", *grid(header, rows)]
-        lines += ["", *(f"- {safe(f'{name}: {advice}')}" for name, advice in curve.enough.items())]
-    return [f"{SECTION}Over k", *lines] if lines else []
+        lines += [*grid(header, rows), ""]
+        for name, one in curve.enough.items():
+            value = next(row["value"] for row in one.table if row["k"] == one.k)
+            enough.append([name, curve.measure, str(one.k), shown(value), f"{one.tolerance:g}"])
+    if enough:
+        lines += [*grid(["system", "measure", "k that is enough", "value there", "tolerated loss"], enough), ""]
+    return folded("Over k", lines[:-1]) if lines else []
 
 
 def _strata(overview: Overview, tag: str) -> list[str]:
     (title, *others), rows = strata_rows(overview, tag)
-    return [f"{SECTION}{safe(title)}", "", *grid([tag, *others], rows)]
+    return folded(title, grid([tag, *others], rows))
 
 
 def _failed(overview: Overview) -> list[str]:
     lines = [f"- {safe(name)} could not be run: {safe(why)}" for name, why in overview.failures.items()]
     for name, entry in overview.entries.items():
         if failures(entry):
-            lines.append(f"- {safe(name)}: {failures(entry):,} answers failed; each counts as an empty ranking")
+            answers = f"{counted(failures(entry), 'answer')} failed"
+            lines.append(f"- {safe(name)}: {answers}; each counts as an empty ranking")
         for query, why in islice(entry.failed.items(), FAILED):
             lines.append(f"  - {safe(query)}: {safe(why)}")
         if len(entry.failed) > FAILED:
-            lines.append(f"  - and {len(entry.failed) - FAILED:,} more queries")
-    return [f"{SECTION}What failed", "", *lines] if lines else []
+            lines.append(f"  - and {counted(len(entry.failed) - FAILED, 'more query', 'more queries')}")
+    return ["## What failed", "", *lines] if lines else []
 
 
 def _audited(overview: Overview) -> list[str]:
@@ -132,7 +131,8 @@ def _audited(overview: Overview) -> list[str]:
         said += [f"Effect: {safe(one.effect)}."] if one.effect else []
         lines.append(" ".join([*said, *([f"Do: {safe(one.remedy)}."] if one.remedy else [])]))
     left = [f"- not looked at: {safe(name)}, {safe(why)}" for name, why in overview.audit.skipped.items()]
-    return [f"{SECTION}What the audit found", "", *(lines or ["No problem."]), *(["", *left] if left else [])]
+    found = counted(len(lines), "problem") if lines else "no problem"
+    return folded(f"What the audit found: {found}", [*(lines or ["No problem."]), *(["", *left] if left else [])])
 
 
 def _systems(overview: Overview) -> list[str]:
@@ -142,16 +142,31 @@ def _systems(overview: Overview) -> list[str]:
         rows.append([name, str(system.get("description", "")), str(entry.manifest.get("finished", ""))])
     if not any(row[1] or row[2] for row in rows):
         return []
-    return [f"{SECTION}What the systems are", "", *grid(["system", "description", "finished"], rows, numbers=False)]
+    return folded("What the systems are", grid(["system", "description", "finished"], rows, numbers=False))
 
 
 def _circumstances(overview: Overview) -> list[str]:
-    """What it takes to do it again: hashes of the data, and versions."""
+    """What it takes to do it again: the plan, the machine, hashes of the data, and versions."""
     about = manifest_of(overview)
-    data = {str(key): value for key, value in (about.get("dataset") or {}).items() if key.endswith("_hash")}
-    data |= {key: about[key] for key in ("judgments_hash", "origin") if about.get(key)}
-    rows = [[key.replace("_", " "), str(value)] for key, value in data.items()]
+    plan, machine = about.get("plan") or {}, about.get("machine") or {}
+    size = [] if overview.documents_known is None else [counted(overview.documents_known, "document")]
+    size += [counted(asked(overview), "query", "queries")] if asked(overview) else []
+    planned = [f"k = {plan['k']}"] if "k" in plan else []
+    words = {"repeats": ("repeat",), "workers": ("worker",), "warmup": ("warm-up query", "warm-up queries")}
+    planned += [counted(plan[key], *word) for key, word in words.items() if isinstance(plan.get(key), int)]
+    cores = f", {counted(machine['cores'], 'core')}" if isinstance(machine.get("cores"), int) else ""
+    known = {
+        "dataset": ": ".join(filter(None, [overview.dataset, ", ".join(size)])),
+        "convention": overview.convention,
+        "plan": ", ".join(planned),
+        "machine": f"{machine['processor']}{cores}" if "processor" in machine else "",
+        "Python": str(about.get("python") or ""),
+    }
+    hashes = {str(key): value for key, value in (about.get("dataset") or {}).items() if key.endswith("_hash")}
+    hashes |= {key: about[key] for key in ("judgments_hash", "origin") if about.get(key)}
+    rows = [[key, value] for key, value in known.items() if value]
+    rows += [[key.replace("_", " "), str(value)] for key, value in hashes.items()]
     versions = ", ".join(f"{name} {version}" for name, version in (about.get("versions") or {}).items())
     rows += [["versions", versions]] if versions else []
     rows += [["put together", overview.made]] if overview.made else []
-    return [f"{SECTION}To do it again", "", *grid(["what", "which"], rows, numbers=False)] if rows else []
+    return folded("To do it again", grid(["what", "which"], rows, numbers=False)) if rows else []

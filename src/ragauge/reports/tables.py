@@ -24,6 +24,15 @@ def shown(value: float, measure: str = "") -> str:
     return f"{value:.0f}" if measure.startswith("num_") else f"{value:.4f}"
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number and what it is of.
+
+    >>> counted(1, "query", "queries"), counted(1200, "document")
+    ('1 query', '1,200 documents')
+    """
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def one_line(text: str) -> str:
     """A text without line breaks and control characters: it may hold what a server had to say."""
     return " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 
 from ragauge.comparisons import Comparison
@@ -10,9 +11,13 @@ from ragauge.outcomes import Speed
 from ragauge.overviews import Mean, Overview, Stratum
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
 from ragauge.reports.tables import milliseconds, p_value, shown
+from ragauge.reports.tags import MEANINGS
 
 FEWEST = 5
 """Queries in a stratum, below which it is not called the weakest."""
+COUNTS = "num_"
+UNJUDGED = 50
+"""From so many percent on, unjudged documents are worth a word beside the verdict."""
 
 
 class Answer(NamedTuple):
@@ -21,8 +26,10 @@ class Answer(NamedTuple):
     question: str
     answer: str
     detail: str
-    doubtful: bool = False
-    """Whether the reader should hesitate here."""
+    tone: str = ""
+    """`good` or `doubt`, where the answer is one or the other."""
+    place: str = ""
+    """The section of a page that says more."""
 
 
 def verdict(overview: Overview) -> str:
@@ -30,29 +37,43 @@ def verdict(overview: Overview) -> str:
     ranked = overview.ranked()
     if not ranked:
         return f"No system has a value of {overview.first}."
+    if overview.first.startswith(COUNTS):
+        return f"{overview.first} is a count, and says nothing about which system is better."
     best, row = ranked[0], _against(overview)
+    told = _mean(overview.entries[best].means[overview.first])
+    if len(ranked) == 1:
+        return f"{best} has {overview.first} {told}{_price(overview, best, None)}."
     if row is None:
-        told = _mean(overview.entries[best].means[overview.first])
-        if len(ranked) == 1:
-            return f"{best} has {overview.first} {told}{_price(overview, best, None)}."
-        return f"{best} has the best {overview.first}, {told}; whether that is more than chance is not known here."
+        price = _price(overview, best, None)
+        return f"{best} has the best {overview.first}, {told}{price}; only means are known, so this may be chance."
     other = row.baseline if row.system == best else row.system
+    if row.n and not row.wins and not row.losses:
+        return f"{best} and {other} have the same {overview.first} on every query{_price(overview, best, other)}."
+    if math.isnan(row.p_corrected):
+        by = f"{abs(row.difference):.4f}"
+        return f"{best} is ahead of {other} on {overview.first} by {by}; {_queries(row.n)} cannot be tested."
     gap = f"{overview.first} by {_gap(row)}"
+    if row.better != (row.system == best) and row.difference:
+        return f"{best} has the best {overview.first}, {told}, but is behind {other} on {gap}, where both have a value."
     if not _sure(overview, row):
         role = ", the baseline," if other == overview.baseline else ""
         if best == overview.baseline:
             return f"No system is better than {best}, the baseline: next is {other}, behind on {gap}."
-        return f"{best} is ahead of {other}{role} on {gap}: that may be chance{_price(overview, best, other)}."
+        few = row.p_corrected < _level(overview)
+        doubt = f"but only {_queries(row.wins + row.losses)} differ" if few else "that may be chance"
+        return f"{best} is ahead of {other}{role} on {gap}: {doubt}{_price(overview, best, other)}."
     if best == overview.baseline:
         return f"No system beats {best}, the baseline; it is ahead of {other}, the next best, on {gap}."
     return f"{best} beats {other} on {gap}{_price(overview, best, other)}."
 
 
 def answers(overview: Overview) -> list[Answer]:
-    """The five questions, in the order in which they are asked."""
-    if not overview.ranked():
+    """The questions that can be answered, in the order in which they are asked."""
+    ranked = overview.ranked()
+    if not ranked or overview.first.startswith(COUNTS):
         return []
-    return [_which(overview), _how_much(overview), _real(overview), _cost(overview), _fails(overview)]
+    compared = [] if len(ranked) == 1 else [_how_much(overview), _real(overview)]
+    return [_which(overview), *compared, _cost(overview), _fails(overview)]
 
 
 def _against(overview: Overview) -> Comparison | None:
@@ -70,7 +91,13 @@ def _against(overview: Overview) -> Comparison | None:
 
 
 def _sure(overview: Overview, row: Comparison) -> bool:
-    return row.p_corrected < 1 - overview.confidence
+    """Whether a difference is more than chance would give, on as many queries as could show one whatever its spread."""
+    level = _level(overview)
+    return row.p_corrected < level and 2.0 ** (1 - (row.wins + row.losses)) < level
+
+
+def _level(overview: Overview) -> float:
+    return round(1 - overview.confidence, 12)
 
 
 def _gap(row: Comparison) -> str:
@@ -88,18 +115,27 @@ def _mean(mean: Mean) -> str:
     return shown(mean.value) + (f" [{mean.low:.4f}, {mean.high:.4f}]" if known else "")
 
 
+def _queries(n: int) -> str:
+    return f"{n:,} quer{'y' if n == 1 else 'ies'}"
+
+
 def _price(overview: Overview, best: str, other: str | None) -> str:
     """What the best one costs, as the end of a sentence."""
     mine = _p95(overview.entries[best].speed)
     if mine is None:
         return ""
     theirs = None if other is None else _p95(overview.entries[other].speed)
-    if theirs is None:
+    if not theirs:
         return f"; it takes {milliseconds(mine)} ms at p95"
     more = mine - theirs
     if abs(more) < 0.05 * theirs:
         return f"; it costs nothing more at p95 ({milliseconds(mine)} ms)"
-    return f"; it costs {milliseconds(abs(more))} ms {'more' if more > 0 else 'less'} at p95"
+    times = f" ({_times(mine / theirs)} as long)" if more > theirs else ""
+    return f"; it costs {milliseconds(abs(more))} ms {'more' if more > 0 else 'less'} at p95{times}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.{0 if ratio >= 10 else 1}f} times"
 
 
 def _p95(speed: Speed | None) -> float | None:
@@ -108,57 +144,96 @@ def _p95(speed: Speed | None) -> float | None:
 
 
 def _which(overview: Overview) -> Answer:
+    question = "Which system?"
     ranked = overview.ranked()
     best = ranked[0]
     mean = overview.entries[best].means[overview.first]
-    detail = f"{overview.first} {_mean(mean)} over {mean.n:,} queries"
-    elsewhere = [m for m in overview.measures[1:] if overview.ranked(m)[:1] not in ([], [best])]
-    if elsewhere and len(ranked) > 1:
-        named = ", ".join(f"{m}: {overview.ranked(m)[0]}" for m in elsewhere[:3])
-        return Answer("Which system?", best, f"{detail}; not the best by every measure ({named})", doubtful=True)
-    best_by_all = f"; the best by all {len(overview.measures)} measures" if len(overview.measures) > 1 else ""
-    return Answer("Which system?", best, detail + (best_by_all if len(ranked) > 1 else ""))
+    detail = f"{overview.first} {_mean(mean)}" + (f" over {_queries(mean.n)}" if mean.n else "")
+    if len(ranked) == 1:
+        return Answer(question, best, detail, place="systems")
+    level = [name for name in ranked if overview.entries[name].means[overview.first].value == mean.value]
+    if len(level) > 1:
+        return Answer(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
+    elsewhere = [m for m in overview.measures[1:] if best not in _best_by(overview, m)]
+    if elsewhere:
+        named = ", ".join(f"{m}: {_best_by(overview, m)[0]}" for m in elsewhere[:3])
+        return Answer(question, best, f"{detail}; others are best by other measures ({named})", "", "systems")
+    best_by_all = f"; none is better by any of {len(overview.measures)} measures" if len(overview.measures) > 1 else ""
+    return Answer(question, best, detail + best_by_all, "", "systems")
+
+
+def _best_by(overview: Overview, measure: str) -> list[str]:
+    """The systems that no other is better than by a measure; all of them where it has no values."""
+    ranked = overview.ranked(measure)
+    if not ranked:
+        return overview.systems
+    top = overview.entries[ranked[0]].means[measure].value
+    return [name for name in ranked if overview.entries[name].means[measure].value == top]
 
 
 def _how_much(overview: Overview) -> Answer:
     question = "By how much?"
-    row = _against(overview)
+    row, rival = _against(overview), overview.rival
+    best, second = overview.ranked()[:2]
     if row is None:
-        return Answer(question, "-", "there is nothing to compare it with", doubtful=True)
-    best = overview.ranked()[0]
-    other = row.baseline if row.system == best else row.system
-    forward = row if row.system == best else None
-    low, high = row.ci if forward else (-row.ci[1], -row.ci[0])
-    difference = row.difference if forward else -row.difference
-    base = row.means[0] if forward else row.means[1]
+        gap = overview.entries[best].means[overview.first].value - overview.entries[second].means[overview.first].value
+        return Answer(question, f"{gap:+.4f}", f"against {second}, the next best; only means are known", "", "systems")
+    turned = -1.0 if row.system != best else 1.0
+    other, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
+    low, high = sorted(turned * end for end in row.ci)
+    difference = turned * row.difference + 0.0
     percent = f" ({100 * difference / abs(base):+.1f}%)" if base else ""
-    detail = f"[{low:+.4f}, {high:+.4f}] against {other}{percent}"
-    rival = overview.rival
+    detail = f"against {other}{percent}" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}] against {other}{percent}"
     if rival is not None and {rival.system, rival.baseline} != {row.system, row.baseline}:
-        sure = "" if _sure(overview, rival) else ", which may be chance"
-        detail += f"; {abs(rival.difference):.4f} ahead of {rival.baseline}, the next best{sure}"
-    return Answer(question, f"{difference:+.4f}", detail)
+        low, high = rival.ci
+        detail += (
+            f"; {rival.difference:+.4f} [{low:+.4f}, {high:+.4f}] against {rival.baseline}, the next best "
+            f"(p {_p(rival.p_t)}, not corrected)"
+        )
+    return Answer(question, f"{difference:+.4f}", detail, "", "differences")
 
 
 def _real(overview: Overview) -> Answer:
     question = "Is it real?"
     row = _against(overview)
     if row is None or overview.compared is None:
-        return Answer(question, "not tested", "one system cannot be compared", doubtful=True)
+        return Answer(question, "Not tested", "only means are known", "doubt")
     method = overview.compared.method
     best = overview.ranked()[0]
+    if math.isnan(row.p_corrected):
+        return Answer(question, "Not tested", f"{_queries(row.n)} cannot be tested", "doubt")
     won, lost = (row.wins, row.losses) if row.system == best else (row.losses, row.wins)
-    correction = CORRECTIONS.get(method.correction, "not corrected")
-    detail = (
-        f"{TESTS[method.test]}, {correction}; better on {won:,} queries, worse on {lost:,}, "
-        f"the same on {row.ties:,}; {row.n:,} queries show a difference of {row.detectable:.3f} or more"
-    )
-    problems = [] if overview.audit is None else overview.audit.problems
-    if problems:
-        detail += f"; the audit found {len(problems)} problem{'s' * (len(problems) > 1)}"
+    parts = [
+        f"{TESTS[method.test]}, {CORRECTIONS.get(method.correction, 'not corrected')}",
+        f"{_queries(won)} better, {lost:,} worse, {row.ties:,} the same",
+    ]
+    bounded = max(abs(mean) for mean in row.means) <= 1
+    if bounded and row.detectable > 1:
+        parts.append(f"{_queries(row.n)} are too few to show any difference")
+    elif not math.isnan(row.detectable):
+        parts.append(f"{row.n:,} can show one of {row.detectable:.3f} ({method.power:.0%} power)")
+    doubts = _doubts(overview, best)
     sure = _sure(overview, row)
     told = f"p {_p(row.p_corrected)}"
-    return Answer(question, f"Yes, {told}" if sure else f"Not shown, {told}", detail, not sure or bool(problems))
+    if not sure and row.p_corrected < _level(overview):
+        parts.append("too few differ to be sure")
+    answer = f"Yes, {told}" if sure else f"Not shown, {told}"
+    return Answer(
+        question, answer, "; ".join(parts + doubts), "good" if sure and not doubts else "doubt", "differences"
+    )
+
+
+def _doubts(overview: Overview, best: str) -> list[str]:
+    """What the audit says against believing it."""
+    if overview.audit is None:
+        return []
+    problems = len(overview.audit.problems)
+    found = [f"the audit found {problems} problem{'s' * (problems > 1)}"] if problems else []
+    for one in overview.audit.findings:
+        share = re.match(r"(\d+)% of the first \d+ documents are unjudged", one.message)
+        if one.what == "unjudged" and one.subject == best and share is not None and int(share[1]) >= UNJUDGED:
+            found.append(share[0])
+    return found
 
 
 def _cost(overview: Overview) -> Answer:
@@ -167,20 +242,21 @@ def _cost(overview: Overview) -> Answer:
     entry = overview.entries[best]
     mine = _p95(entry.speed)
     if mine is None or entry.speed is None:
-        return Answer(question, "not timed", "these runs have no times", doubtful=True)
-    total = entry.speed.stages["total"]
-    parts = [f"{milliseconds(total.p50)} ms at p50"]
-    row = _against(overview)
-    other = None if row is None else row.baseline if row.system == best else row.system
-    theirs = None if other is None else _p95(overview.entries[other].speed)
-    if theirs:
-        parts.append(f"{other} takes {milliseconds(theirs)} ms at p95")
+        return Answer(question, "Not timed", "no times are known")
+    parts = []
+    row, rival = _against(overview), overview.rival
+    others = [one for pair in (row, rival) if pair is not None for one in (pair.baseline, pair.system) if one != best]
+    for other in dict.fromkeys(others):
+        theirs = _p95(overview.entries[other].speed)
+        if theirs:
+            parts.append(f"{_times(mine / theirs)} {other} ({milliseconds(theirs)} ms)")
+    parts.append(f"{milliseconds(entry.speed.stages['total'].p50)} ms at p50")
     if not math.isnan(entry.speed.qps):
         parts.append(f"{entry.speed.qps:,.{0 if entry.speed.qps >= 10 else 1}f} queries a second")
     built = entry.costs.get("build_seconds")
     if built is not None:
         parts.append(f"built in {built:,.1f} s")
-    return Answer(question, f"{milliseconds(mine)} ms at p95", "; ".join(parts))
+    return Answer(question, f"{milliseconds(mine)} ms at p95", "; ".join(parts), "", "latency")
 
 
 def _fails(overview: Overview) -> Answer:
@@ -188,22 +264,30 @@ def _fails(overview: Overview) -> Answer:
     best = overview.ranked()[0]
     entry = overview.entries[best]
     if not entry.scores:
-        return Answer(question, "not known", "only means are known", doubtful=True)
-    scores = entry.scores[0]
-    values = scores.values[overview.first]
-    zero = int((values == 0).sum())
-    worst = overview.first in overview.lower_is_better
-    told = f"{zero:,} of {len(values):,} queries" if not worst else "see the queries below"
-    parts = [] if worst else [f"{overview.first} is 0 there"]
+        return Answer(question, "Not known", "only means are known")
+    parts = []
+    answer = "See the queries"
+    if overview.first not in overview.lower_is_better:
+        values = entry.values(overview.first)
+        zero = int((values == 0).sum())
+        answer = f"{zero:,} of {_queries(len(values))}" if zero else "No query scores 0"
+        base = overview.entries.get(overview.baseline or "")
+        theirs = base.values(overview.first) if base is not None and base.scores else None
+        beside = (
+            f" ({overview.baseline}: {int((theirs == 0).sum()):,})" if theirs is not None and base is not entry else ""
+        )
+        parts += [f"{overview.first} is 0 there{beside}"] if zero else []
     weakest = _weakest(overview, best)
     if weakest is not None:
         tag, part = weakest
-        parts.append(f"weakest where {tag} is {part.value}: {shown(part.means[best].value)} over {part.n:,} queries")
+        kind = f"{tag} ({MEANINGS[tag]})" if tag in MEANINGS else tag
+        parts.append(f"weakest where {kind} is {part.value}: {shown(part.means[best].value)} over {_queries(part.n)}")
     if entry.failed:
-        parts.append(f"{len(entry.failed):,} queries ended in an error")
+        parts.append(f"{_queries(len(entry.failed))} ended in an error")
     if overview.failures:
         parts.append(f"not run at all: {', '.join(overview.failures)}")
-    return Answer(question, told, "; ".join(parts), doubtful=bool(entry.failed or overview.failures))
+    tone = "doubt" if entry.failed or overview.failures else ""
+    return Answer(question, answer, "; ".join(parts), tone, "queries")
 
 
 def _weakest(overview: Overview, system: str) -> tuple[str, Stratum] | None:

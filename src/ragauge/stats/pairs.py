@@ -190,6 +190,9 @@ def _over_seeds(pairs: Sequence[Pair], mask: Mask, gaps: Floats, method: Method)
     for column, mine in enumerate(sides):
         difference, known = _mean(gaps[:, column]), variances(mine, method.seed)
         ends = seeds_interval(resampled[:, column], difference, known, method.confidence)
+        values = np.concatenate([pairs[column].mine[:, mask], pairs[column].base[:, mask]])
+        if values.min() >= 0 and values.max() <= 1:  # a difference of shares is no larger, however few the seeds
+            ends = max(-1.0, ends[0]), min(1.0, ends[1])
         found.append((seeds_test(difference, known), *ends))
     p, low, high = np.array(found).T
     return p, np.stack([low, high])

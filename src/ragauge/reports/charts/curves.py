@@ -3,20 +3,63 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from ragauge.outcomes import Advice
 from ragauge.overviews import Curve, Overview
+from ragauge.reports.charts.labels import NEAR, Box, Mark, Spot, named, spots
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, apart, figure, listed, panel, shown, span
+from ragauge.reports.charts.sketches import (
+    Panel,
+    Rows,
+    Sketch,
+    altair,
+    apart,
+    figure,
+    listed,
+    panel,
+    sentence,
+    shown,
+    span,
+)
 
-HEIGHT = 240
+WIDTH, HEIGHT = 200, 240
+"""The plot on a phone, where names have the least room."""
+PARTS = 6
+"""Into so many boxes a line from k to k is cut to keep names off it."""
+BESIDE = 110
+"""Pixels of a name at the end of a line."""
+LONG = 22
+"""So many letters of a name stand in an advice."""
+Lines = Mapping[str, list[tuple[int, float]]]
+"""By system, its mean at each k; it ends where the system's rankings do."""
+
+
+class Told(NamedTuple):
+    """Which k is enough for a system."""
+
+    system: str
+    advice: Advice
+    enough: bool
+    """Not of the largest k that was tried, of which nobody knows."""
+
+    @property
+    def k(self) -> int:
+        """That which is advised."""
+        return self.advice.k
+
+    @property
+    def words(self) -> str:
+        """The advice without the name."""
+        return f"k = {self.k} is enough" if self.enough else f"no k below {self.k} is enough"
 
 
 def curves(overview: Overview) -> Sketch | None:
     """A panel for each measure that is known over k."""
     cast = Cast(overview.systems, overview.baseline)
-    panels, said = [], []
+    panels, said, advised = [], [], []
     for curve in overview.curves:
         known = {
             name: [(k, v) for k, v in zip(curve.ks, values, strict=True) if math.isfinite(v)]
@@ -26,39 +69,53 @@ def curves(overview: Overview) -> Sketch | None:
         known = {name: points for name, points in known.items() if points}
         if not known:
             continue
-        name, advice = _advice(overview, curve)
-        panels.append(_panel(curve, known, cast, name, advice))
+        told = _advice(overview, curve, known)
+        panels.append(_panel(curve, known, cast, told))
         last = listed([f"{one} {shown(points[-1][1])} at {points[-1][0]}" for one, points in known.items()])
-        advised = f"; for {name} {enough(advice, curve)}" if advice is not None else ""
-        said.append(f"{curve.measure} over k: {last}{advised}")
-    return Sketch(panels, "; ".join(said) + ".") if panels else None
+        said.append(f"{curve.measure} over k: {last}" + (f"; for {told.system} {told.words}" if told else ""))
+        advised += [told] if told else []
+    if not panels:
+        return None
+    return Sketch(panels, "; ".join(said) + ".", sentence("each line is a system's mean over k", *_read(advised)))
 
 
-def _advice(overview: Overview, curve: Curve) -> tuple[str, Advice | None]:
-    """What is advised for the baseline; where there is none, for the best system."""
-    for name in (overview.baseline, *overview.ranked(), *curve.enough):
-        if name is not None and name in curve.enough:
-            return name, curve.enough[name]
-    return "", None
+def _read(advised: Sequence[Told]) -> list[str]:
+    """How to read what is advised."""
+    parts = []
+    enough, lacking = ([one for one in advised if one.enough is wanted] for wanted in (True, False))
+    if enough:
+        least, sure = enough[0].advice.tolerance, enough[0].advice.confidence
+        parts.append(
+            f"right of the dashed line more documents add at most {least:g} for the system that is named, with "
+            f"{sure:.0%} confidence"
+        )
+    if lacking:
+        least = lacking[0].advice.tolerance
+        parts.append(f"where no k is enough, none is sure to come within {least:g} of the largest")
+    return parts
 
 
-def enough(advice: Advice, curve: Curve) -> str:
-    """The advice in words; of the largest k that was tried nobody knows whether it is enough."""
-    return f"k = {advice.k} is enough" if advice.k < curve.ks[-1] else f"no k below {advice.k} is enough"
+def _advice(overview: Overview, curve: Curve, known: Lines) -> Told | None:
+    """What is advised for the best system; where nothing is, for the baseline."""
+    for name in (*overview.ranked()[:1], overview.baseline):
+        if name is not None and name in curve.enough and name in known:
+            advice = curve.enough[name]
+            return Told(name, advice, advice.k < known[name][-1][0])
+    return None
 
 
-def _panel(
-    curve: Curve, known: dict[str, list[tuple[int, float]]], cast: Cast, advised: str, advice: Advice | None
-) -> Panel:
+def _panel(curve: Curve, known: Lines, cast: Cast, told: Told | None) -> Panel:
     alt = altair()
-    low, high = span([v for points in known.values() for _, v in points])
-    ends = [figure(max(low, 0.0)), figure(high)]
+    bottom, top = span([v for points in known.values() for _, v in points])
+    bottom = max(bottom, 0.0)
+    # Words stand above all lines.
+    top += (top - bottom) * 13 / HEIGHT if told is not None else 0.0
     first, last = curve.ks[0], curve.ks[-1]
-    # A little room on the right of the last k keeps its points off the edge.
-    reach = [first, last * (last / first) ** 0.02]
+    # A little room at both ends keeps points off the figures of the axis and off the names.
+    more = (last / first) ** 0.02
     axis = alt.Axis(values=list(curve.ks), format="~g", labelOverlap="greedy", grid=False)
-    x = alt.X("k:Q", title="k (log scale)", scale=alt.Scale(type="log", domain=reach), axis=axis)
-    scale = alt.Scale(domain=ends, nice=False, zero=False)
+    x = alt.X("k:Q", title="k (log scale)", scale=alt.Scale(type="log", domain=[first / more, last * more]), axis=axis)
+    scale = alt.Scale(domain=[figure(bottom), figure(top)], nice=False, zero=False)
     y = alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
     rows: Rows = [
         {"system": name, "k": k, "value": figure(v), "dash": cast.dashes[name]}
@@ -77,30 +134,58 @@ def _panel(
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
         chart.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    if advice is not None:
-        layers = [*_enough(alt, advice, advised, x, y, float(ends[1] or 0), curve), *layers]
+    if told is not None:
+        layers = [*_enough(alt, told, x, y, top, curve), *layers]
     if cast.few:
-        gap = 13 / HEIGHT * (high - max(low, 0.0))
-        tails = {name: points[-1] for name, points in known.items()}
-        heights = apart([value for _, value in tails.values()], gap)
-        words = [
-            {"system": name, "k": k, "value": figure(at)}
-            for (name, (k, _)), at in zip(tails.items(), heights, strict=True)
-        ]
-        text = alt.Chart(alt.Data(values=words)).mark_text(align="left", dx=9, fontSize=11, limit=110)
-        layers.append(text.encode(x=x, y=y, text="system:N", color=cast.colour(alt)))
+        words = _names(known, (first / more, last * more), (bottom, top))
+        layers += [text.encode(x=x, y=y, text="system:N") for text in named(alt, words, BESIDE)]
     return panel(f"{curve.measure}@k", layers, HEIGHT, wide=False)
 
 
-def _enough(alt: Any, advice: Advice, name: str, x: Any, y: Any, top: float, curve: Curve) -> list[Any]:
-    """An upright line, and words on that side of it where there is room."""
+def _names(known: Lines, xs: tuple[float, float], ys: tuple[float, float]) -> Rows:
+    """Names right of the plot, apart from each other; those of lines that end earlier wherever no line is."""
+    deepest = max(points[-1][0] for points in known.values())
+    tails = {name: points[-1][1] for name, points in known.items() if points[-1][0] == deepest}
+    heights = apart(list(tails.values()), 13 / HEIGHT * (ys[1] - ys[0]))
+    beside = Spot("left", NEAR, 0)
+    rows: Rows = [
+        {"system": name, "k": deepest, "value": figure(at), **beside._asdict()}
+        for name, at in zip(tails, heights, strict=True)
+    ]
+
+    def plotted(k: float, value: float) -> tuple[float, float]:
+        return WIDTH * math.log(k / xs[0]) / math.log(xs[1] / xs[0]), HEIGHT * (ys[1] - value) / (ys[1] - ys[0])
+
+    lines = []
+    for points in known.values():
+        for (x, y), (further, other) in pairwise(plotted(*point) for point in points):
+            for part in range(PARTS):
+                ends = [y + (other - y) * share / PARTS for share in (part, part + 1)]
+                left, right = (x + (further - x) * share / PARTS for share in (part, part + 1))
+                lines.append(Box(left, min(ends) - 1, right, max(ends) + 1))
+    early = {name: points[-1] for name, points in known.items() if name not in tails}
+    marks = [Mark(name, *(at := plotted(*point)), at[1], at[1]) for name, point in early.items()]
+    for (name, (k, value)), spot in zip(early.items(), spots(marks, lines, WIDTH, HEIGHT), strict=True):
+        rows.append({"system": name, "k": k, "value": figure(value), **spot._asdict()})
+    return rows
+
+
+def _enough(alt: Any, told: Told, x: Any, y: Any, top: float, curve: Curve) -> list[Any]:
+    """Words above all lines; and an upright line where a k is enough, with the words on that side that has room."""
     ks = curve.ks
-    right = math.log(advice.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0]) if ks[-1] > ks[0] else False
-    rows = [{"k": advice.k, "value": figure(top), "system": name, "label": enough(advice, curve)}]
+    right = not told.enough or math.log(told.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0])
+    name = told.system if len(told.system) <= LONG else f"{told.system[: LONG - 1]}…"
+    rows = [
+        {
+            "k": told.k if told.enough else ks[-1],
+            "value": figure(top),
+            "system": told.system,
+            "label": f"{name}: {told.words}",
+        }
+    ]
     chart = alt.Chart(alt.Data(values=rows))
     tips = [alt.Tooltip("label:N", title="advice"), alt.Tooltip("system:N", title="for")]
-    text = chart.mark_text(style="words", align="right" if right else "left", dx=-5 if right else 5, baseline="top")
-    return [
-        chart.mark_rule(style="guide", strokeDash=[4, 3]).encode(x=x, tooltip=tips),
-        text.encode(x=x, y=y, text="label:N"),
-    ]
+    aside = 5 if told.enough else 0
+    text = chart.mark_text(style="words", align="right" if right else "left", dx=-aside if right else aside)
+    rule = chart.mark_rule(style="guide", strokeDash=[4, 3]).encode(x=x, tooltip=tips)
+    return [*([rule] if told.enough else []), text.encode(x=x, y=y, text="label:N", tooltip=tips)]

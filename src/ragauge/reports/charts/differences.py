@@ -11,19 +11,19 @@ from ragauge.comparisons import Comparison
 from ragauge.overviews import Overview
 from ragauge.records import Floats
 from ragauge.reports.charts.looks import LOST, TIED, WON, Cast
-from ragauge.reports.charts.sketches import Rows, Sketch, altair, figure, listed, panel
+from ragauge.reports.charts.sketches import Rows, Sketch, altair, figure, listed, panel, sentence
 
 MOST = 400
 """So many points of a line are drawn."""
 
 
 def compared(overview: Overview) -> list[Comparison]:
-    """Each system against the baseline by the first measure; where there is no baseline, the first pair."""
+    """Each system against the baseline by the first measure; where there is none, the best against the next best."""
     rows = [] if overview.compared is None else [row for row in overview.compared if row.measure == overview.first]
     rows = [row for row in rows if row.n and {row.system, row.baseline} <= set(overview.entries)]
     if overview.baseline is not None:
         return [row for row in rows if row.baseline == overview.baseline and row.system != overview.baseline]
-    return rows[:1]
+    return rows[:1] if overview.rival is None else [overview.rival]
 
 
 def best_first(row: Comparison) -> Floats | None:
@@ -84,7 +84,13 @@ def waterfall(overview: Overview) -> Sketch | None:
     if len(known) == 1:
         area = lines.mark_area(interpolate="step", opacity=0.2)
         layers.insert(0, area.encode(x=x, y=y, color=colour))
-    return Sketch([panel("", layers, 260)], _won(overview, [row for row, _ in known]))
+    first = known[0][0]
+    caption = sentence(
+        "all queries in order, best for the system first: where a line lies "
+        f"{'below' if first.lower_is_better else 'above'} 0 the system beats {first.baseline}, and marks show where "
+        "winning ends and losing begins"
+    )
+    return Sketch([panel("", layers, 260)], _won(overview, [row for row, _ in known]), caption)
 
 
 def boxes(overview: Overview) -> Sketch | None:
@@ -132,7 +138,12 @@ def boxes(overview: Overview) -> Sketch | None:
         [f"{row['system']} {row['mean']:+.4f} from {_signed(row['low'])} to {_signed(row['high'])}" for row in rows]
     )
     words = f"Mean {title}: {said}."
-    return Sketch([panel("", layers, 34 * len(rows) + 6)], words)
+    sure = f" with its {overview.confidence:.0%} interval" if any(row["low"] is not None for row in rows) else ""
+    caption = sentence(
+        "boxes hold the middle half of the queries and thin lines all but 5% at each end",
+        f"the diamond is the mean{sure}",
+    )
+    return Sketch([panel("", layers, 34 * len(rows) + 6)], words, caption)
 
 
 def _signed(value: float | None) -> str:
@@ -183,7 +194,10 @@ def wins(overview: Overview) -> Sketch | None:
             x=alt.X("middle:Q", title="queries, %"), y=y, text="label:N"
         ),
     ]
-    return Sketch([panel("", layers, 28 * len(found) + 4)], _won(overview, found))
+    caption = sentence(
+        f"how many queries each system ranks better than, like, or worse than {found[0].baseline} by {overview.first}"
+    )
+    return Sketch([panel("", layers, 28 * len(found) + 4)], _won(overview, found), caption)
 
 
 def _won(overview: Overview, rows: Sequence[Comparison]) -> str:

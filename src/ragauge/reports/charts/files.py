@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from ragauge.reports.charts.sketches import Panel, clean
 GAP = 24
 NARROW = 230
 """The least width of a panel that shares its row."""
+APART = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
+"""Each panel has its own legend or none: put together, those without one would contradict those with one."""
 
 
 def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> dict[str, Any]:
@@ -21,7 +24,7 @@ def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> di
     if len(panels) == 1:
         alone = {**panels[0].spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
         return {**alone, "description": clean(alt), "config": _paper(), "title": _headed(title, panels[0].title)}
-    room = max(1, min(3, width // NARROW))
+    room = _columns(len(panels), max(1, min(3, width // NARROW)))
     rows: list[list[Panel]] = []
     for one in panels:
         if one.wide or not rows or rows[-1][0].wide or len(rows[-1]) == room:
@@ -32,10 +35,15 @@ def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> di
     drawn = []
     for row in rows:
         views = [_view(one, _inner(one, width, 1 if one.wide else most)) for one in row]
-        drawn.append({"hconcat": views, "spacing": GAP} if len(views) > 1 else views[0])
+        drawn.append({"hconcat": views, "spacing": GAP, "resolve": APART} if len(views) > 1 else views[0])
     schema = panels[0].spec["$schema"]
-    whole = {"vconcat": drawn, "spacing": GAP, "title": _headed(title)}
+    whole = {"vconcat": drawn, "spacing": GAP, "title": _headed(title), "resolve": APART}
     return {"$schema": schema, "description": clean(alt), "config": _paper(), **whole}
+
+
+def _columns(many: int, most: int) -> int:
+    """As many in a row as there is room for, but no row nearly empty: four are two and two, not three and one."""
+    return math.ceil(many / math.ceil(many / most))
 
 
 def _headed(title: str, below: str = "") -> dict[str, Any]:
@@ -86,6 +94,7 @@ def _paper() -> dict[str, Any]:
     config["style"] = {
         "words": {**CONFIG["style"]["words"], "color": text},
         "guide": {"color": text},
+        "halo": {**CONFIG["style"]["halo"], "color": ON_PAPER["background"], "stroke": ON_PAPER["background"]},
     }
     return config
 

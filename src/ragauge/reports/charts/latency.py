@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,19 @@ from ragauge.outcomes import Latency
 from ragauge.overviews import Entry, Overview
 from ragauge.reports.charts.looks import PALETTE, Cast
 from ragauge.reports.charts.looks import STAGES as COLOURS
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, listed, panel, powers, shown
+from ragauge.reports.charts.sketches import (
+    Panel,
+    Rows,
+    Sketch,
+    altair,
+    figure,
+    listed,
+    panel,
+    powers,
+    sentence,
+    shown,
+    ticked,
+)
 from ragauge.stages import STAGES
 
 MOST = 120
@@ -23,7 +35,11 @@ def latency(overview: Overview) -> Sketch | None:
     """For `total` and each stage the share of queries that took at most so long, as a line for each system."""
     known = _stages(overview)
     cast = Cast(overview.systems, overview.baseline)
-    panels = [made for stage in known if (made := _distribution(overview, stage, cast)) is not None]
+    timed = [name for name, entry in overview.entries.items() if entry.times or entry.speed is not None]
+    panels: list[Panel] = []
+    for stage in known:
+        made = _distribution(overview, stage, cast, [] if panels else timed)
+        panels += [made] if made is not None else []
     if not panels:
         return None
     said = []
@@ -31,7 +47,12 @@ def latency(overview: Overview) -> Sketch | None:
         if entry.speed is not None and "total" in entry.speed.stages:
             total = entry.speed.stages["total"]
             said.append(f"{name} {', '.join(f'{one} {shown(getattr(total, one))}' for one in MARKED)}")
-    return Sketch(panels, f"Milliseconds in total: {'; '.join(said)}." if said else "Milliseconds by stage.")
+    caption = sentence(
+        "a line shows which share of the queries took at most so long",
+        "marks are the 50th, 90th, 95th and 99th percentile",
+        "fusing counts as rerank" if any(one.title == "rerank" for one in panels) else "",
+    )
+    return Sketch(panels, f"Milliseconds in total: {'; '.join(said)}." if said else "Milliseconds by stage.", caption)
 
 
 def _stages(overview: Overview) -> list[str]:
@@ -68,7 +89,7 @@ def _marks(entry: Entry, stage: str) -> dict[str, float]:
     return {one: float(np.percentile(times, 100 * share)) for one, share in MARKED.items()} if len(times) else {}
 
 
-def _distribution(overview: Overview, stage: str, cast: Cast) -> Panel | None:
+def _distribution(overview: Overview, stage: str, cast: Cast, key: Sequence[str]) -> Panel | None:
     alt = altair()
     rows: Rows = []
     marks: Rows = []
@@ -95,13 +116,11 @@ def _distribution(overview: Overview, stage: str, cast: Cast) -> Panel | None:
         ]
     if not every:
         return None
-    low, high = min(every) / 1.15, max(every) * 1.15
+    low, high = ticked(min(every) / 1.15, max(every) * 1.15)
     scale = alt.Scale(type="log", domain=[figure(low), figure(high)])
     axis = alt.Axis(values=powers(low, high), format="~g", labelOverlap="greedy")
     x = alt.X("ms:Q", title="ms (log scale)", scale=scale, axis=axis)
     y = alt.Y("share:Q", title="% of queries", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(values=[0, 50, 90, 100]))
-    whole = stage == "total"
-    key = [row["system"] for row in rows] if whole else []
     colour, dash, shape = cast.colour(alt, key), cast.dash(alt), cast.shape(alt, key)
     tips = [
         alt.Tooltip("system:N", title="system"),
@@ -113,7 +132,7 @@ def _distribution(overview: Overview, stage: str, cast: Cast) -> Panel | None:
     if marks:
         dots = alt.Chart(alt.Data(values=marks)).mark_point(filled=True, size=40, opacity=1)
         layers.append(dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tips))
-    return panel(stage, layers, 260 if whole else 170, wide=whole)
+    return panel(stage, layers, 190, wide=False)
 
 
 def stages(overview: Overview) -> Sketch | None:
@@ -162,7 +181,11 @@ def stages(overview: Overview) -> Sketch | None:
         words.encode(x=alt.X("end:Q", title="mean ms of a query", scale=scale), y=y, text="label:N"),
     ]
     said = [f"{name} {listed([f'{kind} {shown(ms)}' for kind, ms in mine.items()])}" for name, mine in parts.items()]
-    return Sketch([panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(said)}.")
+    caption = sentence(
+        "mean milliseconds of a query, by the stage in which they were spent",
+        "other is time that no stage claimed" if "other" in kinds else "",
+    )
+    return Sketch([panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(said)}.", caption)
 
 
 def _others(parts: Mapping[str, Mapping[str, float]]) -> list[str]:

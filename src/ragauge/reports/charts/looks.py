@@ -22,7 +22,7 @@ PALETTE = (
 """After Okabe and Ito, darkened until each stands out by 3 to 1 from white and from near-black."""
 NEUTRAL = "#7f858f"
 """The baseline, and whatever is no system."""
-WON, TIED, LOST = "#0072b2", "#757a82", "#b84700"
+WON, TIED, LOST = "#0072b2", "#6e737b", "#b84700"
 """Dark enough for white figures on them."""
 STAGES = {"embed": "#a87c00", "retrieve": "#0072b2", "rerank": "#c0569b", "other": "#7f858f"}
 INK = "#757a82"
@@ -45,6 +45,7 @@ CONFIG: Mapping[str, Any] = {
         "gridColor": NEUTRAL,
         "gridOpacity": 0.22,
         "labelColor": INK,
+        "labelFlush": False,  # pushed inwards, the labels at both ends would stand beside their ticks
         "labelFontSize": 11,
         "labelLimit": 110,
         "labelPadding": 5,
@@ -66,6 +67,13 @@ CONFIG: Mapping[str, Any] = {
     "style": {
         "words": {"color": INK, "fontSize": 11},
         "guide": {"color": INK},
+        "halo": {
+            "color": "transparent",
+            "fontSize": 11,
+            "stroke": "transparent",
+            "strokeJoin": "round",
+            "strokeWidth": 4,
+        },
     },
 }
 """Vega-Lite's settings. Greys are only what is left where a page has no style of its own for Vega's classes."""
@@ -79,8 +87,9 @@ STYLE = """
 .role-axis-grid line { stroke: var(--chart-grid, #7f858f); }
 [class*="guide_"] line, .mark-line[class*="guide_"] path { stroke: var(--chart-guide, #757a82); }
 .mark-symbol[class*="guide_"] path { fill: var(--chart-guide, #757a82); }
+[class*="halo_"] text { fill: var(--paper, transparent); stroke: var(--paper, transparent); }
 """
-"""The style sheet of a page that sets these variables for light and dark."""
+"""The style sheet of a page that sets these variables for light and dark; `--paper` is what charts stand on."""
 
 
 @dataclass(frozen=True)

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
 from ragauge.overviews import Mean, Overview
+from ragauge.reports.charts.labels import Box, Mark, named, spots
 from ragauge.reports.charts.looks import Cast
 from ragauge.reports.charts.sketches import (
     Panel,
     Rows,
     Sketch,
     altair,
-    apart,
     figure,
     listed,
     panel,
     powers,
+    sentence,
     shown,
     span,
+    steps,
+    ticked,
 )
 
-MOST = 8
-"""So many measures have a panel."""
+MOST = 12
+"""So many panels are drawn."""
 LABELLED = 8
 """Up to so many systems have their names beside their marks."""
-LABEL = 14
-"""Pixels that a line of words needs."""
+WIDTH, HEIGHT = 260, 300
+"""The plot of quality against latency on a phone, where names have the least room."""
 
 
 class Place(NamedTuple):
@@ -48,15 +52,16 @@ def quality_latency(overview: Overview) -> Sketch | None:
     places = [one for one in places if math.isfinite(one.mean.value) and 0 < one.p95 < math.inf]
     if not places:
         return None
-    alt, height = altair(), 300
+    alt = altair()
     lower = overview.first in overview.lower_is_better
     cast = Cast(overview.systems, overview.baseline)
     near = frontier(places, lower=lower)
     xs = [one.p95 for one in places]
-    ends = (figure(min(xs) / 1.6), figure(max(xs) * 1.6))
+    ends = ticked(min(xs) / 1.6, max(xs) * 1.6)
     ys = span([end for one in places for end in (one.mean.value, one.mean.low, one.mean.high)])
-    side = alt.Axis(values=powers(min(xs) / 1.6, max(xs) * 1.6), format="~g")
-    x = alt.X("ms:Q", title="p95 of total latency, ms (log scale)", scale=alt.Scale(type="log", domain=ends), axis=side)
+    side = alt.Axis(values=powers(*ends), format="~g")
+    wide = alt.Scale(type="log", domain=[figure(end) for end in ends])
+    x = alt.X("ms:Q", title="p95 of total latency, ms (log scale)", scale=wide, axis=side)
     title = overview.first + " (lower is better, axis upside down)" * lower
     scale = alt.Scale(domain=[figure(end) for end in ys], zero=False, nice=False, reverse=lower)
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
@@ -69,10 +74,10 @@ def quality_latency(overview: Overview) -> Sketch | None:
         alt.Tooltip("n:Q", title="queries"),
     ]
     rows = _rows(places)
-    steps = [{"ms": figure(one.p95), "value": figure(one.mean.value)} for one in near]
+    corners = [{"ms": figure(one.p95), "value": figure(one.mean.value)} for one in near]
     layers = []
     if len(near) > 1:
-        line = alt.Chart(alt.Data(values=steps)).mark_line(style="guide", interpolate="step-after", strokeWidth=1)
+        line = alt.Chart(alt.Data(values=corners)).mark_line(style="guide", interpolate="step-after", strokeWidth=1)
         layers.append(line.encode(x=x, y=y))
     dots = alt.Chart(alt.Data(values=rows))
     key = [one.system for one in places] if len(places) > LABELLED else []
@@ -88,11 +93,21 @@ def quality_latency(overview: Overview) -> Sketch | None:
         )
     )
     if len(places) <= LABELLED:
-        layers += _names(alt, places, near, cast, x, (ys[1] - ys[0]) * LABEL / height)
+        marks, lines = _plotted(places, near, cast, (ends, ys), lower=lower)
+        words = [
+            {"label": mark.name, "ms": figure(one.p95), "value": figure(one.mean.value), **spot._asdict()}
+            for one, mark, spot in zip(places, marks, spots(marks, lines, WIDTH, HEIGHT), strict=True)
+        ]
+        layers += [text.encode(x=x, y="value:Q", text="label:N") for text in named(alt, words)]
     said = listed([f"{one.system} {shown(one.mean.value)} at {shown(one.p95)} ms" for one in places])
     best = listed([one.system for one in near])
-    words = f"Mean {overview.first} against p95 of total latency: {said}. Not beaten in both: {best}."
-    return Sketch([panel("", layers, height)], words)
+    caption = sentence(
+        "further up is better and further left is faster",
+        "the stepped line joins the systems that no other beats in both" if len(near) > 1 else "",
+        f"bars are {overview.confidence:.0%} intervals" if any(row["low"] is not None for row in rows) else "",
+    )
+    told = f"Mean {overview.first} against p95 of total latency: {said}. Not beaten in both: {best}."
+    return Sketch([panel("", layers, HEIGHT)], told, caption)
 
 
 def frontier(places: Sequence[Place], *, lower: bool) -> list[Place]:
@@ -119,63 +134,88 @@ def _rows(places: Sequence[Place]) -> Rows:
     ]
 
 
-def _names(alt: Any, places: Sequence[Place], best: Sequence[Place], cast: Cast, x: Any, gap: float) -> list[Any]:
-    """Names beside the marks, towards the middle, and off the stepped line; they keep apart from each other."""
-    low, high = (math.log(end(one.p95 for one in places)) for end in (min, max))
-    sides: dict[tuple[bool, bool, int], list[Place]] = {}
+def _plotted(
+    places: Sequence[Place], near: Sequence[Place], cast: Cast, frame: Sequence[tuple[float, float]], *, lower: bool
+) -> tuple[list[Mark], list[Box]]:
+    """Marks and the stepped line in pixels of the narrowest plot."""
+    xs, ys = frame
+
+    def across(one: Place) -> float:
+        return WIDTH * math.log(one.p95 / xs[0]) / math.log(xs[1] / xs[0])
+
+    def down(value: float) -> float:
+        share = (value - ys[0]) / (ys[1] - ys[0])
+        return HEIGHT * (share if lower else 1 - share)
+
+    marks = []
     for one in places:
-        share = (math.log(one.p95) - low) / (high - low) if high > low else 0.0
-        sides.setdefault((share > 0.5, one in best, round(share * 3)), []).append(one)
-    layers = []
-    for right, above in ((False, False), (False, True), (True, False), (True, True)):
-        rows: Rows = []
-        for mine in (several for side, several in sides.items() if side[:2] == (right, above)):
-            heights = apart([one.mean.value for one in mine], gap)
-            rows += [
-                {"system": one.system, "label": cast.called(one.system), "ms": figure(one.p95), "value": figure(at)}
-                for one, at in zip(mine, heights, strict=True)
-            ]
-        if rows:
-            sits = {"align": "right" if right else "left", "dx": -9 if right else 9, "dy": -8 if above else 8}
-            text = alt.Chart(alt.Data(values=rows)).mark_text(**sits, fontSize=11, limit=150)
-            layers.append(text.encode(x=x, y="value:Q", text="label:N", color=cast.colour(alt)))
-    return layers
+        y, *ends = (down(v) for v in (one.mean.value, one.mean.low, one.mean.high))
+        known = [end for end in ends if math.isfinite(end)]
+        marks.append(Mark(cast.called(one.system), across(one), y, min([y, *known]), max([y, *known])))
+    lines = []
+    for one, after in pairwise(near):
+        (x, y), (further, above) = ((across(place), down(place.mean.value)) for place in (one, after))
+        lines += [Box(x, y - 2, further, y + 2), Box(further - 2, above, further + 2, y)]
+    return marks, lines
 
 
 def measures(overview: Overview) -> Sketch | None:
     """A panel for each measure: a bar for each system, its interval, and its stars against the baseline."""
-    names = [m for m in overview.measures if any(m in entry.means for entry in overview.entries.values())][:MOST]
-    if not names:
+    known = [m for m in overview.measures if any(m in entry.means for entry in overview.entries.values())]
+    if not known:
         return None
+    times = _p95(overview)
+    names = known[: MOST - bool(times)]
     cast = Cast(overview.systems, overview.baseline)
     panels, said = [], []
     for measure in names:
-        panels.append(_bars(overview, cast, measure))
+        panels.append(_bars(overview, cast, measure, small=len(names) + bool(times) > 1))
         ranked = overview.ranked(measure)
         if ranked:
             ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
             figures = [f"{one} {shown(overview.entries[one].means[measure].value)}" for one in ends]
             words = ["best ", "worst "] if len(ranked) > 1 else [""]
             said.append(f"{measure}: " + ", ".join(w + f for w, f in zip(words, figures, strict=True)))
+    if times:
+        panels.append(_times(overview, cast, times))
+        fast, slow = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
+        said.append(f"p95 ms: lowest {fast} {shown(times[fast])}, highest {slow} {shown(times[slow])}")
+    left = known[len(names) :]
+    caption = sentence(*_read(overview, names), f"not drawn: {listed(left)}" if left else "")
+    return Sketch(panels, "; ".join(said) + ".", caption)
+
+
+def _p95(overview: Overview) -> dict[str, float]:
     times = {
         name: entry.speed.stages["total"].p95
         for name, entry in overview.entries.items()
         if entry.speed is not None and "total" in entry.speed.stages
     }
-    times = {name: value for name, value in times.items() if 0 < value < math.inf}
-    if times:
-        panels.append(_times(overview, cast, times))
-        fast, slow = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
-        said.append(f"p95 ms: lowest {fast} {shown(times[fast])}, highest {slow} {shown(times[slow])}")
-    return Sketch(panels, "; ".join(said) + ".")
+    return {name: value for name, value in times.items() if 0 < value < math.inf}
 
 
-def _bars(overview: Overview, cast: Cast, measure: str) -> Panel:
+def _read(overview: Overview, names: Sequence[str]) -> list[str]:
+    """How to read bars of these measures."""
+    means = [entry.means[name] for entry in overview.entries.values() for name in names if name in entry.means]
+    sure = f" with {overview.confidence:.0%} intervals" if any(math.isfinite(one.low) for one in means) else ""
+    parts = [f"bars are means{sure}"]
+    if overview.baseline in overview.entries and len(overview.entries) > 1:
+        parts.append(f"the dashed line is {overview.baseline}, the baseline")
+    if any(_stars(overview, system, name) for system in overview.entries for name in names):
+        against = f"stars are the corrected p-value of the test against {overview.baseline}"
+        parts.append(f"{against}: *** below 0.001, ** 0.01, * 0.05, ns otherwise")
+    return parts
+
+
+def _stars(overview: Overview, system: str, measure: str) -> str:
+    row = overview.difference(system, measure)
+    return "" if row is None or system == overview.baseline else row.stars
+
+
+def _bars(overview: Overview, cast: Cast, measure: str, *, small: bool) -> Panel:
     rows: Rows = []
     for name, entry in overview.entries.items():
         mean = entry.means.get(measure, Mean(math.nan, 0))
-        row = overview.difference(name, measure)
-        stars = "" if row is None or name == overview.baseline else row.corrected_stars
         rows.append(
             {
                 "system": name,
@@ -183,11 +223,11 @@ def _bars(overview: Overview, cast: Cast, measure: str) -> Panel:
                 "low": figure(mean.low),
                 "high": figure(mean.high),
                 "n": mean.n or None,
-                "label": f"{shown(mean.value)} {stars}".strip(),
+                "label": f"{shown(mean.value)} {_stars(overview, name, measure)}".strip(),
             }
         )
     lower = measure in overview.lower_is_better
-    return _bar_panel(measure + " (lower is better)" * lower, rows, cast, ".4f", small=len(overview.measures) > 1)
+    return _bar_panel(measure + " (lower is better)" * lower, rows, cast, ".4f", small=small)
 
 
 def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool = True) -> Panel:
@@ -207,7 +247,7 @@ def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool =
     chart = alt.Chart(data)
     layers = [chart.mark_bar(height={"band": 0.66}).encode(x=x, y=y, color=cast.colour(alt), tooltip=tips)]
     for row in rows:
-        if row["system"] == cast.baseline and row["value"] is not None:
+        if row["system"] == cast.baseline and row["value"] is not None and len(rows) > 1:
             line = alt.Chart(alt.Data(values=[{"value": row["value"]}]))
             layers.append(line.mark_rule(style="guide", strokeDash=[4, 3]).encode(x=x))
     if any(row.get("low") is not None for row in rows):
@@ -229,9 +269,9 @@ def _times(overview: Overview, cast: Cast, times: dict[str, float]) -> Panel:
     low, high = min(times.values()), max(times.values())
     if high / low <= 30:
         return _bar_panel("p95 ms (lower is better)", rows, cast, ".4~g")
-    ends = (low / 1.5, high * (high / low) ** 0.42)
-    scale = alt.Scale(type="log", domain=[figure(end) for end in ends])
-    x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(values=powers(*ends), format="~g"))
+    ends = steps(low, high)
+    axis = alt.Axis(values=powers(*ends), format="~g", labelOverlap="greedy")
+    x = alt.X("value:Q", title=None, scale=alt.Scale(type="log", domain=list(ends)), axis=axis)
     y = cast.rows(alt, list(times))
     chart = alt.Chart(alt.Data(values=rows))
     tips = [alt.Tooltip("system:N", title="system"), alt.Tooltip("value:Q", title="p95 ms", format=".4~g")]

@@ -31,10 +31,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Sketch:
-    """Panels that belong together, and what they say in words and figures."""
+    """Panels that belong together."""
 
     panels: Sequence[Panel]
     alt: str
+    """What they show, in words and figures."""
+    caption: str
+    """How to read them; it speaks of nothing that is not there."""
 
 
 def altair() -> Any:
@@ -117,6 +120,16 @@ def listed(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
+def sentence(*parts: str) -> str:
+    """Those parts of a caption that are there, as one sentence.
+
+    >>> sentence("bars are means", "", "stars are tests")
+    'Bars are means; stars are tests.'
+    """
+    whole = "; ".join(part for part in parts if part)
+    return f"{whole[:1].upper()}{whole[1:]}."
+
+
 def span(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
     """From the least to the largest number, and a little more at both ends.
 
@@ -138,6 +151,26 @@ def powers(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if high / low < 300 else (1,)
     return [tick for place in decades for step in steps if low <= (tick := float(f"{step}e{place}")) <= high]
+
+
+def steps(low: float, high: float) -> tuple[float, float]:
+    """The nearest of 1, 2, 5, 10 … below and above.
+
+    >>> steps(0.367, 95), steps(2.0, 300)
+    ((0.2, 100.0), (1.0, 500.0))
+    """
+    below = [tick for tick in powers(low / 11, low) if tick < low]
+    above = [tick for tick in powers(high, high * 11) if tick > high]
+    return max(below), min(above)
+
+
+def ticked(low: float, high: float) -> tuple[float, float]:
+    """The ends of a logarithmic axis: the same, unless there are fewer than two round numbers between them.
+
+    >>> ticked(0.8, 30), ticked(3, 4)
+    ((0.8, 30), (2.0, 5.0))
+    """
+    return (low, high) if len(powers(low, high)) > 1 else steps(low, high)
 
 
 def apart(values: Sequence[float], gap: float) -> list[float]:

@@ -8,10 +8,13 @@ from typing import NamedTuple
 
 from ragauge.overviews import Overview, Stratum
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, shown, span
+from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, sentence, shown, span
+from ragauge.reports.tags import explained
 
 MOST = 20
 """So many values of a tag are drawn: the first ones."""
+FEW = 6
+"""Up to so many of them leave room for another tag beside them."""
 
 
 class Frame(NamedTuple):
@@ -37,13 +40,16 @@ def strata(overview: Overview) -> Sketch | None:
         min(130, 6 * max(len(_called(one)) for several in known.values() for one in several)),
     )
     cast = Cast(overview.systems, overview.baseline, frame.margin)
-    panels, said = [], []
+    panels: list[Panel] = []
+    said = []
     for tag, several in known.items():
         whole = len(overview.strata[tag])
-        title = tag if len(several) == whole else f"{tag} ({len(several)} of {whole} values)"
-        panels.append(_panel(title, several, overview, cast, frame))
+        title = explained(tag) if len(several) == whole else f"{explained(tag)} ({len(several)} of {whole} values)"
+        panels.append(_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
         said.append(f"{tag}: " + "; ".join(_best(overview, one) for one in several))
-    return Sketch(panels, f"Mean {overview.first} by kind of query. {'. '.join(said)}.")
+    sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(one.low) for one in means) else ""
+    caption = sentence(f"a row is a kind of query and a mark a system's mean {overview.first} there{sure}")
+    return Sketch(panels, f"Mean {overview.first} by kind of query. {'. '.join(said)}.", caption)
 
 
 def _called(one: Stratum) -> str:
@@ -56,7 +62,9 @@ def _best(overview: Overview, one: Stratum) -> str:
     return f"{one.value} (n={one.n}) best {best} {shown(known[best])}"
 
 
-def _panel(title: str, drawn: Sequence[Stratum], overview: Overview, cast: Cast, frame: Frame) -> Panel:
+def _panel(
+    title: str, drawn: Sequence[Stratum], overview: Overview, cast: Cast, frame: Frame, *, key: Sequence[str]
+) -> Panel:
     alt = altair()
     rows: Rows = [
         {
@@ -97,9 +105,9 @@ def _panel(title: str, drawn: Sequence[Stratum], overview: Overview, cast: Cast,
     chart = alt.Chart(alt.Data(values=rows))
     bars = chart.mark_rule(strokeWidth=1.5, opacity=0.75)
     dots = chart.mark_point(filled=True, size=55, opacity=1)
-    colour, shape = cast.colour(alt, cast.names), cast.shape(alt, cast.names)
+    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
     layers = [
         bars.encode(x=alt.X("low:Q", title=words), x2="high:Q", y=y, yOffset=offset, color=colour),
         dots.encode(x=x, y=y, yOffset=offset, color=colour, shape=shape, tooltip=tips),
     ]
-    return panel(title, layers, len(drawn) * (9 * len(cast.names) + 14) + 8)
+    return panel(title, layers, len(drawn) * (9 * len(cast.names) + 14) + 8, wide=len(drawn) > FEW)

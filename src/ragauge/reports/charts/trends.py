@@ -2,65 +2,115 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from ragauge.histories import History, Point
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, shown
+from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, sentence, shown
+
+
+class Run(NamedTuple):
+    """A folder of results: its place in the order of all of one dataset, and when it was finished, in UTC."""
+
+    place: int
+    when: datetime
 
 
 def trends(history: History) -> Sketch | None:
-    """A panel for each dataset and measure: a line for each system, broken where points cannot be compared."""
+    """A panel for each dataset and measure: a line for each system, broken where points cannot be compared.
+
+    Each run is one step, since runs may follow each other in seconds or in months.
+    """
     cast = Cast(history.systems)
-    panels, said = [], []
+    panels, said, drawn = [], [], []
     for dataset in history.datasets:
+        runs = _runs([one for one in history.points if one.dataset == dataset])
         for measure in history.measures:
             series = {name: _known(history.series(name, measure, dataset)) for name in history.systems}
             series = {name: points for name, points in series.items() if points}
             if not series:
                 continue
             title = f"{dataset}: {measure}" if len(history.datasets) > 1 and dataset else measure
-            panels.append(_panel(title, measure, series, cast))
-            said.append(f"{title}: " + "; ".join(_said(name, points) for name, points in series.items()))
-    return Sketch(panels, ". ".join(said) + ".") if panels else None
+            panels.append(_panel(title, measure, series, runs, cast))
+            said.append(f"{title}: " + "; ".join(_said(name, points, runs) for name, points in series.items()))
+            drawn += list(series.values())
+    if not panels:
+        return None
+    known = any(math.isfinite(one.mean.low) for points in drawn for one in points)
+    broken = any(one.changed for points in drawn for one in points[1:])
+    caption = sentence(
+        "each step is a run, the oldest on the left, and times are UTC",
+        f"bars are {history.confidence:.0%} intervals" if known else "",
+        "a line breaks, at a dashed upright, where something else than the system changed, so that both sides cannot "
+        "be compared"
+        if broken
+        else "",
+    )
+    return Sketch(panels, ". ".join(said) + ".", caption)
 
 
 def _known(points: list[Point]) -> list[Point]:
     return [one for one in points if math.isfinite(one.mean.value)]
 
 
-def _said(name: str, points: list[Point]) -> str:
-    last = f"{name} {shown(points[-1].mean.value)} on {points[-1].when:%Y-%m-%d}"
+def _runs(points: Sequence[Point]) -> dict[str, Run]:
+    """By folder, in order of time; a run is finished when the last of its systems is."""
+    ends: dict[str, datetime] = {}
+    for one in points:
+        ends[one.folder] = max(_utc(one.when), ends.get(one.folder, _utc(one.when)))
+    ordered = sorted(ends, key=ends.__getitem__)
+    return {folder: Run(place, ends[folder]) for place, folder in enumerate(ordered)}
+
+
+def _utc(when: datetime) -> datetime:
+    """A time without a zone is taken for UTC."""
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+
+
+def _same_day(runs: Mapping[str, Run]) -> bool:
+    return len({one.when.date() for one in runs.values()}) == 1
+
+
+def _labels(runs: Mapping[str, Run]) -> dict[int, str]:
+    """The day at the first run of each; the time of day, likewise, where all share one."""
+    form = "%H:%M" if _same_day(runs) else "%Y-%m-%d"
+    found: dict[str, int] = {}
+    for one in runs.values():
+        found.setdefault(one.when.strftime(form), one.place)
+    return {place: label for label, place in found.items()}
+
+
+def _said(name: str, points: list[Point], runs: Mapping[str, Run]) -> str:
+    form = "at %H:%M" if _same_day(runs) else "on %Y-%m-%d"
+    first, last = (f"{shown(one.mean.value)} {_utc(one.when).strftime(form)}" for one in (points[0], points[-1]))
     if len(points) == 1:
-        return last
+        return f"{name} {last}"
     breaks = sum(bool(one.changed) for one in points[1:])
     broken = f", not comparable across {breaks} break{'s' * (breaks != 1)}" if breaks else ""
-    return f"{last}, {shown(points[0].mean.value)} on {points[0].when:%Y-%m-%d}{broken}"
+    return f"{name} {last}, {first}{broken}"
 
 
-def _time(when: datetime) -> str:
-    """ISO 8601 in UTC; a time without a zone is taken for UTC."""
-    aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _panel(title: str, measure: str, series: dict[str, list[Point]], cast: Cast) -> Panel:
+def _panel(title: str, measure: str, series: dict[str, list[Point]], runs: Mapping[str, Run], cast: Cast) -> Panel:
     alt = altair()
     rows: Rows = []
-    breaks: dict[str, tuple[datetime, dict[str, None]]] = {}
+    breaks: dict[str, tuple[float, dict[str, None]]] = {}
     for name, points in series.items():
         part = 0
         for i, one in enumerate(points):
+            place = runs[one.folder].place
             if one.changed and i:
                 part += 1
-                before = points[i - 1].when
-                breaks.setdefault(one.folder, (before + (one.when - before) / 2, {}))[1][one.changed] = None
+                middle = (runs[points[i - 1].folder].place + place) / 2
+                breaks.setdefault(one.folder, (middle, {}))[1][one.changed] = None
             rows.append(
                 {
                     "system": name,
-                    "when": _time(one.when),
-                    "at": _time(one.when).replace("T", " ").removesuffix("Z"),
+                    "run": place,
+                    "at": f"{_utc(one.when):%Y-%m-%d %H:%M:%S}",
                     "value": figure(one.mean.value),
                     "low": figure(one.mean.low),
                     "high": figure(one.mean.high),
@@ -70,9 +120,18 @@ def _panel(title: str, measure: str, series: dict[str, list[Point]], cast: Cast)
                     "part": part,
                 }
             )
-    x = alt.X(
-        "when:T", title=None, scale=alt.Scale(type="utc"), axis=alt.Axis(grid=False, labelOverlap="greedy", tickCount=6)
+    labels = _labels(runs)
+    axis = alt.Axis(
+        values=list(labels),
+        # Days and times of day, nothing that a file says.
+        labelExpr=f"{json.dumps({str(place): label for place, label in labels.items()})}[datum.value]",
+        labelOverlap="greedy",
+        labelSeparation=8,
+        grid=False,
     )
+    day = f"{next(iter(runs.values())).when:%Y-%m-%d}" if _same_day(runs) else None
+    reach = alt.Scale(domain=[-0.4, len(runs) - 0.6], nice=False, zero=False)
+    x = alt.X("run:Q", title=day, scale=reach, axis=axis)
     y = alt.Y("value:Q", title=measure, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     tips = [
         alt.Tooltip("system:N", title="system"),
@@ -93,7 +152,7 @@ def _panel(title: str, measure: str, series: dict[str, list[Point]], cast: Cast)
         chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
     if breaks:
-        changed = [{"when": _time(when), "changed": "; ".join(words)} for when, words in breaks.values()]
+        changed = [{"run": middle, "changed": "; ".join(words)} for middle, words in breaks.values()]
         rule = alt.Chart(alt.Data(values=changed)).mark_rule(style="guide", strokeDash=[4, 3], strokeWidth=1.5)
         layers.insert(0, rule.encode(x=x, tooltip=[alt.Tooltip("changed:N", title="not comparable")]))
     return panel(title, layers, 240)

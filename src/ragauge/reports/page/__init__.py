@@ -48,6 +48,7 @@ def page(overview: Overview) -> str:
             packed["rankings"] = payload.packed(rankings)
         data["about"] = _browser(overview, systems)
         told = _told(overview, rankings)
+    first = Section("systems", "Systems", "Systems")
     ends = [
         *([Section("queries", "Queries", "Queries")] if systems else []),
         Section("findings", "Audit", "Audit"),
@@ -60,7 +61,7 @@ def page(overview: Overview) -> str:
             "title": overview.title,
             "kind": "report",
             "made": overview.made,
-            "sections": [Section("systems", "Systems", "Systems"), *middle, *ends],
+            "sections": [first, *middle, *ends],
             "about": sections.about(overview),
             "verdict": verdict(overview).replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0"),
             "answers": answers(overview),
@@ -68,6 +69,10 @@ def page(overview: Overview) -> str:
             "beside": charts.get("quality_latency"),
             "chart_sections": middle,
             "browsable": told,
+            "places": {
+                one.id: "queries?show=zero" if one.id == "queries" else one.id for one in (*middle, *ends, first)
+            },
+            "unaudited": _unaudited(overview),
             "findings": sections.findings(overview),
             "failures": sections.failures(overview),
             "again": sections.again(overview),
@@ -91,12 +96,20 @@ def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
     against = f"Each query's {overview.first} minus that of {base}." if base else ""
     found = [
         Section("measures", "Measure by measure", "Measures", of("measures")),
-        Section("over-k", "How many documents are enough", "Over k", of("curves"), layout="pairs"),
+        Section("over-k", "How many documents are enough", "Over k", of("curves")),
         Section("differences", "Query by query", "Differences", of("waterfall", "boxes", "wins"), (), against, "pairs"),
-        Section("strata", "In parts of the queries", "Strata", of("strata"), layout="pairs"),
-        Section("latency", "How fast", "Latency", of("latency", "stages"), sheets, layout="pairs"),
+        Section("strata", "By kind of query", "Kinds of query", of("strata")),
+        Section("latency", "How fast", "Latency", of("latency", "stages"), sheets),
     ]
     return [one for one in found if one.charts or one.grids]
+
+
+def _unaudited(overview: Overview) -> str:
+    if not any(entry.run is not None for entry in overview.entries.values()):
+        return "Not audited: that needs judgments and runs."
+    return (
+        "Not audited. `ragauge report` without --no-audit, or `ragauge audit`, looks for what makes numbers suspicious."
+    )
 
 
 def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
@@ -115,16 +128,18 @@ def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
 
 
 def _told(overview: Overview, rankings: Mapping[str, Any] | None) -> str:
-    told = "Those that moved most come first. "
+    several = len(payload.browsable(overview)) > 1
+    told = f"Those that {'moved most' if several else 'score least'} come first. "
     if rankings is None:
         return told + "The rankings behind the values are not known here."
     left = sum(place is None for place in rankings["places"])
-    told += f"A query opens to show both rankings, {rankings['depth']} deep, with grades, scores and texts."
+    shown = "both rankings" if several else "its ranking"
+    told += f"A query opens to show {shown}, {rankings['depth']} deep, with grades, scores and texts."
     if left:
         told += f" {left:,} queries that moved least go without rankings, to keep the page small."
     if not overview.documents:
         told += " The texts of the documents are not known here."
-    return told + " Keys: / searches, arrows go from query to query, Enter opens."
+    return told
 
 
 def document(

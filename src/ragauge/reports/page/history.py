@@ -6,13 +6,14 @@ import math
 from dataclasses import replace
 
 from ragauge.histories import Change, History, Point
-from ragauge.overviews import Mean
 from ragauge.reports import histories as reports
+from ragauge.reports import histories_words as words
 from ragauge.reports.charts import trend
 from ragauge.reports.page import Section, document
 from ragauge.reports.page.sections import Cell, Sheet
 from ragauge.reports.tables import p_value
 
+AGAINST = ("before", "first", "best")
 DRAWN = 200
 """So many points of a series are drawn, the last ones: more are a smear."""
 LISTED = 5_000
@@ -23,8 +24,7 @@ def page(found: History, made: str = "") -> str:
     """The page; `made` is when, as ISO 8601."""
     recent, left = _recent(found)
     chart = trend(recent)
-    said = reports.verdicts(found)
-    headline = said[0] if said else _nothing(found)
+    said = _said(found)
     names = [one for one in found.datasets if one]
     title = "History" + (f" of {', '.join(names[:3])}{', …' if len(names) > 3 else ''}" if names else "")
     parts = {
@@ -32,18 +32,18 @@ def page(found: History, made: str = "") -> str:
         "kind": "history",
         "made": made,
         "sections": [
-            Section("series", "First and last", "First and last"),
+            Section("series", "The last run", "The last run"),
             *([Section("trend", "Over time", "Over time")] if chart is not None else []),
             Section("breaks", "Not compared", "Not compared"),
             Section("points", "Every point", "Every point"),
         ],
         "about": _about(found),
-        "headline": headline[:1].upper() + headline[1:],
+        "headline": said[0],
         "more": said[1:],
         "chart": chart,
         "shortened": f"The last {DRAWN} points of each series; {left:,} earlier ones are not drawn." if left else "",
         "series": [_series(found, dataset) for dataset in found.datasets],
-        "legend": reports.explained(found) or ["Nothing can be compared yet"],
+        "legend": _legend(found),
         "breaks": _breaks(found),
         "skipped": found.skipped,
         "notes": found.notes,
@@ -52,22 +52,39 @@ def page(found: History, made: str = "") -> str:
     return document("history.html", parts, {} if chart is None else {"trend": chart})
 
 
+def _said(found: History) -> list[str]:
+    """What has changed, the worst first, as sentences."""
+    lines = []
+    for what, changes in words.sure(found).items():
+        lines += [f"{words.sentence(found, one)}." for one in changes[: words.MOST]]
+        more = len(changes) - words.MOST
+        lines += [f"{more} more {'is' if more == 1 else 'are'} {what}."] if more > 0 else []
+    calm = words.calm(found)
+    if calm:
+        lines.append(f"{calm[0].upper()}{calm[1:]}.")
+    return [one.replace("p = ", "p\u00a0=\u00a0").replace("p < ", "p\u00a0<\u00a0") for one in lines] or [
+        _nothing(found)
+    ]
+
+
 def _nothing(found: History) -> str:
     """What to say where there is nothing to compare."""
     if len(found.folders) < 2:
-        return "one result so far: the next one begins the history"
+        return "One result so far: the next one begins the history."
     if any(one.changed for one in found.points):
-        return "the last results cannot be compared with the ones before: something else than the systems changed"
-    return "nothing could be tested"
+        return "The last results cannot be compared with the ones before: something else than the systems changed."
+    return "Nothing could be tested."
+
+
+def _legend(found: History) -> list[str]:
+    return [f"{line}." for line in words.explained(found, AGAINST)] or ["Nothing can be compared yet."]
 
 
 def _about(found: History) -> list[str]:
-    days = [one.when.strftime("%Y-%m-%d") for one in (found.points[0], found.points[-1])]
-    many = len(found.folders)
     return [
-        f"{many:,} folder{'s' * (many != 1)}",
-        f"{len(found.systems)} system{'s' * (len(found.systems) != 1)}",
-        days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}",
+        words.counted(len(found.folders), "folder"),
+        words.counted(len(found.systems), "system"),
+        words.span(found),
         f"{100 * found.confidence:g}% intervals",
     ]
 
@@ -86,46 +103,37 @@ def _recent(found: History) -> tuple[History, int]:
 
 def _series(found: History, dataset: str) -> Sheet:
     mine = found.of(dataset)
-    rows: list[list[str | Cell]] = []
+    style = words.moments(found)
+    moved: list[list[str | Cell]] = []
+    still: list[list[str | Cell]] = []
     for system in mine.systems:
         for measure in mine.measures:
             points = mine.series(system, measure)
             if not points:
                 continue
             alike = found.comparable.get((dataset, system, measure), 1)
-            first = mine.change(system, measure, against="first")
-            before = mine.change(system, measure, against="before")
-            best = mine.change(system, measure, against="best")
-            rows.append(
-                [
-                    Cell(system),
-                    measure,
-                    reports.trend(points),
-                    f"{alike}" if alike == len(points) else f"{alike} of {len(points)}",
-                    Cell("-") if first is None else _mean(first.since.mean, measure, first.since),
-                    _mean(points[-1].mean, measure, points[-1]),
-                    *(_change(one, found.confidence) for one in (first, before, best)),
-                ]
-            )
-    header = [
-        "system",
-        "measure",
-        "trend",
-        "runs",
-        "first",
-        "last",
-        "since first",
-        "since the run before",
-        "to the best",
-    ]
-    return Sheet(header, rows, title=dataset or "runs", sortable=len(rows) > 1)
+            changes = {one: mine.change(system, measure, against=one) for one in AGAINST}
+            first = changes["first"]
+            row: list[str | Cell] = [
+                Cell(system),
+                measure,
+                reports.trend(points),
+                f"{alike}" if alike == len(points) else f"{alike} of {len(points)}",
+                Cell("-") if first is None else _mean(first.since, style),
+                _mean(points[-1], style),
+                *(_change(one, found.confidence) for one in changes.values()),
+            ]
+            (still if words.is_still(mine, points) else moved).append(row)
+    header = ["system", "measure", "trend", "runs", "first", "last", *(words.COLUMNS[one] for one in AGAINST)]
+    return Sheet(header, [*moved, *still], title=dataset or "runs", sortable=len(moved) + len(still) > 1)
 
 
-def _mean(mean: Mean, measure: str, point: Point) -> Cell:
-    ends = [reports.figure(end, measure) for end in (mean.low, mean.high)]
-    known = "" if math.isnan(mean.low) and math.isnan(mean.high) else f"[{ends[0]}, {ends[1]}] "
+def _mean(point: Point, style: str = "") -> Cell:
+    mean, measure = point.mean, point.measure
+    ends = [words.figure(end, measure) for end in (mean.low, mean.high)]
+    known = "" if math.isnan(mean.low) and math.isnan(mean.high) else f"[{ends[0]}, {ends[1]}]"
     order = None if math.isnan(mean.value) else mean.value
-    return Cell(reports.figure(mean.value, measure), f"{known}{point.when:%Y-%m-%d}", order=order)
+    return Cell(words.figure(mean.value, measure), f"{known} {point.when.strftime(style)}".strip(), order=order)
 
 
 def _change(change: Change | None, confidence: float) -> Cell:
@@ -133,7 +141,7 @@ def _change(change: Change | None, confidence: float) -> Cell:
         return Cell("-")
     sure = change.p < 1 - confidence
     below = "" if math.isnan(change.p) else f"p {p_value(change.p)}"
-    return Cell(reports.difference(change.difference, change.last.measure), below, sure, order=change.difference)
+    return Cell(words.difference(change.difference, change.last.measure), below, sure, order=change.difference)
 
 
 def _breaks(found: History) -> Sheet | None:
@@ -154,7 +162,7 @@ def _points(found: History) -> Sheet:
     rows: list[list[str | Cell]] = [
         [
             *(f"{one.when:%Y-%m-%d %H:%M:%S}", one.folder, one.system, one.measure),
-            _mean(one.mean, one.measure, one),
+            _mean(one),
             *(str(one.mean.n), one.changed),
         ]
         for one in reversed(found.points[-LISTED:])

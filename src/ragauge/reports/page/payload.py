@@ -64,10 +64,9 @@ def values(overview: Overview) -> dict[str, Any]:
 
 
 def _column(entry: Entry, measure: str, n: int) -> list[float | None]:
-    column = entry.scores[0].values.get(measure)
-    if column is None:
+    if measure not in entry.scores[0].values:
         return [None] * n
-    return [None if math.isnan(value) else round(value, 6) for value in column.tolist()]
+    return [None if math.isnan(value) else round(value, 6) for value in entry.values(measure).tolist()]
 
 
 def _tags(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -124,8 +123,7 @@ def shown_depth(overview: Overview) -> int:
 
 def _most_moved(overview: Overview, systems: Sequence[str], most: int) -> list[int]:
     """The queries whose values differ most between systems, those first; all of them where they are few enough."""
-    columns = [overview.entries[name].scores[0].values.get(overview.first) for name in systems]
-    table: Floats = np.array([column for column in columns if column is not None])
+    table: Floats = np.array([overview.entries[name].values(overview.first) for name in systems])
     filled = np.where(np.isnan(table), 0.0, table)
     spread = filled.max(axis=0) - filled.min(axis=0)
     return [int(i) for i in np.argsort(-spread, kind="stable")[:most]]

@@ -47,14 +47,23 @@ def about(overview: Overview) -> list[str]:
     """The circumstances in a line: what was asked of what, by which rules, when."""
     n = max((mean.n for entry in overview.entries.values() for mean in entry.means.values()), default=0)
     queries = len(next((e.scores[0].queries for e in overview.entries.values() if e.scores), ())) or n
-    parts = [f"{len(overview.entries)} system{'s' * (len(overview.entries) != 1)}", f"{queries:,} queries"]
+    parts = [f"{len(overview.entries)} system{'s' * (len(overview.entries) != 1)}"]
+    if queries:
+        parts.append(f"{queries:,} quer{'y' if queries == 1 else 'ies'}")
     if overview.documents_known is not None:
         parts.append(f"{overview.documents_known:,} documents")
     if overview.convention:
         parts.append(f"convention {overview.convention}")
-    parts.append(f"{100 * overview.confidence:g}% intervals")
+    if _bracketed(overview):
+        parts.append(f"{100 * overview.confidence:g}% intervals")
     finished = [str(e.manifest["finished"]) for e in overview.entries.values() if e.manifest.get("finished")]
-    return [*parts, max(finished)[:10]] if finished else parts
+    when = max(finished, default=overview.made)[:10]
+    return [*parts, when] if when else parts
+
+
+def _bracketed(overview: Overview) -> bool:
+    """Whether any mean has an interval."""
+    return any(not math.isnan(mean.low) for entry in overview.entries.values() for mean in entry.means.values())
 
 
 def systems(overview: Overview) -> Sheet:
@@ -88,7 +97,7 @@ def systems(overview: Overview) -> Sheet:
 def _mean(mean: Mean | None, measure: str, best: float, gap: Comparison | None) -> Cell:
     if mean is None:
         return Cell("-")
-    stars = "" if gap is None else gap.corrected_stars.replace("ns", "")
+    stars = "" if gap is None else gap.stars.replace("ns", "")
     about = "" if gap is None else f"{gap.difference:+.4f} against {gap.baseline}, p {p_value(gap.p_corrected)}"
     interval = "" if math.isnan(mean.low) else f"[{mean.low:.3f}, {mean.high:.3f}]"
     order = None if math.isnan(mean.value) else mean.value
@@ -111,18 +120,22 @@ def _p95(entry: Entry) -> Cell:
 
 
 def _legend(overview: Overview) -> str:
-    parts = [f"In brackets: {100 * overview.confidence:g}% intervals, BCa bootstrap over queries."]
+    parts = []
+    if _bracketed(overview):
+        again = max(len(entry.scores) for entry in overview.entries.values())
+        trials = f"; values are averaged over up to {again} runs of a system first" if again > 1 else ""
+        parts.append(f"In brackets: {100 * overview.confidence:g}% intervals, BCa bootstrap over queries{trials}.")
     if len(overview.entries) > 1:
         parts.append("Bold: the best.")
     if overview.compared is not None and overview.baseline is not None:
         method = overview.compared.method
         correction = CORRECTIONS.get(method.correction, "not corrected")
         rows = [row for row in overview.compared.rows if method.family == "all" or row.measure == overview.first]
-        family = f" for {len(rows)} comparisons" if method.correction != "none" else ""
+        family = f" for {len(rows)} comparison{'s' * (len(rows) != 1)}" if method.correction != "none" else ""
         parts.append(
             f"vs {overview.baseline}: difference in {overview.first}. p: {TESTS[method.test]}, {correction}{family}; "
-            "below it queries won/lost/tied. Stars: that p-value, by each measure "
-            "(*** p < 0.001, ** p < 0.01, * p < 0.05)."
+            "below it queries won/lost/tied; intervals are each for itself, and not corrected. Stars: that p-value, by "
+            "each measure (*** p < 0.001, ** p < 0.01, * p < 0.05)."
         )
     return " ".join(parts)
 
@@ -166,10 +179,16 @@ def findings(overview: Overview) -> dict[str, Any] | None:
     if found is None:
         return None
     problems = found.problems
-    others = [one for one in found.findings if not one.problem]
+    others: dict[str, list[str]] = {}
+    for one in found.findings:
+        if not one.problem:
+            told = f"{one.subject}: {one.message}"
+            mine = others.setdefault(one.what, [])
+            mine.append(told if not one.effect or one.effect in told else f"{told}; {one.effect}")
     summary = f"{len(problems)} problem{'s' * (len(problems) != 1)} found" if problems else "No problem found"
+    left = len(found.skipped)
     return {
-        "summary": f"{summary}; {len(others)} other findings, {len(found.skipped)} checks not made.",
+        "summary": f"{summary} by {len({one.what for one in found.findings})} checks; {left} could not be made.",
         "problems": problems,
         "others": others,
         "skipped": found.skipped,
@@ -185,11 +204,13 @@ def failures(overview: Overview) -> dict[str, Any]:
     counted = ", ".join(f"{name}: {len(e.failed):,}" for name, e in overview.entries.items() if e.failed)
     more = f" The first {MOST_FAILURES} are below." if len(every) > MOST_FAILURES else ""
     known = any(entry.speed is not None for entry in overview.entries.values())
+    often = " at least once" if any(len(entry.scores) > 1 for entry in overview.entries.values()) else ""
     return {
         "systems": overview.failures,
         "rows": rows,
         "none": "Every query was answered." if known else "These runs do not tell whether queries failed.",
-        "summary": f"{len(every):,} queries failed ({counted}); each is an empty ranking, and stays in the mean.{more}",
+        "summary": f"{len(every):,} queries failed{often} ({counted}); an answer that failed is an empty ranking, "
+        f"and stays in the mean.{more}",
         "grid": Sheet(["system", "query", "text", "what went wrong"], rows, numbers=False),
     }
 
@@ -213,7 +234,7 @@ def again(overview: Overview) -> list[Sheet]:
         ("dataset", data.get("name") or overview.dataset),
         ("documents", _hashed(data, "documents")),
         ("queries", _hashed(data, "queries")),
-        ("judgments", first.get("judgments_hash")),
+        ("judgments", overview.judgments_hash and f"hash {overview.judgments_hash}"),
         ("plan", ", ".join(f"{key} {value}" for key, value in plan.items() if value is not None)),
         ("machine", ", ".join(str(machine[key]) for key in ("processor", "system") if machine.get(key))),
         ("cores", machine.get("cores")),

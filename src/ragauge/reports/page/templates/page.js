@@ -39,6 +39,7 @@
       await new Promise((done) => setTimeout(done)); // the page stays usable while charts are drawn
     }
     root.dataset.charts = "drawn";
+    document.getElementById(location.hash.slice(1).split("?")[0])?.scrollIntoView(); // charts may have moved it
   };
 
   // --- tables that are in the page already ---
@@ -73,10 +74,14 @@
     let rankings = null;
     const at = (id) => document.getElementById(id);
     const [search, measureBox, systemBox, baseBox, showBox, tagBox] = ["q-search", "q-measure", "q-system", "q-base", "q-show", "q-tag"].map(at);
+    const alone = about.systems.length === 1;
+    table.classList.toggle("alone", alone);
+    at("q-base-label").hidden = alone;
     const option = (box, value, text) => box.append(Object.assign(make("option", ""), { value, textContent: text }));
     about.measures.forEach((name, i) => option(measureBox, i, name));
     about.systems.forEach((name, i) => { option(systemBox, i, name); option(baseBox, i, name); });
-    for (const [value, text] of [["all", "all queries"], ["better", "better ones"], ["worse", "worse ones"], ["same", "those that are the same"], ["zero", "those that score 0"], ["failed", "those that failed"]]) option(showBox, value, text);
+    const kinds = [["all", "all queries"], ["better", "better ones"], ["worse", "worse ones"], ["same", "those that are the same"], ["zero", "those that score 0"], ["failed", "those that failed"]];
+    for (const [value, text] of kinds) if (!alone || !["better", "worse", "same"].includes(value)) option(showBox, value, text);
     option(tagBox, "", "any kind");
     data.tags.forEach((one, tag) => one.names.forEach((name, i) => option(tagBox, `${tag} ${i}`, `${one.tag}: ${name}`)));
     if (tagBox.options.length === 1) at("q-tag-label").hidden = true;
@@ -126,7 +131,9 @@
       const wins = rows.filter((row) => row.moved !== null && (about.lower[chosen().m] ? row.moved < 0 : row.moved > 0)).length;
       const ties = rows.filter((row) => row.moved === 0).length;
       const none = rows.filter((row) => row.moved === null).length;
-      at("q-count").textContent = `${rows.length.toLocaleString("en")} of ${data.ids.length.toLocaleString("en")} queries: ${wins.toLocaleString("en")} better, ${(rows.length - wins - ties - none).toLocaleString("en")} worse, ${ties.toLocaleString("en")} the same`;
+      const many = (count) => count.toLocaleString("en");
+      const counted = `${many(rows.length)} of ${many(data.ids.length)} queries`;
+      at("q-count").textContent = alone || s === b ? counted : `${counted}: ${many(wins)} better, ${many(rows.length - wins - ties - none)} worse, ${many(ties)} the same`;
       at("q-page").textContent = `page ${page + 1} of ${pages}`;
       at("q-before").disabled = page === 0;
       at("q-after").disabled = page >= pages - 1;
@@ -153,6 +160,7 @@
         tr.after(make("tr", "detail", cell));
         cell.replaceChildren(...(await detail(row.i)));
       });
+      toggle.dataset.query = row.i;
       return tr;
     };
 
@@ -176,17 +184,19 @@
       };
       const shown = (hit, others, name) => {
         const grade = grades.get(hit.doc);
-        const relevant = grade !== undefined && grade >= rankings.rel;
+        const judged = grade !== undefined;
+        const relevant = judged && grade >= rankings.rel;
         const [title, text] = rankings.texts[hit.doc] || ["", ""];
         const id = rankings.docs[hit.doc];
-        const main = make("div", "", make("span", "title", title || id), text || title ? make("span", "text", title ? `${id} · ${text}` : text) : "");
-        const facts = make("div", "facts", make("span", "grade", grade === undefined ? "unjudged" : `grade ${grade}`));
+        const named = title && title !== id && !title.startsWith(id);
+        const main = make("div", "", make("span", "title", title || id), text || named ? make("span", "text", named ? `${id} · ${text}` : text) : "");
+        const facts = make("div", "facts", make("span", "grade", judged ? `grade ${grade}` : "unjudged"));
         if (hit.score !== undefined && hit.score !== null) facts.append(String(hit.score));
         if (others) {
           const there = others.find((other) => other.doc === hit.doc);
-          facts.append(make("span", "elsewhere", there ? `${name}: ${there.rank}` : `${name}: –`));
+          facts.append(make("span", "elsewhere", there ? `${name}: ${there.rank}` : `not in ${name}`));
         }
-        const item = make("li", `hit${relevant ? " relevant" : ""}`, make("span", "rank", hit.rank ? String(hit.rank) : ""), main, facts);
+        const item = make("li", `hit${judged ? " judged" : ""}${relevant ? " relevant" : ""}`, make("span", "rank", hit.rank ? String(hit.rank) : ""), main, facts);
         item.dataset.doc = hit.doc;
         return item;
       };
@@ -195,7 +205,8 @@
         const items = hits.map((hit) => shown(hit, b === s ? null : others, about.systems[other]));
         return make("div", "", make("h4", "", about.systems[system]), items.length ? make("ol", "", ...items) : make("p", "values", "nothing was returned"));
       };
-      const lists = make("div", "lists", column(b, left, s, right), column(s, right, b, left));
+      const both = b === s ? [column(s, right, b, left)] : [column(b, left, s, right), column(s, right, b, left)];
+      const lists = make("div", "lists", ...both);
       const light = (event) => {
         const doc = event.target.closest("[data-doc]")?.dataset.doc;
         for (const item of lists.querySelectorAll("[data-doc]")) item.classList.toggle("same", doc !== undefined && item.dataset.doc === doc);
@@ -208,14 +219,50 @@
       if (missing.length) {
         const items = missing.slice(0, 10).map(([doc]) => shown({ doc }, null, ""));
         const more = missing.length > 10 ? ` (10 of ${missing.length})` : "";
-        parts.push(make("div", "missing", make("h4", "", `Relevant, and in the first ${rankings.depth} of neither${more}`), make("ol", "", ...items)));
+        parts.push(make("div", "missing", make("h4", "", `Relevant, and not in ${b === s ? "its" : "either"} first ${rankings.depth}${more}`), make("ol", "", ...items)));
       }
       return parts;
     };
 
-    for (const box of [measureBox, systemBox, baseBox, showBox, tagBox]) box.addEventListener("change", filter);
+    // What is chosen stands in the address, so that a view can be sent to somebody: #queries?show=worse&open=q7
+    const boxes = { measure: measureBox, system: systemBox, against: baseBox, show: showBox, kind: tagBox, search };
+    const texts = (box) => (box.tagName === "SELECT" ? [...box.options] : []);
+    const remember = () => {
+      const chosen = new URLSearchParams();
+      for (const [name, box] of Object.entries(boxes)) {
+        const value = box.tagName === "SELECT" ? box.selectedOptions[0]?.textContent : box.value;
+        if (box.value !== usual[name]) chosen.set(name, name === "show" ? box.value : value);
+      }
+      const open = table.querySelector('.open[aria-expanded="true"]');
+      if (open) chosen.set("open", data.ids[open.dataset.query]);
+      const address = `#queries${chosen.size ? `?${chosen}` : ""}`;
+      if (location.hash !== address && (chosen.size || location.hash.startsWith("#queries"))) history.replaceState(null, "", address);
+    };
+    const recall = () => {
+      const [section, query] = location.hash.slice(1).split(/\?(.*)/s);
+      if (section !== "queries" || !query) return;
+      const chosen = new URLSearchParams(query);
+      for (const [name, box] of Object.entries(boxes)) {
+        const value = chosen.get(name);
+        const option = texts(box).find((one) => one.value === value || one.textContent === value);
+        box.value = value === null ? usual[name] : box.tagName === "SELECT" ? (option ? option.value : usual[name]) : value;
+      }
+      filter();
+      document.getElementById("queries").scrollIntoView();
+      const wanted = data.ids.indexOf(chosen.get("open"));
+      const row = rows.findIndex((one) => one.i === wanted);
+      if (row < 0) return;
+      page = Math.floor(row / PAGE);
+      show();
+      table.querySelector(`.open[data-query="${wanted}"]`).click();
+    };
+    const usual = Object.fromEntries(Object.entries(boxes).map(([name, box]) => [name, box.value]));
+    const again = () => { filter(); remember(); };
+    for (const box of [measureBox, systemBox, baseBox, showBox, tagBox]) box.addEventListener("change", again);
+    table.addEventListener("click", () => setTimeout(remember));
+    addEventListener("hashchange", recall);
     let typing;
-    search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(filter, 60); });
+    search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(again, 60); });
     search.form.addEventListener("submit", (event) => event.preventDefault());
     at("q-before").addEventListener("click", () => { page--; show(); });
     at("q-after").addEventListener("click", () => { page++; show(); });
@@ -235,10 +282,14 @@
     document.addEventListener("keydown", (event) => {
       const typed = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName || "");
       if (event.key === "/" && !typed && !event.ctrlKey && !event.metaKey) { event.preventDefault(); search.focus(); }
-      if (event.key === "Escape" && document.activeElement === search) { search.value = ""; filter(); }
+      if (document.activeElement !== search) return;
+      if (event.key === "Escape") { search.value = ""; again(); }
+      if (event.key === "ArrowDown") { event.preventDefault(); table.querySelector(".open")?.focus(); }
     });
-    sort = { key: "moved", up: false, sized: true };
+    sort = alone ? { key: "system", up: !about.lower[0] } : { key: "moved", up: false, sized: true };
+    table.querySelector(`[data-sort=${sort.key}]`).parentElement.setAttribute("aria-sort", sort.up ? "ascending" : "descending");
     filter();
+    recall();
     root.dataset.queries = "ready";
   };
 

@@ -1,0 +1,109 @@
+"""Runs of folders, scored again: by measures of which a folder has no scores, or under another convention."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ragauge import formats
+from ragauge.errors import BadInput, MissingEvidence, RagaugeError
+from ragauge.formats import columns
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.scoring import score
+from ragauge.records import Judgments, Run, Scores
+from ragauge.verbs import count, judgments_for, read_measures
+
+SMALL = 64 << 20
+"""Bytes. A ranking up to here is read at once, which takes half the time; a larger one is read in blocks."""
+REMEMBERED = 64
+"""Of so many runs the scores are remembered: systems that did not change return the same, folder after folder."""
+KINDS: Mapping[str, type] = MappingProxyType(
+    {one.name: float if one.name == "rel" else int for one in fields(Convention) if "str" not in str(one.type)}
+)
+"""The options of a convention that are numbers."""
+
+
+@lru_cache(maxsize=100)
+def rules_of(name: str) -> Convention | None:
+    """A convention by the name that a folder gives it; None where that does not tell what it is.
+
+    >>> rules_of("rig, ties=trec, depth=5").depth, rules_of("my own")
+    (5, None)
+    """
+    first, *options = (name or "default").split(", ")
+    chosen: dict[str, Any] = {}
+    try:
+        for text in options:
+            option, _, value = text.partition("=")
+            chosen[option] = KINDS.get(option, str)(value)
+        found = PRESETS[first].but(**chosen)
+    except (KeyError, ValueError, RagaugeError):
+        return None
+    return found if found.name == (name or "default") else None
+
+
+def score_again(folder: Path, place: str, measures: Sequence[str], convention: str, grades: str) -> Scores:
+    """A run of a folder, scored by its judgments under a convention; the default one where none is known.
+
+    `grades` is a hash of the judgments.
+    """
+    rules = rules_of(convention)
+    run = folder / place
+    if rules is None:
+        raise MissingEvidence(
+            f"{run} was scored under the convention `{convention}`, which cannot be had again by name"
+        )
+    wanted = read_measures(measures, rules)
+    judgments = judgments_for(wanted, _judgments(str(folder), grades))
+    data, asked = _bytes(run), formats.asked(run)
+    if data is None:
+        return score(count(judgments, str(run), wanted, rules, name=place), wanted, rules)
+    mark = hashlib.blake2b(data, digest_size=16).hexdigest()
+    key = (mark, None if asked is None else frozenset(asked), grades, convention, tuple(measures))
+    if key not in _SCORED:
+        returned = _returned(data, asked, run)
+        _SCORED[key] = score(count(judgments, returned, wanted, rules, name=place), wanted, rules)
+        if len(_SCORED) > REMEMBERED:
+            del _SCORED[next(iter(_SCORED))]
+    return _SCORED[key]
+
+
+_SCORED: dict[tuple[Any, ...], Scores] = {}
+
+
+def _bytes(run: Path) -> bytes | None:
+    """The file of a ranking; None of a large one."""
+    path = run / "run.parquet"
+    try:
+        return path.read_bytes() if path.stat().st_size <= SMALL else None
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
+
+
+def _returned(data: bytes, asked: set[str] | None, run: Path) -> Run:
+    import polars as pl
+
+    label = str(run / "run.parquet")
+    try:
+        table = columns.run_columns(pl.read_parquet(data), label).lazy().collect()
+    except pl.exceptions.PolarsError as error:
+        raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=label) from None
+    timings = None if asked is None else pl.DataFrame({"query": sorted(asked)}, schema={"query": pl.String})
+    return Run(columns.checked(table, label, "score", None), run.name, timings)
+
+
+def _judgments(folder: str, grades: str) -> Judgments:
+    """The judgments of a folder; read once where many folders have the same."""
+    if grades not in _JUDGMENTS:
+        if len(_JUDGMENTS) >= 4:
+            _JUDGMENTS.clear()
+        _JUDGMENTS[grades] = formats.read_judgments(folder)
+    return _JUDGMENTS[grades]
+
+
+_JUDGMENTS: dict[str, Judgments] = {}

@@ -1,0 +1,239 @@
+"""Histories in words: what has changed and since when, what could not be compared, and what the columns are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+from ragauge.histories import Change, History, Point
+from ragauge.reports.tables import milliseconds, p_value, shown
+
+MOST = 5
+"""How many sentences of a kind are said."""
+COLUMNS = {"before": "vs previous", "first": "vs first", "best": "vs best"}
+"""What the last run is compared with, and what the column is called, wherever there is one."""
+
+
+def figure(value: float, measure: str) -> str:
+    """A value as its measure is read: four decimals, or three digits of a time.
+
+    >>> figure(0.27738, "ndcg@10"), figure(12.345, "p95_ms"), figure(1486.7, "qps"), figure(math.nan, "qps")
+    ('0.2774', '12.3', '1,487', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    if measure == "qps":
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+    if is_time(measure):
+        sign = "-" if value < 0 else ""
+        return f"{sign}{milliseconds(abs(value))}"
+    return shown(value, measure)
+
+
+def is_time(measure: str) -> bool:
+    """Whether a figure says how fast, not how good.
+
+    >>> [is_time(name) for name in ("p95_ms", "qps", "build_seconds", "ndcg@10")]
+    [True, True, True, False]
+    """
+    return measure == "qps" or measure.endswith(("_ms", "_seconds"))
+
+
+def difference(value: float, measure: str) -> str:
+    """The same with its sign."""
+    if math.isnan(value):
+        return "-"
+    return f"+{figure(value, measure)}" if value >= 0 else figure(value, measure)
+
+
+def moments(found: History, *, narrow: bool = False) -> str:
+    """How moments are written: a day; where all is of one day the time too, to the second where that is needed.
+
+    Where room is scarce the year stays away, or the day that is everywhere the same.
+    """
+    days = {one.when.date() for one in found.points}
+    if len(days) > 1:
+        return "%m-%d" if narrow and len({day.year for day in days}) < 2 else "%Y-%m-%d"
+    minutes = [(one.dataset, one.system, one.measure, f"{one.when:%H:%M}") for one in found.points]
+    clock = "%H:%M" if len(set(minutes)) == len(minutes) else "%H:%M:%S"
+    return clock if narrow else f"%Y-%m-%d {clock}"
+
+
+def span(found: History) -> str:
+    """From when to when."""
+    first, last = found.points[0].when, found.points[-1].when
+    style = moments(found)
+    if "%H" not in style:
+        return f"{first.strftime(style)} to {last.strftime(style)}"
+    clock = style.partition(" ")[2]
+    ends = list(dict.fromkeys(one.strftime(clock) for one in (first, last)))
+    return f"{first:%Y-%m-%d} {' to '.join(ends)} UTC"
+
+
+def counted(n: int, what: str) -> str:
+    """So many of something.
+
+    >>> counted(1, "folder"), counted(2000, "folder")
+    ('1 folder', '2,000 folders')
+    """
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def _when(since: datetime, last: datetime) -> str:
+    """A day; the time too where both are of one, to the second where that is needed."""
+    if since.date() != last.date():
+        return f"{since:%Y-%m-%d}"
+    return f"{since:%Y-%m-%d %H:%M}" if f"{since:%H:%M}" != f"{last:%H:%M}" else f"{since:%Y-%m-%d %H:%M:%S}"
+
+
+def sentence(found: History, change: Change) -> str:
+    """What a system surely lost or won, and since when, without the full stop."""
+    measure, row = change.last.measure, change.comparison
+    amount = figure(abs(change.difference), measure)
+    when = _when(change.since.when, change.last.when)
+    ends = "" if row is None or math.isnan(row.ci[0]) else f" {_sizes(row.ci, change.difference, measure)}"
+    p = "" if math.isnan(change.p) else ", p < 0.001" if change.p < 0.001 else f", p = {p_value(change.p)}"
+    who = change.last.system + (f" on {change.last.dataset}" if len(found.datasets) > 1 else "")
+    if change.lower_is_better:
+        than = f"than its best, {when}, by" if change.against == "best" else "by"
+        since = "" if change.against == "best" else f" since {when}"
+        word = "better" if change.better else "worse"
+        return f"{who} is {word} {than} {amount} in {measure}{ends}{since}{p}"
+    if change.against == "best":
+        return f"{who} is {amount} of {measure}{ends} below its best, {when}{p}"
+    return f"{who} {'gained' if change.better else 'lost'} {amount} of {measure}{ends} since {when}{p}"
+
+
+def _sizes(ends: tuple[float, float], difference: float, measure: str) -> str:
+    """An interval of how much was lost or won."""
+    low, high = ends if difference >= 0 else (-ends[1], -ends[0])
+    return f"[{figure(low, measure)}, {figure(high, measure)}]"
+
+
+def sure(found: History) -> dict[str, list[Change]]:
+    """The changes that are more than chance, each once: what they are, the worst kind first."""
+    alpha = 1 - found.confidence
+    beyond = [one for one in found.changes if one.p < alpha]
+    told = {id(one.last) for one in beyond if one.against == "before"}
+    since = {(id(one.since), id(one.last)) for one in beyond if one.against == "before"}
+    kinds: dict[str, list[Change]] = {
+        "worse than in the run before": [],
+        "worse than their best": [],
+        "worse than in the first run": [],
+        "better than in the run before": [],
+        "better than in the first run": [],
+    }
+    for one in beyond:
+        if one.against == "before":
+            kinds[f"{'better' if one.better else 'worse'} than in the run before"].append(one)
+        elif one.against == "best" and not one.better and (id(one.since), id(one.last)) not in since:
+            kinds["worse than their best"].append(one)
+            since.add((id(one.since), id(one.last)))
+    for one in beyond:
+        if one.against == "first" and id(one.last) not in told and (id(one.since), id(one.last)) not in since:
+            kinds[f"{'better' if one.better else 'worse'} than in the first run"].append(one)
+    return kinds
+
+
+def calm(found: History) -> str:
+    """What to say where the last run has changed nothing beyond chance; nothing where it has."""
+    before = [one for one in found.changes if one.against == "before"]
+    tested = [one for one in before if not math.isnan(one.p)]
+    if not tested or any(one.p < 1 - found.confidence for one in tested):
+        return ""
+    many = len(found.folders)
+    where = (
+        f"the last of {many:,} runs" if len(found.datasets) < 2 else f"the last runs of {len(found.datasets)} datasets"
+    )
+    compared = {(one.last.dataset, one.last.system, one.last.measure) for one in before}
+    alone = sum(key not in compared for key, n in series(found).items() if n > 1)
+    rest = f"; {alone} series cannot be compared with the {'run' if alone == 1 else 'runs'} before" if alone else ""
+    return f"nothing has changed beyond chance in {where}{rest}"
+
+
+def series(found: History) -> dict[tuple[str, str, str], int]:
+    """How many points each dataset, system and measure has."""
+    known: dict[tuple[str, str, str], int] = {}
+    for one in found.points:
+        key = (one.dataset, one.system, one.measure)
+        known[key] = known.get(key, 0) + 1
+    return known
+
+
+def is_still(found: History, points: Sequence[Point]) -> bool:
+    """Whether a series never changed at all: many points, all comparable, of one value, and no query moved."""
+    last = points[-1]
+    key = (last.dataset, last.system, last.measure)
+    if len(points) < 2 or found.comparable.get(key) != len(points) or len({one.mean[:2] for one in points}) > 1:
+        return False
+    rows = [one.comparison for one in found.changes if one.last is last]
+    return all(row is None or row.wins == row.losses == 0 for row in rows)
+
+
+def verdicts(found: History) -> list[str]:
+    """What has surely changed since the run before, since the first, and what is surely below its best."""
+    lines = []
+    for what, changes in sure(found).items():
+        lines += first([f"{sentence(found, one)} ({one.since.folder})" for one in changes], what)
+    return [*lines, *filter(None, [calm(found)])]
+
+
+def first(lines: Sequence[str], what: str) -> list[str]:
+    """The first of some lines, and how many more there are."""
+    more = len(lines) - MOST
+    return [
+        *lines[:MOST],
+        *([f"{more} more {'is' if more == 1 else 'are'} {what}; --json has them"] if more > 0 else []),
+    ]
+
+
+def breaks(found: History) -> list[str]:
+    """Where series are broken: a line for each folder and reason, the latest first."""
+    known: dict[tuple[str, str], list[Point]] = {}
+    for one in found.points:
+        if one.changed:
+            known.setdefault((one.folder, one.changed), []).append(one)
+    lines = []
+    for (folder, changed), points in reversed(known.items()):
+        who = ", ".join(dict.fromkeys(one.system for one in points))
+        lines.append(f"{points[0].when:%Y-%m-%d} ({folder}): {changed}; {who}: not compared with the run before")
+    return first(lines, "not compared with the run before")
+
+
+EXPLAINED = {
+    "before": "the last run against the latest before it that it can be compared with",
+    "first": "against the first such",
+    "best": "against the best such",
+}
+
+
+def explained(found: History, against: Sequence[str] = ("before", "first")) -> list[str]:
+    """What the columns are."""
+    lines = []
+    if found.changes:
+        lines.append("; ".join(f"{COLUMNS[one]}: {EXPLAINED[one]}" for one in against))
+    tested = [one for one in found.changes if one.against == "before" and not math.isnan(one.p)]
+    if tested:
+        many = f"{len(tested)} series" if len(tested) > 1 else "one series"
+        lines.append(f"p: paired t-test over queries, Holm-corrected for {many}")
+    if any(is_time(one.measure) for one in found.points):
+        lines.append("times are not tested: what makes them differ from run to run is not in the queries")
+    return lines
+
+
+def doubled(found: History) -> bool:
+    """Whether the first run that can be compared is everywhere the one before, so that one column says it all."""
+    since = {(one.against, id(one.last)): one.since for one in found.changes}
+    return all(since["first", id(one.last)] is since["before", id(one.last)] for one in found.changes)
+
+
+def unread(found: History) -> list[str]:
+    """Which folders could not be read, and why."""
+    skipped = [why if folder in why else f"{folder}: {why}" for folder, why in found.skipped.items()]
+    return first([f"not read: {one}" for one in skipped], "not read")
+
+
+def about(found: History, against: Sequence[str] = ("before", "first")) -> list[str]:
+    """What the numbers are, what could not be compared, what could not be read, and what has changed."""
+    return [*explained(found, against), *found.notes, *breaks(found), *unread(found), *verdicts(found)]
