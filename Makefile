@@ -25,6 +25,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf .venv demo

@@ -60,7 +60,9 @@ MAY_IMPORT = {
     "surveying": NOUNS | {"datasets", "measures", "stats"},
     "gathered": NOUNS | {"corpora", "formats", "inputs", "measures", "scored", "surveying", "verbs"},
     "reporting": NOUNS
-    | {"auditing", "comparing", "formats", "gathered", "inputs", "measures", "reports", "runs", "sides", "surveying"},
+    | {"auditing", "comparing", "formats", "gathered", "inputs", "measures", "reports", "runs", "sides"}
+    | {"surveying", "vega"},
+    "vega": {"errors", "formats", "reports", "systems"},
     "pytest_plugin": {"gates", "gating"},
     "experiments": NOUNS | DOING | {"comparing", "formats", "measures", "verbs", "work"},
     "evaluator": NOUNS | DOING | {"measures", "stats", "verbs"},

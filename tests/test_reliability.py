@@ -583,7 +583,7 @@ def test_folders_of_an_experiment_give_one_table(tmp_path):
     rows = [line.split() for line in shown.stdout.splitlines()]
     assert rows[1][:3] == ["w", "1", "0.6111"]
     assert rows[4][:2] == ["sure", "1"]
-    assert ["q4", "3", "of", "3", "2", "of", "3", "word4"] in rows
+    assert ["q4", "2", "of", "3", "3", "of", "3", "word4"] in rows
     assert "a success is hit_rate@5 >= 1" in shown.stderr
     assert "--flaky" not in shown.stderr
     assert "10 tasks are flaky; --flaky 10 shows them all" in invoke(tmp_path, "--flaky", 2).stderr

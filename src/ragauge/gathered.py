@@ -40,6 +40,8 @@ class Gathered:
     """What else a file of another system says of them."""
     again: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     """Further runs of the same systems, where each is a file of its own."""
+    title: str = ""
+    """What to call it where no dataset is known."""
 
     @property
     def judgments(self) -> Judgments | None:
@@ -124,10 +126,11 @@ def from_files(
         found.tags,
         found.baseline or usual,
         found.rules,
-        found.dataset or Source(files[0]).stem,
+        found.dataset,
         failures=found.failures,
         notes=[*found.notes, *dict.fromkeys(texts.absent.values())],
         again={name: [open_run(path) for path in paths[1:]] for name, paths in found.files.items() if len(paths) > 1},
+        title=Source(named(files[0])[1]).stem,
     )
 
 

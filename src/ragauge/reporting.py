@@ -33,6 +33,7 @@ from ragauge.reports.page import page
 from ragauge.runs.manifest import judgments_hash, now
 from ragauge.sides import named_sides, refuse_other_circumstances, shared_queries
 from ragauge.surveying import audited_by, curves, entries, restricted, strata, tagged
+from ragauge.vega import vega
 
 Watch = Callable[[str], None]
 """Is told what is being done."""
@@ -51,7 +52,7 @@ def _json(overview: Overview) -> str:
 
 
 KINDS: Mapping[str, Kind] = {
-    "html": Kind(".html", "one self-contained page", page),
+    "html": Kind(".html", "one self-contained page", lambda found: page(found, vega())),
     "json": Kind(".json", "everything but the rankings, by a published schema", _json),
     "csv": Kind(".csv", "a row for each system and figure, with its interval", summary_csv),
     "wide": Kind(".csv", "a row for each system, a column for each figure", wide_csv),
@@ -199,7 +200,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
             repeats=found.again,
         )
     return Overview(
-        title or found.dataset or "runs",
+        title or found.dataset or found.title or "runs",
         systems,
         found.measures,
         convention=first.convention,

@@ -93,9 +93,10 @@ def history(  # noqa: PLR0913 - each is an option of the command
         console.talk(words.about(found, ["before"] if once else ["before", "first"]))
     if out is not None:
         from ragauge.reports.page.history import page
+        from ragauge.vega import vega
 
         with whole_file(out) as file:
-            file.write(page(found, now()).encode("utf-8", "replace"))
+            file.write(page(found, now(), vega()).encode("utf-8", "replace"))
         console.talk([f"wrote {out}"])
 
 

@@ -25,12 +25,11 @@ from ragauge.experiments import run as run_systems
 from ragauge.experiments import slug
 from ragauge.formats.writing import whole_file
 from ragauge.outcomes import Experiment
-from ragauge.reporting import overview
+from ragauge.reporting import KINDS, overview
 from ragauge.reports.overviews import strata_table, tables, tested_by, timed_by
 from ragauge.reports.overviews_csv import queries_csv, summary_csv
 from ragauge.reports.overviews_data import as_data
 from ragauge.reports.overviews_markdown import markdown
-from ragauge.reports.page import page
 from ragauge.reports.tables import counted, one_line
 from ragauge.systems.specs import parse, without_secrets
 
@@ -118,7 +117,7 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None, audi
     files = {"report.md": markdown(seen), "summary.csv": summary_csv(seen), "scores.csv": queries_csv(seen)}
     notes = list(experiment.notes)
     try:
-        files["report.html"] = page(seen)
+        files["report.html"] = KINDS["html"].write(seen)
     except MissingExtra as missing:
         notes.append(f"no report.html: {missing.message} ({missing.hint})")
     for name, text in files.items():

@@ -33,8 +33,8 @@ class Section(NamedTuple):
     layout: str = ""
 
 
-def page(overview: Overview) -> str:
-    """The page of an overview."""
+def page(overview: Overview, vega: str | None = None) -> str:
+    """The page of an overview; `vega` is what `bundle` gives, where somebody has it already."""
     charts = drawn(overview)
     middle = _middle(overview, charts)
     systems = payload.browsable(overview)
@@ -82,6 +82,7 @@ def page(overview: Overview) -> str:
         charts,
         data,
         packed,
+        vega=vega,
     )
 
 
@@ -148,6 +149,8 @@ def document(
     drawings: Mapping[str, Drawing],
     data: Mapping[str, Any] | None = None,
     packed: Mapping[str, str] | None = None,
+    *,
+    vega: str | None = None,
 ) -> str:
     """A whole page: a template with its parts, which it escapes; charts, data and scripts.
 
@@ -155,7 +158,7 @@ def document(
     """
     from markupsafe import Markup
 
-    scripts = [_vega(), _file("page.js")]
+    scripts = [vega or bundle(), _file("page.js")]
     specs = {f"{name}-{i}": one.spec for name, chart in drawings.items() for i, one in enumerate(chart.panels)}
     blocks = {**(data or {}), "charts": specs}
     text: str = (
@@ -183,7 +186,7 @@ def _file(name: str) -> str:
 
 
 @cache
-def _vega() -> str:
+def bundle() -> str:
     """Vega, Vega-Lite and vega-embed, as vl-convert carries them."""
     try:
         import vl_convert

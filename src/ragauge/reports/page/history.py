@@ -20,7 +20,7 @@ LISTED = 5_000
 """So many points are in the list, the last ones; the CSV has them all."""
 
 
-def page(found: History, made: str = "") -> str:
+def page(found: History, made: str = "", vega: str | None = None) -> str:
     """The page; `made` is when, as ISO 8601."""
     recent, left = _recent(found)
     chart = trend(recent)
@@ -49,7 +49,7 @@ def page(found: History, made: str = "") -> str:
         "notes": found.notes,
         "points": _points(found),
     }
-    return document("history.html", parts, {} if chart is None else {"trend": chart})
+    return document("history.html", parts, {} if chart is None else {"trend": chart}, vega=vega)
 
 
 def _said(found: History) -> list[str]:

@@ -17,7 +17,7 @@ from ragauge.records import Document, Floats
 
 MOST_ROWS = 600_000
 """Returned documents in a page; queries that moved least go without when there are more."""
-MOST_CHARACTERS = 10_000_000
+MOST_CHARACTERS = 8_000_000
 """Of documents' texts; those of queries that moved least go without when there are more."""
 SNIPPET = 300
 DEPTH = 10
