@@ -129,6 +129,17 @@ def test_strata_are_means_over_their_queries(seen):
     assert parts["odd"].means["more"].low <= np.mean(odd) <= parts["odd"].means["more"].high
 
 
+def test_the_verdicts_pair_is_compared_in_every_kind_of_query(seen, folder):
+    mine = {row.stratum: row for row in seen.compared.strata}
+    assert {(row.system, row.baseline, row.measure) for row in mine.values()} == {("more", "some", "ndcg@5")}
+    wanted = ragauge.compare(
+        [str(folder / "some"), str(folder / "more")], baseline="some", measures="ndcg@5", by="half"
+    )
+    for row in wanted.strata:
+        assert (mine[row.stratum].difference, mine[row.stratum].ci) == (row.difference, row.ci)
+        assert mine[row.stratum].p_corrected == row.p_corrected
+
+
 def test_an_unknown_tag_is_refused_with_those_that_there_are(folder):
     with pytest.raises(UnknownName, match="third") as error:
         overview(str(folder), by="third", audited=False)

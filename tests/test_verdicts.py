@@ -140,8 +140,9 @@ def test_where_less_is_better_the_least_is_best():
 def test_one_system_alone():
     found = made([entry("only", 0.5, 7.25)])
     assert verdict(found) == "only has ndcg@10 0.5000 [0.4000, 0.6000]; it takes 7.25 ms at p95."
-    assert [one.question for one in answers(found)] == [QUESTIONS[0], *QUESTIONS[3:]]
-    assert answer(found, "Which system?").detail == "ndcg@10 0.5000 [0.4000, 0.6000] over 10 queries"
+    assert [one.question for one in answers(found)] == ["How good is it?", *QUESTIONS[3:]]
+    good = answer(found, "How good is it?")
+    assert (good.answer, good.detail) == ("0.5000", "ndcg@10 0.5000 [0.4000, 0.6000] over 10 queries, for only")
 
 
 def test_means_alone_do_not_tell_what_is_chance():

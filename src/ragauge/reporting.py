@@ -32,7 +32,7 @@ from ragauge.reports.overviews_markdown import markdown
 from ragauge.reports.page import page
 from ragauge.runs.manifest import judgments_hash, now
 from ragauge.sides import named_sides, refuse_other_circumstances, shared_queries
-from ragauge.surveying import audited_by, curves, entries, restricted, strata, tagged
+from ragauge.surveying import Tags, audited_by, curves, entries, restricted, strata, tagged
 from ragauge.vega import vega
 
 Watch = Callable[[str], None]
@@ -182,11 +182,16 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
     systems = _timed(entries(trials, found.measures, found.runs, method.confidence), found.known)
-    compared, rival = _compared(
-        found, trials, ranked(systems, found.measures[0], lower)[:2], how | {"count_missing": count_missing}
-    )
+    how = {**how, "count_missing": count_missing}
+    best = ranked(systems, found.measures[0], lower)[:2]
+    compared, rival = _compared(found, trials, best, how)
     judgments = found.judgments
     tags = tagged(found.tags, next(iter(found.trials.values()))[0])
+    kinds = strata(trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence)
+    if compared is not None and len(best) == 2:
+        other = found.baseline if found.baseline not in (None, best[0]) else best[1]
+        pair = {name: _sides(trials)[name] for name in (str(other), best[0])}
+        compared = replace(compared, strata=_within(pair, found.measures[0], tags, kinds, how))
     looked = None
     if audited and judgments is not None and found.runs and found.rules is not None:
         look("auditing")
@@ -210,7 +215,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         compared=compared,
         rival=rival,
         curves=curves(found.trials, found.rules, first.queries, found.runs),
-        strata=strata(trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence),
+        strata=kinds,
         dataset=found.dataset,
         documents_known=_size(found),
         queries=dict(found.texts.queries or {}),
@@ -262,6 +267,23 @@ def _compared(
         return rows, None
     pair = {name: sides[name] for name in reversed(best)}
     return rows, compare(pair, best[1], measures=found.measures[:1], **how).rows[0]
+
+
+def _within(
+    pair: Mapping[str, Scores | Sequence[Scores]],
+    measure: str,
+    tags: Tags,
+    kinds: Iterable[str],
+    how: Mapping[str, Any],
+) -> list[Comparison]:
+    """The two systems that the verdict is about, in every kind of query."""
+    first = next(iter(pair))
+    return [
+        row
+        for tag in kinds
+        for row in compare(pair, first, measures=[measure], by=tag, tags=tags, **how).strata
+        if row.n > 1
+    ]
 
 
 def _notes(found: Gathered, compared: Comparisons | None) -> list[str]:

@@ -143,6 +143,11 @@ def _p95(speed: Speed | None) -> float | None:
     return None if total is None or math.isnan(total.p95) else total.p95
 
 
+def _average(speed: Speed | None) -> float | None:
+    total = None if speed is None else speed.stages.get("total")
+    return None if total is None or math.isnan(total.mean) else total.mean
+
+
 def _which(overview: Overview) -> Answer:
     question = "Which system?"
     ranked = overview.ranked()
@@ -150,7 +155,7 @@ def _which(overview: Overview) -> Answer:
     mean = overview.entries[best].means[overview.first]
     detail = f"{overview.first} {_mean(mean)}" + (f" over {_queries(mean.n)}" if mean.n else "")
     if len(ranked) == 1:
-        return Answer(question, best, detail, place="systems")
+        return Answer("How good is it?", shown(mean.value), f"{detail}, for {best}", "", "systems")
     level = [name for name in ranked if overview.entries[name].means[overview.first].value == mean.value]
     if len(level) > 1:
         return Answer(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
@@ -241,6 +246,9 @@ def _cost(overview: Overview) -> Answer:
     best = overview.ranked()[0]
     entry = overview.entries[best]
     mine = _p95(entry.speed)
+    average = _average(entry.speed)
+    if mine is None and average is not None:
+        return Answer(question, f"{milliseconds(average)} ms on average", "percentiles are not known", "", "latency")
     if mine is None or entry.speed is None:
         return Answer(question, "Not timed", "no times are known")
     parts = []

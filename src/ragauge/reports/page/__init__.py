@@ -93,13 +93,14 @@ def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
         return {name: charts[name] for name in names if name in charts}
 
     sheets = [one for one in (sections.costs(overview), sections.speeds(overview)) if one is not None]
+    parts = [one for one in (sections.kinds(overview),) if one is not None]
     base = overview.baseline
     against = f"Each query's {overview.first} minus that of {base}." if base else ""
     found = [
         Section("measures", "Measure by measure", "Measures", of("measures")),
         Section("over-k", "How many documents are enough", "Over k", of("curves")),
         Section("differences", "Query by query", "Differences", of("waterfall", "boxes", "wins"), (), against, "pairs"),
-        Section("strata", "By kind of query", "Kinds of query", of("strata")),
+        Section("strata", "By kind of query", "Kinds of query", of("strata"), parts),
         Section("latency", "How fast", "Latency", of("latency", "stages"), sheets),
     ]
     return [one for one in found if one.charts or one.grids]

@@ -68,12 +68,12 @@ def _bracketed(overview: Overview) -> bool:
 
 def systems(overview: Overview) -> Sheet:
     """Systems against measures: means with intervals, the best in bold, stars; then difference and speed."""
-    timed = any(entry.speed is not None for entry in overview.entries.values())
+    timed = _timed(overview)
     base = overview.baseline
     gaps = base is not None and overview.compared is not None
     header = ["system", *overview.measures]
     header += [f"vs {base}", "p"] if gaps else []
-    header += ["p95 ms"] if timed else []
+    header += [f"{timed} ms"] if timed else []
     best = {
         m: best_of(
             [e.means[m].value for e in overview.entries.values() if m in e.means], lower=m in overview.lower_is_better
@@ -89,7 +89,7 @@ def systems(overview: Overview) -> Sheet:
         if gaps:
             row += _gap(overview.difference(name))
         if timed:
-            row.append(_p95(entry))
+            row.append(_milliseconds(entry, timed))
         rows.append(row)
     return Sheet(header, rows, sortable=len(rows) > 1, legend=_legend(overview))
 
@@ -113,10 +113,16 @@ def _gap(row: Comparison | None) -> list[Cell]:
     ]
 
 
-def _p95(entry: Entry) -> Cell:
-    if entry.speed is None or math.isnan(entry.speed.stages["total"].p95):
-        return Cell("-")
-    return Cell(milliseconds(entry.speed.stages["total"].p95), order=entry.speed.stages["total"].p95)
+def _timed(overview: Overview) -> str:
+    """The figure of the total time that is known: p95, else the mean; nothing where there is none."""
+    totals = [entry.speed.stages["total"] for entry in overview.entries.values() if entry.speed is not None]
+    known = [name for name in ("p95", "mean") if any(not math.isnan(getattr(one, name)) for one in totals)]
+    return known[0] if known else ""
+
+
+def _milliseconds(entry: Entry, figure: str) -> Cell:
+    value = math.nan if entry.speed is None else float(getattr(entry.speed.stages["total"], figure))
+    return Cell("-") if math.isnan(value) else Cell(milliseconds(value), order=value)
 
 
 def _legend(overview: Overview) -> str:
@@ -138,6 +144,32 @@ def _legend(overview: Overview) -> str:
             "each measure (*** p < 0.001, ** p < 0.01, * p < 0.05)."
         )
     return " ".join(parts)
+
+
+def kinds(overview: Overview) -> Sheet | None:
+    """The two systems that the verdict is about, in every kind of query: a difference tells what two means hide."""
+    rows = [] if overview.compared is None else list(overview.compared.strata)
+    if not rows or not overview.strata:
+        return None
+    table: list[list[str | Cell]] = []
+    for row in rows:
+        tag, _, value = row.stratum.partition("=")
+        table.append(
+            [
+                Cell(value or tag, tag if value else ""),
+                f"{row.n:,}",
+                shown(row.means[0]),
+                shown(row.means[1]),
+                Cell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]"),
+                Cell(
+                    p_value(row.p_corrected), f"{row.wins}/{row.losses}/{row.ties}", stars=row.stars.replace("ns", "")
+                ),
+            ]
+        )
+    system, base = rows[0].system, rows[0].baseline
+    title = f"{system} against {base}, {overview.first}"
+    legend = "Paired differences; p corrected for the kinds of one tag, and below it queries won/lost/tied."
+    return Sheet(["kind of query", "n", base, system, "difference", "p"], table, title, legend=legend)
 
 
 def speeds(overview: Overview) -> Sheet | None:
