@@ -273,6 +273,7 @@ def test_on_the_overlap_the_best_is_the_best_there(qrels, tmp_path):
     assert found.entries["broad"].means["mrr"] == (0.5, 8, 0.5, 0.5)
     assert found.rival.means == (pytest.approx(1 / math.log2(3)), 1.0)
     assert found.rival.system == "narrow"
+    assert not any("count 0" in note for note in found.notes)
     counted = overview([qrels, broad, narrow], count_missing=True, audited=False)
     assert counted.ranked()[0] == "broad"
     assert counted.entries["narrow"].means["mrr"].value == pytest.approx(0.4)
@@ -307,6 +308,10 @@ def test_run_and_report_say_the_same_of_a_system_that_wavers(dataset, tmp_path):
     assert here.entries["tires"].means["mrr@5"].value == pytest.approx(1 / 3, abs=0.03)
     for name in here.entries:
         assert here.entries[name].means["mrr@5"] == there.entries[name].means["mrr@5"]
+    past = ragauge.history(tmp_path, measures="mrr@3", index=False)
+    (point,) = past.series("tires", "mrr@3")
+    assert point.mean.value == pytest.approx(here.entries["tires"].means["mrr@5"].value)
+    assert any("failed when they were asked again" in note for note in there.notes)
     curve = next(one for one in there.curves if one.measure == "hit_rate")
     assert curve.values["tires"][-1] == pytest.approx(there.entries["tires"].means["hit_rate@5"].value)
 

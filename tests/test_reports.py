@@ -787,7 +787,7 @@ def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
     notes = [line.removeprefix("note: ") for line in done.stderr.splitlines()]
     assert "8 queries" in notes[0]
     assert notes[1] == f"p: mrr against a_b, paired t-test, Holm-corrected for 1 comparison; {comparisons.STARS}"
-    assert notes[-1] == "next: ragauge report s.csv -o report.html"
+    assert notes[-1] == "next: the same command with -o report.html"
     assert "next:" not in cli("report", "s.csv", "--as", "csv", cwd=table).stderr
 
 

@@ -225,7 +225,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         documents=_shown(found.texts.documents or (), found.runs, judgments),
         audit=looked,
         failures=found.failures,
-        notes=_notes(found, compared),
+        notes=_notes(found, compared, overlap=overlap),
         made=now(),
     )
 
@@ -286,8 +286,13 @@ def _within(
     ]
 
 
-def _notes(found: Gathered, compared: Comparisons | None) -> list[str]:
-    told = [note for scores in found.trials.values() for one in scores for note in one.notes]
+def _notes(found: Gathered, compared: Comparisons | None, *, overlap: bool) -> list[str]:
+    told = [note for run in found.runs.values() for note in run.manifest.get("notes", ())]
+    not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in found.runs.values()), default=0)
+    if not_asked:
+        told.append(f"{not_asked} judged queries are not asked and not counted")
+    if not overlap:  # where what a run lacks is left out for all, nothing counts 0
+        told += [note for scores in found.trials.values() for one in scores for note in one.notes]
     made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}
     if found.judgments is not None and made_with - {judgments_hash(found.judgments)}:
         told.append("these are not the judgments that the runs were made with")

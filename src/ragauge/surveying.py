@@ -73,6 +73,7 @@ def restricted(scores: Scores, queries: Sequence[str]) -> Scores:
             {m: {q: why for q, why in told.items() if q in set(queries)} for m, told in scores.unscored.items()}, named
         ),
         judged=None,
+        notes=(),  # they speak of queries that are left out
     )
 
 
@@ -92,7 +93,8 @@ def _means(systems: Mapping[str, Entry], measures: Sequence[str], confidence: fl
             n = int((~np.isnan(values)).sum())
             plain = _mean(values)
             averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # a sum or a geometric mean does not
-            found[name][measure] = Mean(told, n, low, high) if averages else Mean(told, n)
+            # Rounding must not put a mean outside its interval where all values are the same.
+            found[name][measure] = Mean(told, n, min(low, told), max(high, told)) if averages else Mean(told, n)
     return {name: {m: found[name][m] for m in measures if m in found[name]} for name in systems}
 
 

@@ -16,6 +16,8 @@ from ragauge.formats import columns
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.scoring import score
 from ragauge.records import Judgments, Run, Scores
+from ragauge.rules.repeats import averaged
+from ragauge.runs import archive
 from ragauge.verbs import count, judgments_for, read_measures
 
 SMALL = 64 << 20
@@ -60,6 +62,9 @@ def score_again(folder: Path, place: str, measures: Sequence[str], convention: s
         )
     wanted = read_measures(measures, rules)
     judgments = judgments_for(wanted, _judgments(str(folder), grades))
+    if (run / "repeats.parquet").exists() and (trials := archive.read(run).differing()):
+        found = [score(count(judgments, one, wanted, rules, name=place), wanted, rules) for one in trials]
+        return averaged(found)
     data, asked = _bytes(run), formats.asked(run)
     if data is None:
         return score(count(judgments, str(run), wanted, rules, name=place), wanted, rules)

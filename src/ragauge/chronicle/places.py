@@ -10,7 +10,7 @@ from ragauge.errors import BadInput
 from ragauge.runs.archive import EXPERIMENT
 
 BESIDE = ("scores.csv", "judgments.parquet", EXPERIMENT, "report.md")
-OF_RUN = ("manifest.json", "run.parquet", "timings.parquet")
+OF_RUN = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
 """The files that are read, in the folder of an experiment and in that of each run."""
 DEPTH = 8
 """How far below a given folder one looks."""

@@ -13,8 +13,7 @@ import typer
 from ragauge.cli import console
 from ragauge.datasets.loading import load
 from ragauge.errors import BadInput, UnknownName
-from ragauge.formats import read_run
-from ragauge.inputs import Given, gather
+from ragauge.inputs import Given, gather, open_run
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
@@ -22,6 +21,7 @@ from ragauge.outcomes import Advice
 from ragauge.records import Nested
 from ragauge.reports.sparklines import sparkline, thinned
 from ragauge.reports.tables import cell, fitting, plain_table, shortened, shown, without_nan
+from ragauge.rules.repeats import averaged
 from ragauge.stats.enough import enough, quarter_of_bytes
 from ragauge.verbs import count, judgments_for, read_measures
 
@@ -144,15 +144,18 @@ def _chosen(given: Given, systems: Sequence[str]) -> dict[str, str]:
 
 
 def _range(given: Given, name: str, path: str, asked: _Asked) -> _Range:
-    run = read_run(path)
+    run = open_run(path)
     rankings = run.nested
-    deepest = max(map(len, rankings.values()), default=0)
+    trials = run.differing() or [run]
+    returned = (max(map(len, one.nested.values()), default=0) for one in trials)
+    deepest = max(*returned, (run.manifest.get("plan") or {}).get("k", 0))
     ks = [k for k in asked.ks if k <= deepest]
     if not ks:
         raise BadInput(f"the run is {deepest} deep, and says nothing about k={asked.ks[0]}", file=path)
     measures = read_measures([f"{one}@{k}" for one in asked.names for k in ks], asked.rules)
     judgments = judgments_for(measures, given.qrels)
-    scores = score(count(judgments, run, measures, asked.rules, name=name), measures, asked.rules)
+    found = [score(count(judgments, one, measures, asked.rules, name=name), measures, asked.rules) for one in trials]
+    scores = averaged(found) if len(found) > 1 else found[0]
     tokens = None if asked.lengths is None else _tokens(rankings, asked.lengths, ks)
     values = {k: scores.values[f"{asked.measure}@{k}"] for k in ks}
     advice = enough(values, asked.measure, asked.tolerance, asked.confidence, tokens)

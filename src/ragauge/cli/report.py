@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,18 +105,17 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if targets or form is not None or charts is not None:
         console.talk([*found.notes, *_wrote(targets, charts)])
     else:
-        show(found, files)
+        show(found)
 
 
-def show(found: Overview, files: list[str]) -> None:
+def show(found: Overview) -> None:
     """The verdict and the tables, what they are, and what to do next."""
     from rich.text import Text
 
     shown, left = tables(found, console.data().width)
     console.show(Text(one_line(verdict(found))), "", *[part for table in shown for part in (table, "")][:-1])
     missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
-    again = " ".join(map(shlex.quote, files))
-    console.talk([*about(found), *missing, *found.notes, f"next: ragauge report {again} -o report.html"])
+    console.talk([*about(found), *missing, *found.notes, "next: the same command with -o report.html"])
 
 
 def _wrote(files: list[str], charts: str | None) -> list[str]:

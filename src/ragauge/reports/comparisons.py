@@ -111,6 +111,8 @@ def _against(found: Comparisons, rows: Sequence[Comparison], tag: str = "") -> I
         return
     for measure in found.measures:
         mine = [row for row in rows if row.measure == measure]
+        if not mine:
+            continue
         first = [("system", lambda row: row.system, 0)]
         title = measure
         if found.baseline is None:

@@ -101,7 +101,7 @@ def _level(overview: Overview) -> float:
 
 
 def _gap(row: Comparison) -> str:
-    low, high = sorted(math.copysign(1, row.difference) * end for end in row.ci)
+    low, high = sorted(round(math.copysign(1, row.difference) * end, 4) + 0.0 for end in row.ci)
     return f"{abs(row.difference):.4f} [{low:.4f}, {high:.4f}], p {_p(row.p_corrected)}"
 
 
@@ -185,7 +185,7 @@ def _how_much(overview: Overview) -> Answer:
         return Answer(question, f"{gap:+.4f}", f"against {second}, the next best; only means are known", "", "systems")
     turned = -1.0 if row.system != best else 1.0
     other, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
-    low, high = sorted(turned * end for end in row.ci)
+    low, high = sorted(round(turned * end, 4) + 0.0 for end in row.ci)
     difference = turned * row.difference + 0.0
     percent = f" ({100 * difference / abs(base):+.1f}%)" if base else ""
     detail = f"against {other}{percent}" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}] against {other}{percent}"
@@ -215,7 +215,7 @@ def _real(overview: Overview) -> Answer:
     bounded = max(abs(mean) for mean in row.means) <= 1
     if bounded and row.detectable > 1:
         parts.append(f"{_queries(row.n)} are too few to show any difference")
-    elif not math.isnan(row.detectable):
+    elif not math.isnan(row.detectable) and row.seeds is None:  # over seeds, too, it would be more
         parts.append(f"{row.n:,} can show one of {row.detectable:.3f} ({method.power:.0%} power)")
     doubts = _doubts(overview, best)
     sure = _sure(overview, row)

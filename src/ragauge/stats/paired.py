@@ -100,13 +100,23 @@ def sign_test(gaps: Floats) -> Floats:
     return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(more, less).astype(float), more + less, 0.5)))
 
 
+def deviations(gaps: Floats) -> Floats:
+    """The standard deviation of each column; 0 where it is nothing but rounding.
+
+    >>> deviations(np.array([[0.1 + 0.2], [0.3]])).tolist()
+    [0.0]
+    """
+    found = gaps.std(axis=0, ddof=1)
+    return np.where(found <= 1e-12 * np.abs(gaps).max(axis=0), 0.0, found)
+
+
 def cohens_d(gaps: Floats) -> Floats:
     """The mean difference over the deviation of the differences; 0 where nothing differs, infinite where all do alike.
 
     >>> cohens_d(np.array([[1.0], [2.0], [3.0]])).tolist()
     [2.0]
     """
-    mean, deviation = gaps.mean(axis=0), gaps.std(axis=0, ddof=1)
+    mean, deviation = gaps.mean(axis=0), deviations(gaps)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((mean == 0) & (deviation == 0), 0.0, mean / deviation)
 

@@ -102,7 +102,7 @@ def _tested(pairs: Sequence[Pair], mask: Mask, method: Method) -> list[Compariso
     for j, one in enumerate(pairs):
         gap = gaps[:, j]
         up, down = int((gap > 0).sum()), int((gap < 0).sum())
-        deviation = float(gap.std(ddof=1)) if n > 1 else math.nan
+        deviation = float(paired.deviations(gap[:, None])[0]) if n > 1 else math.nan
         rows.append(
             Comparison(
                 measure=one.measure,

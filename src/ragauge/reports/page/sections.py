@@ -220,7 +220,7 @@ def findings(overview: Overview) -> dict[str, Any] | None:
     summary = f"{len(problems)} problem{'s' * (len(problems) != 1)} found" if problems else "No problem found"
     left = len(found.skipped)
     return {
-        "summary": f"{summary} by {len({one.what for one in found.findings})} checks; {left} could not be made.",
+        "summary": f"{summary}." if not left else f"{summary}; {left} check{'s' * (left > 1)} could not be made.",
         "problems": problems,
         "others": others,
         "skipped": found.skipped,
