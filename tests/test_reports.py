@@ -88,7 +88,7 @@ def rich_overview():
     manifest = {
         "system": {"description": "bm25(k1=1.2)"},
         "dataset": {"documents_hash": "d0", "queries_hash": "a0"},
-        "judgments_hash": "b0",
+        "judgments_hash": "of other judgments",
         "finished": "2026-01-01T00:00:00+00:00",
         "plan": {"k": 10, "repeats": 1, "workers": 1, "warmup": 5},
         "odd": (np.float64("nan"), {"a"}, Path("x")),
@@ -116,6 +116,7 @@ def rich_overview():
         audit=Audit([finding], {"orphans": "no corpus"}, ["looked at low"], ["low"]),
         failures={"broken": "no such model"},
         notes=["take care"],
+        judgments_hash="b0",
     )
 
 

@@ -27,7 +27,7 @@ def as_data(overview: Overview, *, per_query: bool = False, moved: int = 3) -> d
     `moved` is how many queries that rose and that fell most stand with each comparison. What is not a number is None.
     """
     about = manifest_of(overview)
-    hashes = {**(about.get("dataset") or {}), "judgments_hash": about.get("judgments_hash")}
+    hashes = {**(about.get("dataset") or {}), "judgments_hash": overview.judgments_hash or None}
     data = {
         "schema": SCHEMA,
         "title": overview.title,

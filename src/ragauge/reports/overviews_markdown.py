@@ -163,7 +163,8 @@ def _circumstances(overview: Overview) -> list[str]:
         "Python": str(about.get("python") or ""),
     }
     hashes = {str(key): value for key, value in (about.get("dataset") or {}).items() if key.endswith("_hash")}
-    hashes |= {key: about[key] for key in ("judgments_hash", "origin") if about.get(key)}
+    told = {"judgments_hash": overview.judgments_hash, "origin": about.get("origin")}
+    hashes |= {key: value for key, value in told.items() if value}
     rows = [[key, value] for key, value in known.items() if value]
     rows += [[key.replace("_", " "), str(value)] for key, value in hashes.items()]
     versions = ", ".join(f"{name} {version}" for name, version in (about.get("versions") or {}).items())
