@@ -71,7 +71,8 @@ def kind_of(path: str | Path, form: str | None = None) -> str:
         if form not in KINDS:
             raise UnknownName("form", form, KINDS, hint=f"there are {', '.join(KINDS)}")
         return form
-    ending = Path(path).suffix.lower().replace(".htm", ".html").replace(".htmll", ".html")
+    ending = Path(path).suffix.lower()
+    ending = ".html" if ending == ".htm" else ending
     for name, kind in KINDS.items():
         if kind.ending == ending:
             return name
@@ -108,7 +109,7 @@ def report(
         with whole_file(file) as target:
             target.write(text.encode("utf-8", "replace"))
     if charts is not None:
-        write_charts(found, Path(charts), look)
+        _write_charts(found, Path(charts), look)
     return found
 
 
@@ -123,17 +124,14 @@ def _refuse_to_overwrite(given: Any, files: Sequence[str]) -> None:
         taken.add(place)
 
 
-def write_charts(found: Overview, folder: Path, watch: Watch) -> list[str]:
-    """Every chart as SVG and as PNG; the names of the files."""
-    names = []
+def _write_charts(found: Overview, folder: Path, watch: Watch) -> None:
+    """Every chart as SVG and as PNG."""
     for name, drawing in drawn(found).items():
         watch(f"drawing {name}")
         spec = drawing.sheet()
         for ending, data in ((".svg", as_svg(spec).encode("utf-8", "replace")), (".png", as_png(spec))):
             with whole_file(str(folder / f"{name}{ending}")) as target:
                 target.write(data)
-            names.append(f"{name}{ending}")
-    return names
 
 
 def _unwatched(what: str) -> None:

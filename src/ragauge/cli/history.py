@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files as packaged
 from typing import Annotated
 
 import typer
 
 from ragauge.chronicle import history as look_back
-from ragauge.chronicle.series import Watch
 from ragauge.cli import console
+from ragauge.cli.progress import status
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
 from ragauge.reports import histories as reports
@@ -67,10 +64,11 @@ def history(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("the page is an .html file", file=out, hint="-o history.html")
     given = folders or ["runs"]
     try:
-        with _watching() as watch:
+        with status(after=1.0) as tell:
             found = look_back(
                 given, measures=measure, systems=system, datasets=dataset, convention=convention,
-                index=not no_index, rebuild=rebuild, confidence=confidence, watch=watch,
+                index=not no_index, rebuild=rebuild, confidence=confidence,
+                watch=lambda what, done, total: tell(f"{what} {done:,} of {total:,}"),
             )  # fmt: skip
     except KeyboardInterrupt:
         kept = "" if no_index else f"; what was read is kept in {given[0]}, and the same command"
@@ -98,30 +96,3 @@ def history(  # noqa: PLR0913 - each is an option of the command
         with whole_file(out) as file:
             file.write(page(found, now(), vega()).encode("utf-8", "replace"))
         console.talk([f"wrote {out}"])
-
-
-@contextmanager
-def _watching() -> Iterator[Watch | None]:
-    """On a terminal, how far one is, as soon as it takes over a second."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    began = time.monotonic()
-    status = Console(stderr=True).status("")
-    shows = False
-
-    def tell(what: str, done: int, total: int) -> None:
-        nonlocal shows
-        if time.monotonic() - began > 1:
-            status.update(Text(f"{what} {done:,} of {total:,}"))
-            if not shows:
-                status.start()
-                shows = True
-
-    try:
-        yield tell
-    finally:
-        status.stop()

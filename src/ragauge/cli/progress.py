@@ -4,8 +4,33 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+
+
+@contextmanager
+def status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """A line on a terminal that says what is being done, from so many seconds on; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    began = time.monotonic()
+    line = Console(stderr=True).status("")
+
+    def tell(what: str) -> None:
+        line.update(Text(what))
+        if time.monotonic() - began >= after:
+            line.start()
+
+    try:
+        yield tell
+    finally:
+        line.stop()
 
 
 class Bar:

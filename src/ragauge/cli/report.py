@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files as packaged
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +10,10 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.evaluate import rules_of
+from ragauge.cli.progress import status
 from ragauge.errors import BadInput
 from ragauge.overviews import Overview
-from ragauge.reporting import KINDS, Watch, kind_of
+from ragauge.reporting import KINDS, kind_of
 from ragauge.reporting import report as make_report
 from ragauge.reports.overviews import about, tables
 from ragauge.reports.tables import one_line
@@ -98,7 +96,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
     if not targets and form is None and charts is None:
         options["audited"] = False  # it would not be shown
-    with _watching() as watch:
+    with status() as watch:
         found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
     if form is not None and not targets:
         typer.echo(KINDS[kind_of("", form)].write(found), nl=False)
@@ -132,16 +130,3 @@ def _size(number: int) -> str:
     if number < 1000:
         return f"{number} bytes"
     return f"{number / 1e3:.0f} kB" if number < 1e6 else f"{number / 1e6:.1f} MB"
-
-
-@contextmanager
-def _watching() -> Iterator[Watch | None]:
-    """On a terminal, a line that says what is being done."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status("") as status:
-        yield lambda what: status.update(Text(what))

@@ -13,7 +13,7 @@ from rich.text import Text
 from ragauge.comparisons import Comparison, Comparisons, figures
 from ragauge.reports.markdown import grid, safe
 from ragauge.reports.sparklines import BLOCKS, sparkline, thinned
-from ragauge.reports.tables import cell, fitting, one_line, p_value, plain_table, shortened, shown, without_nan
+from ragauge.reports.tables import cell, counted, fitting, one_line, p_value, plain_table, shortened, shown, without_nan
 
 SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
 TESTS = {
@@ -303,7 +303,7 @@ def decided_by(found: Comparisons) -> str:
         return f"{TESTS[method.test]}, uncorrected"
     family = _family(found.rows, found)
     each = " of each measure" * (method.family == "measure" and len(found.measures) > 1)
-    many = f"{family} comparison{'s' * (family != 1)}{each}"
+    many = counted(family, "comparison") + each
     return f"{TESTS[method.test]}, {CORRECTIONS[method.correction]} for {many}"
 
 

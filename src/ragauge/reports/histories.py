@@ -14,7 +14,6 @@ from ragauge.histories import Change, History, Point
 from ragauge.reports.histories_words import (
     COLUMNS,
     about,
-    counted,
     difference,
     doubled,
     figure,
@@ -28,6 +27,7 @@ from ragauge.reports.markdown import grid, safe
 from ragauge.reports.sparklines import BLOCKS, sparkline
 from ragauge.reports.tables import (
     cell,
+    counted,
     csv_text,
     fitting,
     number,

@@ -71,15 +71,6 @@ def span(found: History) -> str:
     return f"{first:%Y-%m-%d} {' to '.join(ends)} UTC"
 
 
-def counted(n: int, what: str) -> str:
-    """So many of something.
-
-    >>> counted(1, "folder"), counted(2000, "folder")
-    ('1 folder', '2,000 folders')
-    """
-    return f"{n:,} {what}{'s' * (n != 1)}"
-
-
 def _when(since: datetime, last: datetime) -> str:
     """A day; the time too where both are of one, to the second where that is needed."""
     if since.date() != last.date():

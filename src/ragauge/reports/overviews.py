@@ -22,6 +22,7 @@ from ragauge.reports.tables import (
     one_line,
     p_value,
     plain_table,
+    rate,
     shortened,
     shown,
 )
@@ -237,15 +238,6 @@ def _stages(overview: Overview, *, every_stage: bool = False) -> list[str]:
 def failures(entry: Entry) -> int:
     """How many of a system's answers failed or were given up."""
     return len(entry.failed) if entry.speed is None else entry.speed.failed + entry.speed.timed_out
-
-
-def rate(qps: float) -> str:
-    """Queries per second with the digits that matter.
-
-    >>> rate(4133.2), rate(2.51), rate(math.nan)
-    ('4,133', '2.5', '-')
-    """
-    return "-" if math.isnan(qps) else f"{qps:,.0f}" if qps >= 10 else f"{qps:.1f}"
 
 
 def _cost(entry: Entry, cost: str) -> str:

@@ -174,6 +174,15 @@ def p_value(p: float) -> str:
     return "-" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def rate(qps: float) -> str:
+    """Queries per second with the digits that matter.
+
+    >>> rate(4133.2), rate(2.51), rate(math.nan)
+    ('4,133', '2.5', '-')
+    """
+    return "-" if math.isnan(qps) else f"{qps:,.0f}" if qps >= 10 else f"{qps:.1f}"
+
+
 def milliseconds(value: float | None) -> str:
     """Three digits that matter.
 

@@ -10,7 +10,7 @@ from ragauge.comparisons import Comparison
 from ragauge.outcomes import Speed
 from ragauge.overviews import Mean, Overview, Stratum
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
-from ragauge.reports.tables import milliseconds, p_value, shown
+from ragauge.reports.tables import counted, milliseconds, p_value, rate, shown
 from ragauge.reports.tags import MEANINGS
 
 FEWEST = 5
@@ -116,7 +116,7 @@ def _mean(mean: Mean) -> str:
 
 
 def _queries(n: int) -> str:
-    return f"{n:,} quer{'y' if n == 1 else 'ies'}"
+    return counted(n, "query", "queries")
 
 
 def _price(overview: Overview, best: str, other: str | None) -> str:
@@ -233,7 +233,7 @@ def _doubts(overview: Overview, best: str) -> list[str]:
     if overview.audit is None:
         return []
     problems = len(overview.audit.problems)
-    found = [f"the audit found {problems} problem{'s' * (problems > 1)}"] if problems else []
+    found = [f"the audit found {counted(problems, 'problem')}"] if problems else []
     for one in overview.audit.findings:
         share = re.match(r"(\d+)% of the first \d+ documents are unjudged", one.message)
         if one.what == "unjudged" and one.subject == best and share is not None and int(share[1]) >= UNJUDGED:
@@ -260,7 +260,7 @@ def _cost(overview: Overview) -> Answer:
             parts.append(f"{_times(mine / theirs)} {other} ({milliseconds(theirs)} ms)")
     parts.append(f"{milliseconds(entry.speed.stages['total'].p50)} ms at p50")
     if not math.isnan(entry.speed.qps):
-        parts.append(f"{entry.speed.qps:,.{0 if entry.speed.qps >= 10 else 1}f} queries a second")
+        parts.append(f"{rate(entry.speed.qps)} queries a second")
     built = entry.costs.get("build_seconds")
     if built is not None:
         parts.append(f"built in {built:,.1f} s")

@@ -44,15 +44,15 @@ def enough_each(
     (5, 1)
     """
     losses = {name: _Losses(values) for name, values in several.items()}
-    together: dict[bytes, list[_Losses]] = {}
-    for one in losses.values():
-        together.setdefault(one.scored.tobytes(), []).append(one)
-    bounds: dict[int, Floats] = {}
-    for group in together.values():
-        stacked = bootstrap_upper(np.column_stack([one.losses for one in group]), confidence)
-        ends = np.cumsum([one.losses.shape[1] for one in group])[:-1]
-        bounds.update({id(one): part for one, part in zip(group, np.split(stacked, ends), strict=True)})
-    return {name: one.advice(bounds[id(one)], measure, tolerance, confidence, tokens) for name, one in losses.items()}
+    together: dict[bytes, list[str]] = {}
+    for name, one in losses.items():
+        together.setdefault(one.scored.tobytes(), []).append(name)
+    bounds: dict[str, Floats] = {}
+    for names in together.values():
+        columns = [losses[name].losses for name in names]
+        ends = np.cumsum([one.shape[1] for one in columns])[:-1]
+        bounds |= zip(names, np.split(bootstrap_upper(np.column_stack(columns), confidence), ends), strict=True)
+    return {name: one.advice(bounds[name], measure, tolerance, confidence, tokens) for name, one in losses.items()}
 
 
 class _Losses:

@@ -11,7 +11,7 @@ from ragauge.reports import histories_words as words
 from ragauge.reports.charts import trend
 from ragauge.reports.page import Section, document
 from ragauge.reports.page.sections import Cell, Sheet
-from ragauge.reports.tables import p_value
+from ragauge.reports.tables import counted, p_value
 
 AGAINST = ("before", "first", "best")
 DRAWN = 200
@@ -82,8 +82,8 @@ def _legend(found: History) -> list[str]:
 
 def _about(found: History) -> list[str]:
     return [
-        words.counted(len(found.folders), "folder"),
-        words.counted(len(found.systems), "system"),
+        counted(len(found.folders), "folder"),
+        counted(len(found.systems), "system"),
         words.span(found),
         f"{100 * found.confidence:g}% intervals",
     ]

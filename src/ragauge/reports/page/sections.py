@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ragauge.comparisons import Comparison
 from ragauge.overviews import Entry, Mean, Overview
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
-from ragauge.reports.tables import best_of, milliseconds, p_value, shown, without_nan
+from ragauge.reports.tables import best_of, counted, milliseconds, p_value, rate, shown, without_nan
 from ragauge.stages import STAGES
 
 MOST_FAILURES = 200
@@ -47,9 +47,9 @@ def about(overview: Overview) -> list[str]:
     """The circumstances in a line: what was asked of what, by which rules, when."""
     n = max((mean.n for entry in overview.entries.values() for mean in entry.means.values()), default=0)
     queries = len(next((e.scores[0].queries for e in overview.entries.values() if e.scores), ())) or n
-    parts = [f"{len(overview.entries)} system{'s' * (len(overview.entries) != 1)}"]
+    parts = [counted(len(overview.entries), "system")]
     if queries:
-        parts.append(f"{queries:,} quer{'y' if queries == 1 else 'ies'}")
+        parts.append(counted(queries, "query", "queries"))
     if overview.documents_known is not None:
         parts.append(f"{overview.documents_known:,} documents")
     if overview.convention:
@@ -137,7 +137,7 @@ def _legend(overview: Overview) -> str:
         method = overview.compared.method
         correction = CORRECTIONS.get(method.correction, "not corrected")
         rows = [row for row in overview.compared.rows if method.family == "all" or row.measure == overview.first]
-        family = f" for {len(rows)} comparison{'s' * (len(rows) != 1)}" if method.correction != "none" else ""
+        family = f" for {counted(len(rows), 'comparison')}" if method.correction != "none" else ""
         parts.append(
             f"vs {overview.baseline}: difference in {overview.first}. p: {TESTS[method.test]}, {correction}{family}; "
             "below it queries won/lost/tied; intervals are each for itself, and not corrected. Stars: that p-value, by "
@@ -199,7 +199,7 @@ def costs(overview: Overview) -> Sheet | None:
         row: list[str | Cell] = [name]
         if timed:
             qps = math.nan if entry.speed is None else entry.speed.qps
-            row.append("-" if math.isnan(qps) else f"{qps:,.{0 if qps >= 10 else 1}f}")
+            row.append(rate(qps))
         rows.append([*row, *(f"{entry.costs[one]:,.3g}" if one in entry.costs else "-" for one in names)])
     header = ["system", *(["queries a second"] if timed else []), *(name.replace("_", " ") for name in names)]
     return Sheet(header, rows, "Throughput, building, starting")
@@ -217,10 +217,10 @@ def findings(overview: Overview) -> dict[str, Any] | None:
             told = f"{one.subject}: {one.message}"
             mine = others.setdefault(one.what, [])
             mine.append(told if not one.effect or one.effect in told else f"{told}; {one.effect}")
-    summary = f"{len(problems)} problem{'s' * (len(problems) != 1)} found" if problems else "No problem found"
+    summary = f"{counted(len(problems), 'problem')} found" if problems else "No problem found"
     left = len(found.skipped)
     return {
-        "summary": f"{summary}." if not left else f"{summary}; {left} check{'s' * (left > 1)} could not be made.",
+        "summary": f"{summary}." if not left else f"{summary}; {counted(left, 'check')} could not be made.",
         "problems": problems,
         "others": others,
         "skipped": found.skipped,
