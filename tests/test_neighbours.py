@@ -27,6 +27,13 @@ def test_a_neighbour_as_near_as_the_true_one_counts_by_distance():
     assert list(far.values()) == [0.5, 1.0]
 
 
+def test_inner_products_as_distances_are_below_zero_and_count_all_the_same():
+    truth = neighbours([[1, 2]], [[-5.0, -4.0]])
+    for far, value in ((-4.0, 1.0), (-3.999, 1.0), (-3.9, 0.5)):
+        found = evaluate(truth, ([[1, 9]], [[5.0, -far]]), ["recall(of=eps)@2"]).means
+        assert list(found.values()) == [value], far
+
+
 def test_relative_distance_error_by_hand():
     truth = neighbours([[1, 2]], [[1.0, 2.0]])
     assert evaluate(truth, ([[1, 9]], [[-1.0, -3.0]]), ["rde@2"]).means["rde@2"] == pytest.approx((0 + 0.5) / 2)

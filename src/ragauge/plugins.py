@@ -6,11 +6,14 @@ object of yours needs no name: pass it.
 
 from __future__ import annotations
 
+import difflib
+import sys
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
-from ragauge.errors import UnknownName
+from ragauge.errors import BadInput, UnknownName
 
 TABLE = {
     "retrievers": {
@@ -32,7 +35,19 @@ TABLE = {
         "exact": "ragauge.systems.stores.exact:Exact",
         "faiss": "ragauge.systems.stores.faiss_store:Faiss",
         "usearch": "ragauge.systems.stores.usearch_store:Usearch",
+        "hnswlib": "ragauge.systems.stores.hnswlib_store:Hnswlib",
+        "voyager": "ragauge.systems.stores.voyager_store:Voyager",
+        "annoy": "ragauge.systems.stores.annoy_store:Annoy",
+        "scann": "ragauge.systems.stores.scann_store:Scann",
         "pgvector": "ragauge.systems.stores.pgvector:PgVector",
+        "qdrant": "ragauge.systems.stores.qdrant_store:Qdrant",
+        "chroma": "ragauge.systems.stores.chroma_store:Chroma",
+        "lancedb": "ragauge.systems.stores.lancedb_store:LanceDB",
+        "milvus-lite": "ragauge.systems.stores.milvus_lite_store:MilvusLite",
+        "sqlite-vec": "ragauge.systems.stores.sqlite_vec_store:SqliteVec",
+        "duckdb": "ragauge.systems.stores.duckdb_store:DuckDB",
+        "memvid": "ragauge.systems.stores.memvid_store:Memvid",
+        "null": "ragauge.systems.stores.null:Null",
     },
     "rerankers": {
         "embedding": "ragauge.systems.rerankers.embedding:ByEmbedding",
@@ -57,3 +72,26 @@ def find(family: str, name: str) -> Any:
         return point.load()
     known = names(family)
     raise UnknownName(family.removesuffix("s"), name, known, hint=f"there are {', '.join(known)}")
+
+
+def own(path: str) -> Any:
+    """A function or class of the user's own, `module:name`: somebody who types can name one, a file never can."""
+    module, _, attribute = path.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        thing: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        raise BadInput(
+            f"there is no module `{module}` ({error})", hint="run it from the folder that holds it"
+        ) from None
+    except Exception as error:  # whatever stands in it
+        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        message = f"the module `{module}` cannot be imported: {type(error).__name__}: {error}{where}"
+        raise BadInput(" ".join(message.split()), hint="--debug shows the traceback") from error
+    for part in attribute.split("."):
+        if not hasattr(thing, part):
+            near = difflib.get_close_matches(part, dir(thing), n=1)
+            raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near[0]}`?" if near else None)
+        thing = getattr(thing, part)
+    return thing

@@ -8,7 +8,7 @@ the retrievers of LangChain, LlamaIndex and Haystack are brought to these shapes
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -59,6 +59,68 @@ class Store(Protocol):
 
 
 @runtime_checkable
+class FullStore(Store, Protocol):
+    """A store that can be set, changed, filtered, kept and measured: what every store of this project is.
+
+    Constructors take `metric` (`cosine`, `l2`, `ip`) and `path`, a folder that the store lives in: what was kept there
+    is opened again; without one a store is in memory, or in a folder of its own that `close` removes. The keyword
+    parameters of `tune` are the options of a search, all others of the constructor those of a build.
+    """
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What this very store can do: some of ABILITIES. The rest refuses, and says that the engine cannot."""
+        ...
+
+    def add(self, ids: Sequence[str], vectors: Vectors, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id, with what searches may be filtered by."""
+        ...
+
+    def build(self) -> None:
+        """Index what was added; the next search does it otherwise."""
+        ...
+
+    def tune(self, **options: Any) -> None:
+        """Set options of the searches to come."""
+        ...
+
+    def search(self, vectors: Vectors, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """The `k` nearest of each row, of those whose metadata have all values of `where`."""
+        ...
+
+    def update(self, ids: Sequence[str], vectors: Vectors) -> None:
+        """Give ids that are there other vectors."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        ...
+
+    def save(self) -> None:
+        """Keep everything in `path`, so that another process can open it."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """The engine's version and the parameters that are in force."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+ABILITIES = {
+    "insert": "vectors can be added once it is built",
+    "update": "a vector can be replaced",
+    "delete": "a vector can be removed",
+    "filter": "a search can be limited to vectors whose metadata match",
+    "save": "it can be kept on disk and opened again",
+    "share": "several processes can have what was saved open at once",
+    "concurrent": "one thread can add while another searches",
+}
+
+
+@runtime_checkable
 class Reranker(Protocol):
     """Puts hits in a better order."""
 
@@ -70,6 +132,11 @@ class Reranker(Protocol):
 def is_async(retriever: Any) -> bool:
     """Whether what a retriever's search gives must be awaited."""
     return bool(getattr(retriever, "asynchronous", False)) or inspect.iscoroutinefunction(retriever.search)
+
+
+def abilities(store: Any) -> frozenset[str]:
+    """What a store says that it can do; of somebody's own that says nothing, nothing is expected."""
+    return frozenset(getattr(store, "abilities", ()))
 
 
 def close(thing: Any) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import json
 import os
 import re
@@ -16,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragauge import plugins
 from ragauge.cli import console
 from ragauge.cli.progress import Bar
 from ragauge.datasets.folders import name_of
@@ -168,27 +167,5 @@ def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
             name = str(without_secrets(parse(text)))  # a name stands on the screen and on folders
         if name in named:
             raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
-        named[name] = known[text] if text in known else _function(description) if own else description
+        named[name] = known[text] if text in known else plugins.own(description) if own else description
     return named
-
-
-def _function(path: str) -> Any:
-    """A function or object of the user's own, named on the command line; a file never can."""
-    module, _, attribute = path.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        thing: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise BadInput(
-            f"there is no module `{module}` ({error})", hint="run it from the folder that holds it"
-        ) from None
-    except Exception as error:  # whatever stands in it
-        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        message = f"the module `{module}` cannot be imported: {type(error).__name__}: {error}{where}"
-        raise BadInput(one_line(message), hint="--debug shows the traceback") from error
-    for part in attribute.split("."):
-        if not hasattr(thing, part):
-            near = difflib.get_close_matches(part, dir(thing), n=1)
-            raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near[0]}`?" if near else None)
-        thing = getattr(thing, part)
-    return thing

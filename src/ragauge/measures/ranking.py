@@ -83,7 +83,8 @@ def _within(judged: JudgedRanks, k: int, eps: float) -> Floats:
     values = np.zeros(judged.n)
     for i, (true, found) in enumerate(true_and_found(judged, k, "recall(of=eps)")):
         if len(true):
-            values[i] = np.count_nonzero(found <= true[-1] * (1 + eps)) / k
+            # Inner products as distances are below 0, where a share more would be nearer.
+            values[i] = np.count_nonzero(found <= true[-1] + eps * abs(true[-1])) / k
     return values
 
 

@@ -28,6 +28,8 @@ from ragauge.systems.cache import cache_folder
 
 TEMPORARY = "ragauge: dropped on close"
 """The comment of a table that nobody wants to keep: what a killed process left is known by it."""
+KEPT_IN = "ragauge: kept in "
+"""What the comment of a table begins with that belongs to a folder: it is dropped when the folder is gone."""
 RECOVERING_SECONDS = 60
 ENDING_SECONDS = 5
 LONGEST_PATH = 88
@@ -233,15 +235,23 @@ def _dsn(handle: Any) -> str:
     )
 
 
+def forsaken(comment: str) -> bool:
+    """Whether the comment of a table says that nobody wants it, when there is nobody else."""
+    folder = comment.removeprefix(KEPT_IN)
+    return comment == TEMPORARY or (folder != comment and not Path(folder).exists())
+
+
 def _sweep(dsn: str) -> None:
-    """Drop the temporary tables of processes that were killed; called when there is nobody else."""
+    """Drop the tables of processes that were killed, and of folders that are gone; called when there is nobody else."""
     import psycopg
     from psycopg import sql
 
     found = (
-        "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.relkind = 'r' AND obj_description(c.oid, 'pg_class') = %s"
+        "SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class') FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind = 'r' AND obj_description(c.oid, 'pg_class') LIKE 'ragauge: %'"
     )
     with psycopg.connect(dsn, autocommit=True) as connection:
-        for names in connection.execute(found, [TEMPORARY]).fetchall():
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(*names)))
+        for *names, comment in connection.execute(found).fetchall():
+            if forsaken(comment):
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(*names)))

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ragauge.errors import BadInput
+from ragauge.seams import ABILITIES
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, Matrix
+from ragauge.systems.stores.intake import Intake, Mask, Matrix, Places, replacing
+from ragauge.systems.stores.nearest import lengths, nearest
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+VECTORS = "vectors.npy"
+GONE_AT_MOST = 32
+"""How many deleted rows a search skips; for more of them the others are moved together."""
 
-QUERIES_AT_ONCE = 128
-VECTORS_AT_ONCE = 16_384
-"""Together 8 MB of scores at a time, whatever the size of the store."""
-LARGE = 1e15
-"""Lengths whose squares single precision still holds."""
+
+class _Rows(NamedTuple):
+    """Vectors, their lengths, and under which positions the intake knows them: ascending."""
+
+    vectors: Matrix
+    sizes: Matrix
+    places: Places
+
+    def some(self, which: slice | Mask) -> _Rows:
+        return _Rows(self.vectors[which], self.sizes[which], self.places[which])
+
+    def put(self, start: int, more: _Rows) -> None:
+        where = slice(start, start + len(more.places))
+        self.vectors[where], self.sizes[where], self.places[where] = more
+
+
+class _Held(NamedTuple):
+    """What one search sees: the rows, and which of them were deleted."""
+
+    rows: _Rows
+    gone: Places
 
 
 class Exact:
     """Compares every query with every vector, in double precision; equal distances stand in order of arrival.
-
-    A matrix product in single precision finds all that could be among the nearest, with a margin for its rounding. Only
-    those are then compared in double precision, row by row, because a product may round two equal vectors differently,
-    and squares that cancel out would put a vector at a distance from itself.
 
     >>> store = Exact(metric="l2")
     >>> store.add(["a", "b", "c"], [[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]])
@@ -38,106 +54,136 @@ class Exact:
     ([['a', 'c', 'b', None]], [[0.0, 0.0, 5.0, inf]])
     """
 
-    def __init__(self, *, metric: str = "cosine") -> None:
+    abilities = frozenset(ABILITIES)
+
+    def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:
         self._intake = Intake(metric)
-        self._parts: list[Matrix] = []
-        self._sizes: Floats = np.empty(0)
+        self._path = path
+        self._room = _room(0, 0)
+        self._held = _Held(self._room, _nowhere())
+        self._last: tuple[Mask, Places, Places] | None = None
+        if path is not None and self._intake.read(path):
+            self._open(Path(path) / VECTORS)
 
     def __len__(self) -> int:
         return len(self._intake)
 
     def describe(self) -> dict[str, Any]:
         """What a manifest should say about this store."""
-        return {"store": "exact", "metric": self._intake.metric, "size": len(self), "dimension": self._intake.dimension}
+        return {
+            "store": "exact",
+            "version": np.__version__,
+            "metric": self._intake.metric,
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
 
-    def add(self, ids: Sequence[str], vectors: Any) -> None:
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Take vectors in, each under its id."""
-        matrix = self._intake.documents(ids, vectors)
+        matrix = self._intake.documents(ids, vectors, metadata)
+        first = self._intake.places
+        self._intake.remember(ids, matrix, metadata)
         if len(matrix):
-            # A copy: whoever gave the array may go on writing into it.
-            self._parts.append(matrix.copy())
-        self._intake.remember(ids, matrix)
+            self._append(matrix, np.arange(first, first + len(matrix)))
 
-    def search(self, vectors: Any, k: int) -> Neighbours:
+    def build(self) -> None:
+        """Nothing is left to do."""
+
+    def tune(self) -> None:
+        """There is nothing to set."""
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """The `k` nearest of each row, nearest first."""
         queries = self._intake.queries(vectors, k)
-        ids, distances = self._intake.empty(len(queries), k)
-        if not len(self) or not len(queries):
-            return ids, distances
+        rows, gone = self._held
+        if not len(rows.places) or not len(queries):
+            return self._intake.empty(len(queries), k)
         with stage("retrieve"):
-            if len(self._sizes) < len(self):
-                self._parts = [np.concatenate(self._parts)]
-                self._sizes = np.sqrt(np.einsum("ij,ij->i", self._parts[0], self._parts[0], dtype=np.float64))
-            for start in range(0, len(queries), QUERIES_AT_ONCE):
-                rows = slice(start, start + QUERIES_AT_ONCE)
-                found, far = self._nearest(queries[rows].astype(np.float64), min(k, len(self)))
-                ids[rows], distances[rows] = self._intake.answer(found, far, k)
-        return ids, distances
+            allowed = None if where is None else self._allowed(where, rows.places)
+            # A filter lets no deleted row through; without one there may be as many too many as were deleted.
+            more = len(gone) if where is None else 0
+            found, distances = nearest(
+                rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
+            )
+            if more:
+                kept = np.argsort(np.isin(found, gone), axis=1, kind="stable")[:, : min(k, len(rows.places) - more)]
+                found, distances = np.take_along_axis(found, kept, 1), np.take_along_axis(distances, kept, 1)
+        return self._intake.answer(rows.places[found], distances, k)
 
-    def _nearest(self, queries: Floats, k: int) -> tuple[Ints, Floats]:
-        """Positions and distances of the `k` nearest of a few queries."""
-        rows, positions = self._candidates(queries, k)
-        distances = self._distances(queries, rows, positions)
-        order = np.lexsort((positions, distances, rows))
-        starts = np.searchsorted(rows[order], np.arange(len(queries)))
-        best = order[starts[:, None] + np.arange(k)]
-        return positions[best], distances[best]
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors."""
+        places, matrix = self._intake.replacements(ids, vectors)
+        rows = self._held.rows
+        which = np.searchsorted(rows.places, places)
+        rows.vectors[which], rows.sizes[which] = matrix, lengths(matrix)
 
-    def _candidates(self, queries: Floats, k: int) -> tuple[Ints, Ints]:
-        """Pairs of a query and a position, among them all of the `k` nearest and whatever is tied with them."""
-        bound = np.full(len(queries), np.inf)
-        kept: list[tuple[Ints, Ints, Floats]] = []
-        slack = np.zeros(len(queries))
-        for offset, block in self._blocks():
-            scores, rounding = self._scores(queries, block, self._sizes[offset : offset + len(block)])
-            slack = np.maximum(slack, rounding)
-            if len(block) >= k:
-                # The k-th best of any block is no better than the k-th best of all.
-                bound = np.minimum(bound, np.partition(scores, k - 1, axis=1)[:, k - 1])
-            rows, columns = np.nonzero(scores <= (bound + 2 * slack)[:, None])
-            kept.append((rows, columns + offset, scores[rows, columns]))
-        rows, positions, values = (np.concatenate(part) for part in zip(*kept, strict=True))
-        near = values <= (bound + 2 * slack)[rows]
-        return rows[near], positions[near]
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        places = self._intake.positions(ids)
+        self._intake.forget(ids)
+        rows, gone = self._held
+        self._held = _Held(rows, np.union1d(gone, np.searchsorted(rows.places, places)))
+        if len(self._held.gone) > GONE_AT_MOST:
+            self._move_together()
 
-    def _blocks(self) -> Iterator[tuple[int, Matrix]]:
-        (matrix,) = self._parts
-        for offset in range(0, len(matrix), VECTORS_AT_ONCE):
-            yield offset, matrix[offset : offset + VECTORS_AT_ONCE]
+    def save(self) -> None:
+        """Keep everything in the folder."""
+        if self._path is None:
+            raise BadInput("the store has no folder to be kept in", hint="give it a path")
+        self._move_together()
+        with replacing(Path(self._path) / VECTORS) as part, part.open("wb") as file:
+            np.save(file, self._held.rows.vectors, allow_pickle=False)
+        self._intake.write(self._path)
 
-    def _scores(self, queries: Floats, block: Matrix, sizes: Floats) -> tuple[Floats, Floats]:
-        """Something that orders a block as the distance does, and by how much rounding may have moved it."""
-        lengths = np.linalg.norm(queries, axis=1)
-        # Single precision overflows where products of such lengths do; then the slow way is the only one.
-        kind: Any = np.float32 if max(lengths.max(), sizes.max()) < LARGE else np.float64
-        products = -(queries.astype(kind) @ block.astype(kind, copy=False).T)
-        rounding = (4 * queries.shape[1] + 16) * float(np.finfo(kind).eps)
-        if self._intake.metric == "ip":
-            return products, rounding * lengths * sizes.max()
-        if self._intake.metric == "l2":
-            products *= 2
-            products += (sizes**2).astype(kind)
-            # The square of the query's own length is the same for all, and left out.
-            return products, rounding * (lengths + sizes.max()) ** 2
-        products /= sizes.astype(kind)
-        return products, rounding * lengths
+    def close(self) -> None:
+        """Let go of the vectors."""
+        self._room = _room(0, 0)
+        self._held = _Held(self._room, _nowhere())
 
-    def _distances(self, queries: Floats, rows: Ints, positions: Ints) -> Floats:
-        """The distances of pairs, each row summed in the same order, so that equal vectors are equally far."""
-        distances = np.empty(len(rows))
-        (matrix,) = self._parts
-        for start in range(0, len(rows), VECTORS_AT_ONCE):
-            part = slice(start, start + VECTORS_AT_ONCE)
-            ours, theirs = queries[rows[part]], matrix[positions[part]].astype(np.float64)
-            if self._intake.metric == "l2":
-                distances[part] = np.sqrt(_products(ours - theirs, ours - theirs))
-                continue
-            distances[part] = -_products(ours, theirs)
-            if self._intake.metric == "cosine":
-                lengths = np.sqrt(_products(ours, ours) * _products(theirs, theirs))
-                distances[part] = np.clip(1 + distances[part] / lengths, 0, 2)
-        return distances
+    def _append(self, matrix: Matrix, places: Places) -> None:
+        rows, gone = self._held
+        count, end = len(rows.places), len(rows.places) + len(matrix)
+        if end > len(self._room.places) or not count:
+            # Room for as much again, which costs no memory before something is written there.
+            self._room = _room(max(2 * count, end), matrix.shape[1])
+            if count:
+                self._room.put(0, rows)
+        self._room.put(count, _Rows(matrix, lengths(matrix).astype(np.float32), places))
+        # In one step, so that a search in another thread sees all of it or nothing.
+        self._held = _Held(self._room.some(slice(end)), gone)
+
+    def _move_together(self) -> None:
+        """Leave out the rows that were deleted; a search that goes on meanwhile has the old ones."""
+        rows, gone = self._held
+        if len(gone):
+            kept = np.ones(len(rows.places), np.bool_)
+            kept[gone] = False
+            self._room = rows.some(kept)
+            self._held = _Held(self._room, _nowhere())
+
+    def _allowed(self, where: Mapping[str, Any], places: Places) -> Places:
+        """The rows that a filter lets through; kept for the next search with the same one."""
+        mask = self._intake.allowed(where)
+        if self._last is None or self._last[0] is not mask or self._last[1] is not places:
+            inside = places[: np.searchsorted(places, len(mask))]
+            self._last = mask, places, np.flatnonzero(mask[inside])
+        return self._last[2]
+
+    def _open(self, file: Path) -> None:
+        try:
+            matrix = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise BadInput(f"the vectors of the store cannot be read ({error})", file=str(file)) from error
+        places = np.flatnonzero(self._intake.living)
+        if matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != len(places):
+            raise BadInput(f"there are no {len(places)} vectors for the {len(places)} ids of the store", file=str(file))
+        if len(matrix):
+            self._append(matrix, places)
 
 
-def _products(left: Floats, right: Floats) -> Floats:
-    return np.asarray(np.einsum("ij,ij->i", left, right), dtype=np.float64)
+def _room(rows: int, dimension: int) -> _Rows:
+    return _Rows(np.empty((rows, dimension), np.float32), np.empty(rows, np.float32), np.empty(rows, np.int64))
+
+
+def _nowhere() -> Places:
+    return np.empty(0, np.int64)

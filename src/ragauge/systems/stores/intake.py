@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +18,12 @@ from ragauge.errors import BadInput, UnknownName
 
 METRICS = ("cosine", "l2", "ip")
 """1 - cosine, the Euclidean distance (not squared), the negative inner product: for all three, less is nearer."""
+KEPT = "intake.json"
+"""The file of a store's folder that says what is in it; written last, so that there is none in half a folder."""
 
 Matrix = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.int64]
 
 
 def one_of(kind: str, name: str, known: Collection[str]) -> str:
@@ -33,23 +43,46 @@ def whole(name: str, value: int, least: int = 1, most: int | None = None) -> int
     return int(value)
 
 
+def cannot(store: str, what: str, why: str) -> BadInput:
+    """The refusal of what an engine has no way to do."""
+    return BadInput(f"{store} cannot {what}: {why}")
+
+
 class Intake:
-    """The ids of a store in the order in which they came, and the shape that its vectors must have."""
+    """The ids of a store, their metadata, and the shape that its vectors must have.
+
+    Each vector that comes in gets the next position, which is never given to another one: 0, 1, 2, … in order of
+    arrival. Engines know vectors by position; an id that is deleted loses its own, and gets a new one when it comes
+    again. An id that is updated keeps its position.
+    """
 
     def __init__(self, metric: str) -> None:
         self.metric = one_of("metric", metric, METRICS)
-        self.ids: list[str] = []
         self.dimension: int | None = None
-        self._known: set[str] = set()
+        self.places = 0
+        """How many positions were given, those of deleted ids included: the next one."""
+        self._known: dict[str, int] = {}
+        # Longer than what is in it: the last entry is None, which is what the position -1 then finds.
+        self._names: NDArray[np.object_] = np.full(16, None, dtype=object)
+        self._metadata: list[Mapping[str, Any]] = []
+        self._last: tuple[dict[str, Any], Mask] | None = None
+        self.built: dict[str, Any] = {}
+        """What the index was built with that was read from a folder."""
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._known)
 
-    def documents(self, ids: Sequence[str], vectors: Any) -> Matrix:
-        """The vectors as a store can take them, if they and their ids are good; nothing is remembered yet."""
+    @property
+    def ids(self) -> list[str]:
+        """What is in the store, in order of arrival."""
+        return list(self._known)
+
+    def documents(
+        self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None
+    ) -> Matrix:
+        """The vectors as a store can take them, if they, their ids and metadata are good; nothing is remembered yet."""
         matrix = self._matrix(vectors, "vectors")
-        if len(ids) != len(matrix):
-            raise BadInput(f"there are {len(ids)} ids for {len(matrix)} vectors")
+        _counted(ids, matrix)
         new: set[str] = set()
         for name in ids:
             if not isinstance(name, str):
@@ -57,20 +90,114 @@ class Intake:
             if name in new or name in self._known:
                 raise BadInput(f"the id {name!r} is added twice", hint="a store holds one vector for each id")
             new.add(name)
+        if metadata is not None:
+            if len(metadata) != len(ids):
+                raise BadInput(f"there are {len(metadata)} metadata for {len(ids)} ids")
+            for name, about in zip(ids, metadata, strict=True):
+                _plain(about, f"the metadata of {name!r}")
         self._refuse(matrix, lambda row: f"the vector of {ids[row]!r}")
+        # Names stand before the engine knows the vectors: whoever searches meanwhile may find them.
+        end = self.places + len(ids)
+        if end >= len(self._names):
+            more = np.full(max(2 * len(self._names), end + 1) - len(self._names), None, dtype=object)
+            self._names = np.concatenate([self._names, more])
+        self._names[self.places : end] = ids
         return matrix
 
-    def remember(self, ids: Sequence[str], matrix: Matrix) -> None:
+    def remember(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Keep the ids: the store has the vectors. A separate step, so that a failed load leaves no trace."""
-        if len(ids):
-            self.dimension = int(matrix.shape[1])
-            self.ids.extend(ids)
-            self._known.update(ids)
+        if not len(ids):
+            return
+        self.dimension = int(matrix.shape[1])
+        self._known.update(zip(ids, range(self.places, self.places + len(ids)), strict=True))
+        if metadata is None:
+            self._metadata.extend([{}] * len(ids))
+        else:
+            self._metadata.extend(_plain(about, "the metadata") for about in metadata)
+        self.places += len(ids)
+
+    def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Places, Matrix]:
+        """Where ids are that are to get other vectors, and these, if all is good."""
+        matrix = self._matrix(vectors, "vectors")
+        _counted(ids, matrix)
+        positions = self.positions(ids)
+        self._refuse(matrix, lambda row: f"the vector of {ids[row]!r}")
+        return positions, matrix
+
+    def position(self, name: str) -> int:
+        """Where an id is that must be there."""
+        place = self._known.get(name)
+        if place is None:
+            raise BadInput(f"the id {name!r} is not in the store", hint="only what was added can be changed")
+        return place
+
+    def positions(self, ids: Sequence[str]) -> Places:
+        """Where ids are that must be there, each once."""
+        found = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
+        if len(set(ids)) < len(ids):
+            twice = next(name for row, name in enumerate(ids) if name in ids[:row])
+            raise BadInput(f"the id {twice!r} is given twice")
+        return found
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Let go of ids that are there; their positions stay empty."""
+        positions = self.positions(ids)
+        for name, place in zip(ids, positions.tolist(), strict=True):
+            del self._known[name]
+            self._metadata[place] = {}
+        if self._last is not None:
+            where, mask = self._last
+            inside = positions[positions < len(mask)]
+            mask = mask.copy()
+            mask[inside] = False
+            self._last = where, mask
+
+    @property
+    def living(self) -> Mask:
+        """Which positions have an id."""
+        mask = np.zeros(self.places, dtype=np.bool_)
+        mask[np.fromiter(self._known.values(), dtype=np.int64, count=len(self._known))] = True
+        return mask
+
+    def allowed(self, where: Mapping[str, Any]) -> Mask:
+        """Which positions have an id whose metadata have all values of `where`.
+
+        As long as neither changes it is the same array, so that a store can know by `is` that what it made of the
+        last one still holds.
+        """
+        last = self._last
+        if last is not None and last[0] == where and len(last[1]) == self.places and _same_types(last[0], where):
+            return last[1]
+        wanted = _plain(where, "the filter")
+        known = last[1] if last is not None and last[0] == wanted and _same_types(last[0], wanted) else None
+        start = 0 if known is None else len(known)
+        items = [(key, type(value) is bool, value) for key, value in wanted.items()]
+        missing = object()
+        fresh = np.zeros(self.places - start, dtype=np.bool_)
+        alive = None if len(self) == self.places else self.living
+        for place, about in enumerate(self._metadata[start:]):
+            for key, flag, value in items:
+                there = about.get(key, missing)
+                if there != value or (type(there) is bool) is not flag:
+                    break
+            else:
+                fresh[place] = alive is None or alive[start + place]
+        mask = fresh if known is None else np.concatenate([known, fresh])
+        self._last = wanted, mask
+        return mask
 
     def queries(self, vectors: Any, k: int) -> Matrix:
         """The vectors of queries, if they can be compared with those of the store."""
-        whole("k", k)
+        if type(k) is not int or k < 1:
+            whole("k", k)
         matrix = self._matrix(vectors, "query vectors")
+        if len(matrix) == 1:
+            # One product instead of four passes: anything that is not finite, and all zeros, shows in it; and `vdot`
+            # does not warn of what overflows.
+            row = matrix[0]
+            square = float(np.vdot(row, row))
+            if 0.0 < square < math.inf:
+                return matrix
         self._refuse(matrix, lambda row: f"query vector {row}")
         return matrix
 
@@ -103,16 +230,123 @@ class Intake:
         return np.full((rows, k), None, dtype=object), np.full((rows, k), np.inf, dtype=np.float32)
 
     def answer(self, positions: NDArray[Any], distances: NDArray[Any], k: int) -> tuple[NDArray[np.object_], Matrix]:
-        """Ids and distances from positions in order of arrival (below 0: nothing found), `k` wide."""
-        ids, out = self.empty(len(positions), k)
+        """Ids and distances from positions (below 0: nothing found, nor after it), `k` wide."""
+        rows, width = positions.shape
+        if width == k and (positions[0, -1] >= 0 if rows == 1 else rows and positions[:, -1].min() >= 0):
+            return self._names[positions], distances.astype(np.float32, copy=False)
+        ids, out = self.empty(rows, k)
         found = positions >= 0
-        width = positions.shape[1]
-        ids[:, :width][found] = [self.ids[place] for place in positions[found].tolist()]
+        ids[:, :width][found] = self._names[positions[found]]
         out[:, :width][found] = distances[found]
         return ids, out
+
+    def write(self, folder: str | Path, **built: Any) -> None:
+        """Keep ids and metadata in a folder, with what the index there was built with."""
+        kept = {
+            "metric": self.metric,
+            "dimension": self.dimension,
+            "built": built,
+            "places": self.places,
+            "ids": list(self._known),
+            # Most stores never lose an id; then places are counted, not listed.
+            "positions": None if len(self) == self.places else list(self._known.values()),
+            "metadata": self._metadata if any(self._metadata) else None,
+        }
+        with replacing(Path(folder) / KEPT) as file:
+            file.write_text(json.dumps(kept), encoding="ascii")
+
+    def read(self, folder: str | Path, **built: Any) -> bool:
+        """Take up what was kept in a folder; whether anything was. Something built otherwise is refused."""
+        file = Path(folder) / KEPT
+        try:
+            kept = json.loads(file.read_text(encoding="ascii"))
+            metric, dimension, places, ids = (kept[part] for part in ("metric", "dimension", "places", "ids"))
+            positions = list(range(places)) if kept["positions"] is None else kept["positions"]
+            metadata, there = kept["metadata"] or [{}] * places, dict(kept["built"])
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise BadInput("this is not the list of what a store holds", file=str(file)) from error
+        for what, asked in {"metric": self.metric, **built}.items():
+            found = metric if what == "metric" else there.get(what, asked)
+            if asked != found:
+                raise BadInput(
+                    f"{folder} holds a store whose {what} is {found}, not {asked}", hint="take another folder"
+                )
+        self.dimension, self.places, self._metadata, self._last = dimension, places, metadata, None
+        self.built = there
+        self._known = dict(zip(ids, positions, strict=True))
+        self._names = np.full(places + 1 + places // 4, None, dtype=object)
+        for name, place in self._known.items():
+            self._names[place] = name
+        return True
+
+
+def folder_of(store: str, path: str | Path | None) -> Path:
+    """Where a store is to be kept, if it has a place."""
+    if path is None:
+        raise BadInput(f"this {store} store has no folder to be kept in", hint="give it one: path=…")
+    return Path(path)
+
+
+def most(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tuple[int, Any]:
+    """The largest width at which `ask` answers, and that answer (None at 0): some engines give all or nothing."""
+    low, answer = 0, None
+    while low < width:
+        middle = (low + width + 1) // 2
+        try:
+            answer = ask(middle)
+            low = middle
+        except gives_up:
+            width = middle - 1
+    return low, answer
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """A path to write to; what was written takes the file's place in the end, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.replace(name, file)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
 
 
 def unit(matrix: Matrix) -> Matrix:
     """The rows at length 1, so that an inner product is a cosine."""
+    if len(matrix) == 1:
+        row = matrix[0]
+        square = float(np.vdot(row, row))
+        if 1e-30 < square < 1e30:
+            return np.asarray(matrix * np.float32(1 / math.sqrt(square)), dtype=np.float32)
     norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
     return np.asarray(matrix / norms, dtype=np.float32)
+
+
+def _counted(ids: Sequence[str], matrix: Matrix) -> None:
+    if len(ids) != len(matrix):
+        raise BadInput(f"there are {len(ids)} ids for {len(matrix)} vectors")
+
+
+def _plain(about: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Metadata that every store can keep: names with a text, a number or a truth value."""
+    if not isinstance(about, Mapping):
+        raise BadInput(f"{what} are not names with values, but {about!r}")
+    out: dict[str, Any] = {}
+    for key, given in about.items():
+        value = given.item() if isinstance(given, np.generic) else given
+        if not isinstance(key, str) or not isinstance(value, str | int | float):
+            raise BadInput(f"{what}: {key!r} is {value!r}", hint="a value is a text, a number, true or false")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{what}: {key!r} is {value}", hint="a value is a text, a number, true or false")
+        out[key] = value
+    return out
+
+
+def _same_types(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Whether no truth value is taken for a number: to Python True is 1."""
+    return all((type(left[key]) is bool) is (type(value) is bool) for key, value in right.items())

@@ -1,22 +1,25 @@
-"""pgvector: vectors in a table of PostgreSQL, with an HNSW or IVFFlat index or none."""
+"""pgvector: vectors in a table of PostgreSQL, with an HNSW, binary or IVFFlat index or none."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ragauge.errors import BadInput
 from ragauge.stages import stage
 from ragauge.systems.stores import postgres
-from ragauge.systems.stores.embedded import TEMPORARY
-from ragauge.systems.stores.intake import Intake, Matrix
+from ragauge.systems.stores.embedded import KEPT_IN, TEMPORARY
+from ragauge.systems.stores.intake import Intake, Matrix, folder_of, whole
 from ragauge.systems.stores.vector_index import EXACTLY, VectorIndex, scans_vectors
 
 if TYPE_CHECKING:
-    from psycopg import sql
+    from psycopg import Connection
 
     from ragauge.seams import Neighbours
 
@@ -26,15 +29,22 @@ NEAREST = """WITH near AS MATERIALIZED (
 ) SELECT id, distance FROM near ORDER BY distance + 0"""
 """Put in order twice: scans of a halfvec index, and IVFFlat's that go on, are only nearly in order. Without the `+ 0`
 PostgreSQL 17 and newer would believe that it is done already."""
+BY_SIGNS = """WITH near AS MATERIALIZED (
+  SELECT id, embedding FROM {table} {filter}
+  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
+  LIMIT %(many)s
+) SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM near ORDER BY distance LIMIT %(k)s"""
 
 
 class PgVector:
-    """A table of its own on one connection; it is dropped by `close()` unless `keep=True`.
+    """A table of its own; it is dropped by `close()` unless `keep=True`, or it was saved.
 
-    Vectors are loaded by binary COPY. The index is built and the table analysed at the first search after an `add`, or
-    by `build()`, so that the time of building can be told from that of searching. Whether the planner uses the index is
-    its own decision (it reads a small table faster as a whole): `index_used` says what it does, `force=True` overrules
-    it.
+    Vectors are loaded by binary COPY. The index is built and the table analysed by `build()` or at the first search, so
+    that the time of building can be told from that of searching. Whether the planner uses the index is its own decision
+    (it reads a small table faster as a whole): `index_used` says what it does, `force=True` overrules it.
+
+    `index` is hnsw, ivfflat, none, or binary: an HNSW graph over the signs of the numbers, of which `rerank` times as
+    many candidates as wanted are compared in full. A `path` holds the name of the table, never the server's.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of pgvector's indexes, by their own names
@@ -43,6 +53,7 @@ class PgVector:
         dsn: str | None = None,
         table: str | None = None,
         keep: bool = False,
+        path: str | None = None,
         index: str = "hnsw",
         metric: str = "cosine",
         half: bool = False,
@@ -51,18 +62,32 @@ class PgVector:
         ef_search: int = 40,
         lists: int | None = None,
         probes: int | None = None,
+        rerank: int = 4,
         force: bool = False,
+        threads: int = 1,
     ) -> None:
-        self._index = VectorIndex(index, metric, half, m, ef_construction, ef_search, lists, probes, force)
+        binary = index == "binary"
+        kind = "hnsw" if binary else index
+        self._index = VectorIndex(kind, metric, half, m, ef_construction, ef_search, lists, probes, force, binary)
+        self._rerank = whole("rerank", rerank)
+        self._threads = whole("threads", threads, 0)
         self._intake = Intake(metric)
-        self.table = postgres.table_name(table)
-        self._keep = keep
+        self._path = path
+        there = path is not None and self._intake.read(path, **self._built())
+        self.table = postgres.table_name(self._intake.built.get("table", table))
+        self._keep = keep or there
         self._dsn = postgres.server(dsn)
-        self._connection = postgres.connect(self._dsn, self._index.settings())
+        # One connection does one thing at a time, and what is being written must not hold up who searches.
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._connection = self._connected()
+        self._writer = self._connected()
         self._versions = postgres.versions(self._connection)
-        # One connection does one thing at a time; settings of one search must not reach another's.
-        self._lock = threading.Lock()
-        self._made = self._indexed = self._fresh = False
+        self._statements: dict[tuple[bool, bool], str] = {}
+        self._made = self._indexed = self._fresh = there
+        if there:
+            self._taken_up()
+        self._worn = there
+        """Whether there may be something in the index that is not in the table any more."""
 
     def __len__(self) -> int:
         return len(self._intake)
@@ -75,27 +100,36 @@ class PgVector:
     ) -> None:
         self.close()
 
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Everything."""
+        return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
+
     def describe(self) -> dict[str, Any]:
         """What a manifest should say about this store."""
+        about: dict[str, Any] = {"rerank": self._rerank} if self._index.binary else {}
+        if self._made and self._intake.dimension and len(self):
+            about["index_used"] = self.index_used(np.ones(self._intake.dimension), 10)
         return {
             "store": "pgvector",
+            "version": self._versions.get("pgvector"),
             **self._versions,
             "server": postgres.shown(self._dsn),
             "table": self.table,
             **self._index.describe(),
+            **about,
+            "threads": self._threads,
             "size": len(self),
             "dimension": self._intake.dimension,
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Take vectors in, each under its id, and with metadata if searches are to be filtered."""
-        matrix = self._intake.documents(ids, vectors)
-        if metadata is not None and len(metadata) != len(ids):
-            raise BadInput(f"there are {len(metadata)} metadata for {len(ids)} ids")
+        matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
         self._index.check(matrix.shape[1])
-        with self._lock, postgres.speaking(self._dsn), self._connection.transaction():
+        with self._writing, postgres.speaking(self._dsn), self._writer.transaction():
             if not self._made:
                 self._make(matrix.shape[1])
             self._load(ids, matrix, metadata)
@@ -104,8 +138,34 @@ class PgVector:
 
     def build(self) -> None:
         """Make the index, if there is to be one, and tell the planner what is in the table."""
-        with self._lock, postgres.speaking(self._dsn):
-            self._build()
+        from psycopg import sql
+
+        with self._writing, postgres.speaking(self._dsn):
+            if self._fresh or not self._made:
+                return
+            if not self._indexed:
+                self._index = self._index.over(len(self))
+                creation = self._index.creation(self.table, self._intake.dimension or 0)
+                if creation is not None:
+                    self._writer.execute(creation)
+                    self._configure(self._connection)
+            self._writer.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(self.table)))
+            self._indexed = self._fresh = True
+
+    def tune(
+        self,
+        *,
+        ef_search: int | None = None,
+        probes: int | None = None,
+        rerank: int | None = None,
+        force: bool | None = None,
+    ) -> None:
+        """Set options of the searches to come."""
+        changed: dict[str, Any] = {"ef_search": ef_search, "probes": probes, "force": force}
+        self._index = replace(self._index, **{name: one for name, one in changed.items() if one is not None})
+        self._rerank = self._rerank if rerank is None else whole("rerank", rerank)
+        with postgres.speaking(self._dsn):
+            self._configure(self._connection)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """The `k` nearest of each row, nearest first; of those whose metadata contain `where`."""
@@ -113,13 +173,13 @@ class PgVector:
         ids, distances = self._intake.empty(len(queries), k)
         if not len(self) or not len(queries):
             return ids, distances
-        with self._lock, postgres.speaking(self._dsn):
-            self._build()
-            with stage("retrieve"):
-                for row, query in enumerate(queries):
-                    found = self._nearest(query, k, where)
-                    ids[row, : len(found)] = [name for name, _ in found]
-                    distances[row, : len(found)] = [distance for _, distance in found]
+        if not self._indexed:
+            self.build()
+        with self._lock, postgres.speaking(self._dsn), stage("retrieve"):
+            for row, query in enumerate(queries):
+                found = self._nearest(query, k, where)
+                ids[row, : len(found)] = [name for name, _ in found]
+                distances[row, : len(found)] = [distance for _, distance in found]
         return ids, distances
 
     def explain(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> Any:
@@ -127,14 +187,50 @@ class PgVector:
         query = self._intake.queries([vector], k)[0]
         if not len(self):
             raise BadInput("an empty store has nothing to explain")
+        self.build()
         with self._lock, postgres.speaking(self._dsn):
-            self._build()
-            (row,) = self._ask(query, k, where, self._index.local(k, filtered=bool(where)), explained=True)
+            (row,) = self._ask(query, k, where, self._local(k, where), explained=True)
         return row[0][0]
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
         """Whether a search walks the vector index."""
         return scans_vectors(self.explain(vector, k, where))
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors."""
+        from psycopg import sql
+
+        _, matrix = self._intake.replacements(ids, vectors)
+        statement = sql.SQL("UPDATE {} SET embedding = %s::{} WHERE id = %s").format(
+            sql.Identifier(self.table), sql.Identifier(self._index.type)
+        )
+        with self._writing, postgres.speaking(self._dsn), self._writer.transaction():
+            for name, row in zip(ids, matrix, strict=True):
+                self._writer.execute(statement, [row, name])
+        self._worn = True
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        from psycopg import sql
+
+        self._intake.positions(ids)
+        statement = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(sql.Identifier(self.table))
+        if len(ids):
+            with self._writing, postgres.speaking(self._dsn):
+                self._writer.execute(statement, [list(ids)])
+        self._worn = True
+        self._intake.forget(ids)
+
+    def save(self) -> None:
+        """Keep the table, and in `path` its name: another process finds it there, given the same server."""
+        folder = folder_of("pgvector", self._path)
+        self.build()
+        if self._made:
+            self._intake.write(folder, **self._built(), table=self.table)
+            with self._writing, postgres.speaking(self._dsn):
+                if not self._keep:
+                    self._comment(f"{KEPT_IN}{folder.absolute()}")
+            self._keep = True
 
     def close(self) -> None:
         """Drop the table, unless it is to be kept, and hang up."""
@@ -142,12 +238,60 @@ class PgVector:
 
         if self._connection.closed:
             return
-        with self._lock, postgres.speaking(self._dsn):
+        with self._lock, self._writing, postgres.speaking(self._dsn):
             try:
                 if self._made and not self._keep:
-                    self._connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(self.table)))
+                    self._writer.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(self.table)))
             finally:
                 self._connection.close()
+                self._writer.close()
+
+    def pids(self) -> list[int]:
+        """The processes of a server on this machine: the first one and its children; of another machine none."""
+        return postgres.processes(self._dsn, self._connection)
+
+    def disk_bytes(self) -> int | None:
+        """What table and indexes take on the server's disk."""
+        from psycopg import sql
+
+        if not self._made:
+            return None
+        statement = sql.SQL("SELECT pg_total_relation_size({}::regclass)")
+        named = sql.Literal(sql.Identifier(self.table).as_string(self._writer))
+        with self._writing, postgres.speaking(self._dsn):
+            row = self._writer.execute(statement.format(named)).fetchone()
+        return None if row is None else int(row[0])
+
+    def _built(self) -> dict[str, Any]:
+        sizes = {"none": (), "ivfflat": ("lists",)}.get(self._index.kind, ("m", "ef_construction"))
+        options = {name: getattr(self._index, name) for name in sizes}
+        return {"index": self._index.describe()["index"], "half": self._index.half, **options}
+
+    def _connected(self) -> Connection[Any]:
+        settings = self._index.settings()
+        if self._threads:
+            # PostgreSQL counts those that help.
+            helpers = str(self._threads - 1)
+            settings += [("max_parallel_maintenance_workers", helpers), ("max_parallel_workers_per_gather", helpers)]
+        return postgres.connect(self._dsn, settings)
+
+    def _configure(self, connection: Connection[Any]) -> None:
+        force = [("enable_seqscan", "off" if self._index.force else "on")]
+        with self._lock:
+            connection.execute(*postgres.configured([*self._index.settings(), *force]))
+
+    def _taken_up(self) -> None:
+        """See that a table that was kept is there, and choose again what depends on its size."""
+        self._index = self._index.over(len(self))
+        with postgres.speaking(self._dsn):
+            row = self._connection.execute("SELECT to_regclass(quote_ident(%s))", [self.table]).fetchone()
+            self._configure(self._connection)
+        if row is None or row[0] is None:
+            self.close()
+            raise BadInput(
+                f"the server has no table {self.table!r}, which {self._path} stands for",
+                hint="give the server that it was made on: dsn=…",
+            )
 
     def _make(self, dimension: int) -> None:
         from psycopg import errors, sql
@@ -156,14 +300,19 @@ class PgVector:
         columns = sql.SQL("(id text PRIMARY KEY, embedding {}({}) NOT NULL, metadata jsonb NOT NULL)")
         column = columns.format(sql.Identifier(self._index.type), sql.Literal(dimension))
         try:
-            self._connection.execute(sql.SQL("CREATE TABLE {} ").format(name) + column)
+            self._writer.execute(sql.SQL("CREATE TABLE {} ").format(name) + column)
         except errors.DuplicateTable:
             raise BadInput(
                 f"the server has a table {self.table!r} already", hint="name another, or none for a new one"
             ) from None
         if not self._keep:
-            comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(name, sql.Literal(TEMPORARY))
-            self._connection.execute(comment)
+            self._comment(TEMPORARY)
+
+    def _comment(self, text: str) -> None:
+        from psycopg import sql
+
+        statement = sql.SQL("COMMENT ON TABLE {} IS {}")
+        self._writer.execute(statement.format(sql.Identifier(self.table), sql.Literal(text)))
 
     def _load(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
         from pgvector import HalfVector, Vector
@@ -173,7 +322,7 @@ class PgVector:
         nothing = postgres.json_of({}, "")
         statement = sql.SQL("COPY {} (id, embedding, metadata) FROM STDIN (FORMAT BINARY)")
         with (
-            self._connection.cursor() as cursor,
+            self._writer.cursor() as cursor,
             cursor.copy(statement.format(sql.Identifier(self.table))) as copy,
         ):
             copy.set_types(["text", self._index.type, "jsonb"])
@@ -181,45 +330,42 @@ class PgVector:
                 about = nothing if metadata is None else postgres.json_of(metadata[row], f"the metadata of {name!r}")
                 copy.write_row((name, kept(vector), about))
 
-    def _build(self) -> None:
-        from psycopg import sql
-
-        if self._fresh or not self._made:
-            return
-        if not self._indexed:
-            self._index = self._index.over(len(self))
-            creation = self._index.creation(self.table)
-            if creation is not None:
-                self._connection.execute(creation)
-                self._connection.execute(*postgres.configured(self._index.settings()))
-        self._connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(self.table)))
-        self._indexed = self._fresh = True
+    def _local(self, k: int, where: Any) -> list[tuple[str, str]]:
+        return self._index.local(k * self._rerank if self._index.binary else k, filtered=bool(where))
 
     def _nearest(self, query: Any, k: int, where: Mapping[str, Any] | None) -> list[Any]:
-        found = self._ask(query, k, where, self._index.local(k, filtered=bool(where)))
-        if where and len(found) < k and self._index.kind != "none":
-            # A scan that goes on has an end too; what a strict filter lets through is then found by looking at all.
+        found = self._ask(query, k, where, self._local(k, where))
+        short = (where and len(found) < k) or (self._worn and len(found) < min(k, len(self)))
+        if short and self._index.kind != "none":
+            # A scan that goes on has an end too; what a strict filter lets through is then found by looking at all, and
+            # so is what is left where a graph is full of what was deleted, until the server has cleaned up.
             found = self._ask(query, k, where, EXACTLY)
         return found
 
     def _ask(
         self, query: Any, k: int, where: Any, local: Sequence[tuple[str, str]], *, explained: bool = False
     ) -> list[Any]:
-        given = {"vector": query, "k": k, "where": postgres.json_of(where, "the filter") if where else None}
+        given = {"vector": query, "k": k, "many": k * self._rerank}
+        if where:
+            given["where"] = postgres.json_of(where, "the filter")
         with ExitStack() as inside:
             if local:
                 inside.enter_context(self._connection.transaction())
                 self._connection.execute(*postgres.configured(local, local=True))
-            return self._connection.execute(
-                self._statement(filtered=bool(where), explained=explained), given
-            ).fetchall()
+            return self._connection.execute(self._statement(bool(where), explained), given).fetchall()
 
-    def _statement(self, *, filtered: bool, explained: bool) -> sql.Composed:
+    def _statement(self, filtered: bool, explained: bool) -> str:
+        """The statement of a search, composed once: that takes longer than a small search."""
         from psycopg import sql
 
-        return sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + NEAREST).format(
-            operator=sql.SQL(self._index.operator),
-            type=sql.Identifier(self._index.type),
-            table=sql.Identifier(self.table),
-            filter=sql.SQL("WHERE metadata @> %(where)s" if filtered else ""),
-        )
+        if (filtered, explained) not in self._statements:
+            text = BY_SIGNS if self._index.binary else NEAREST
+            composed = sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + text).format(
+                operator=sql.SQL(self._index.operator),
+                type=sql.Identifier(self._index.type),
+                table=sql.Identifier(self.table),
+                filter=sql.SQL("WHERE metadata @> %(where)s" if filtered else ""),
+                dimension=sql.Literal(self._intake.dimension),
+            )
+            self._statements[filtered, explained] = composed.as_string(self._connection)
+        return self._statements[filtered, explained]

@@ -140,6 +140,23 @@ def versions(connection: Connection[Any]) -> dict[str, str]:
     return {"postgresql": row[0], "pgvector": row[1]} if row else {}
 
 
+def processes(dsn: str, connection: Connection[Any]) -> list[int]:
+    """The processes of a server on this machine, the first one first; of any other server none."""
+    import psutil
+
+    host = str(_parts(dsn).get("host") or "")
+    if not host.startswith("/") and host not in ("", "localhost", "127.0.0.1", "::1"):
+        return []
+    try:
+        first = psutil.Process(connection.info.backend_pid).parent()
+        # In a container of its own a server counts processes differently: the number is then somebody else's.
+        if first is None or not first.name().startswith(("postgres", "postmaster")):
+            return []
+        return [first.pid, *(child.pid for child in first.children(recursive=True))]
+    except psutil.Error:
+        return []
+
+
 def _library() -> None:
     try:
         import pgvector  # noqa: F401

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragauge.errors import MissingExtra
+from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, one_of, whole
+from ragauge.systems.stores.intake import Intake, Matrix, cannot, folder_of, one_of, replacing, whole
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
 
+FILE = "index.usearch"
 NAMES = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
 
 
@@ -21,19 +23,22 @@ class Usearch:
     """A USearch index: `m` links, `ef_construction` when building, `ef_search` when searching.
 
     `dtype` is what vectors are kept in: f32, f16, bf16 or i8 (i8 only for cosine, whose values lie between -1 and 1).
-    `exact=True` compares everything instead of walking the graph.
+    `exact=True` compares everything instead of walking the graph. With `view=True` what was kept in `path` is not read
+    but looked at where it lies; it cannot be changed then. USearch can filter a search, but not from Python.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parameters of USearch, by the names that all graphs have here
         self,
         *,
         metric: str = "cosine",
+        path: str | None = None,
         m: int = 16,
         ef_construction: int = 128,
         ef_search: int = 64,
         dtype: str = "f32",
         exact: bool = False,
-        threads: int = 0,
+        view: bool = False,
+        threads: int = 1,
     ) -> None:
         try:
             import usearch
@@ -47,12 +52,32 @@ class Usearch:
         self._dtype = one_of(
             "precision", dtype, ("f32", "f16", "bf16", "i8") if metric == "cosine" else ("f32", "f16", "bf16")
         )
-        self._exact = exact
+        self._exact = bool(exact)
         self._threads = whole("threads", threads, 0)
         self._index: Any = None
+        self._lock = threading.Lock()
+        self._waiting: list[Matrix] = []
+        self._path = path
+        self._viewed = False
+        if path is not None and self._intake.read(path, **self._built()):
+            self._index = self._new()
+            file = str(folder_of("usearch", path) / FILE)
+            self._viewed = bool(view)
+            if self._viewed:
+                self._index.view(file)
+            else:
+                self._index.load(file)
+            self._index.expansion_search = self._ef[1]
+            if len(self._index) != len(self):
+                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
 
     def __len__(self) -> int:
         return len(self._intake)
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Everything but filters; nothing changes what is only looked at."""
+        return frozenset(("save", "share") if self._viewed else ("insert", "update", "delete", "save", "share"))
 
     def describe(self) -> dict[str, Any]:
         """What a manifest should say about this store."""
@@ -60,51 +85,126 @@ class Usearch:
             "store": "usearch",
             "version": getattr(self._library, "__version__", None),
             "metric": self._intake.metric,
-            "m": self._m,
-            "ef_construction": self._ef[0],
+            **self._built(),
             "ef_search": self._ef[1],
-            "dtype": self._dtype,
             "exact": self._exact,
+            "threads": self._threads,
             "size": len(self),
             "dimension": self._intake.dimension,
         }
 
-    def add(self, ids: Sequence[str], vectors: Any) -> None:
-        """Take vectors in, each under its id."""
-        matrix = self._intake.documents(ids, vectors)
-        if not len(matrix):
-            return
-        if self._index is None:
-            self._index = self._library.index.Index(
-                ndim=matrix.shape[1],
-                metric=NAMES[self._intake.metric],
-                dtype=self._dtype,
-                connectivity=self._m,
-                expansion_add=self._ef[0],
-                expansion_search=self._ef[1],
-            )
-        keys = np.arange(len(self), len(self) + len(matrix), dtype=np.uint64)
-        self._index.add(keys, matrix, threads=self._threads)
-        self._intake.remember(ids, matrix)
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id; until the first search they only wait to be indexed."""
+        self._changeable("add")
+        matrix = self._intake.documents(ids, vectors, metadata)
+        if len(matrix):
+            if self._index is None:
+                self._waiting.append(matrix.copy())
+            else:
+                self._insert(matrix, self._intake.places)
+        self._intake.remember(ids, matrix, metadata)
 
-    def search(self, vectors: Any, k: int) -> Neighbours:
+    def build(self) -> None:
+        """Index what was added; the first search does it otherwise, and would be timed with it."""
+        with self._lock:
+            if not self._waiting:
+                return
+            if self._index is None:
+                self._index = self._new()
+            place = self._intake.places - sum(len(part) for part in self._waiting)
+            while self._waiting:
+                part = self._waiting.pop(0)
+                self._insert(part, place)
+                place += len(part)
+
+    def tune(self, *, ef_search: int | None = None) -> None:
+        """Set options of the searches to come."""
+        if ef_search is not None:
+            self._ef = self._ef[0], whole("ef_search", ef_search)
+            if self._index is not None:
+                self._index.expansion_search = ef_search
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
         """The `k` nearest of each row, nearest first."""
         queries = self._intake.queries(vectors, k)
-        if self._index is None or not len(queries):
+        if where:
+            raise cannot("usearch", "filter", "its Python library searches all that there is")
+        if self._waiting:
+            self.build()
+        if not len(self) or not len(queries):
             return self._intake.empty(len(queries), k)
         width = min(k, len(self))
-        positions = np.full((len(queries), width), -1, dtype=np.int64)
-        distances = np.full((len(queries), width), np.inf, dtype=np.float64)
         with stage("retrieve"):
             found = self._index.search(queries, width, threads=self._threads, exact=self._exact)
         # One query comes back as its matches, several as a batch of them.
-        for row, matches in enumerate([found] if len(queries) == 1 else found):
-            positions[row, : len(matches)] = matches.keys.astype(np.int64)
-            distances[row, : len(matches)] = matches.distances
+        if len(queries) == 1:
+            positions, distances = found.keys[None].view(np.int64), found.distances[None]
+        else:
+            positions, distances = found.keys.astype(np.int64), found.distances
+            # Beyond what was found USearch leaves whatever was in memory.
+            missing = np.arange(positions.shape[1]) >= np.asarray(found.counts)[:, None]
+            positions[missing] = -1
         if self._intake.metric == "l2":
             distances = np.sqrt(np.maximum(distances, 0))
         elif self._intake.metric == "ip":
-            distances -= 1  # USearch gives 1 - the inner product
+            distances = distances - 1  # USearch gives 1 - the inner product
         else:
             distances = np.maximum(distances, 0)
         return self._intake.answer(positions, distances, k)
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors."""
+        self._changeable("update")
+        positions, matrix = self._intake.replacements(ids, vectors)
+        self.build()
+        if len(ids):
+            keys = positions.astype(np.uint64)
+            self._index.remove(keys, threads=self._threads)
+            self._index.add(keys, matrix, threads=self._threads)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        self._changeable("delete")
+        positions = self._intake.positions(ids)
+        self.build()
+        if len(ids):
+            self._index.remove(positions.astype(np.uint64), threads=self._threads)
+        self._intake.forget(ids)
+
+    def save(self) -> None:
+        """Keep everything in `path`."""
+        folder = folder_of("usearch", self._path)
+        self.build()
+        if self._index is not None and not self._viewed:
+            with replacing(folder / FILE) as file:
+                self._index.save(str(file))
+            self._intake.write(folder, **self._built())
+
+    def close(self) -> None:
+        """Let go of the index."""
+        if self._index is not None:
+            self._index.reset()
+        self._index = None
+        self._waiting = []
+        self._intake = Intake(self._intake.metric)
+
+    def _built(self) -> dict[str, Any]:
+        return {"m": self._m, "ef_construction": self._ef[0], "dtype": self._dtype}
+
+    def _new(self) -> Any:
+        return self._library.index.Index(
+            ndim=self._intake.dimension,
+            metric=NAMES[self._intake.metric],
+            dtype=self._dtype,
+            connectivity=self._m,
+            expansion_add=self._ef[0],
+            expansion_search=self._ef[1],
+        )
+
+    def _insert(self, matrix: Matrix, place: int) -> None:
+        keys = np.arange(place, place + len(matrix), dtype=np.uint64)
+        self._index.add(keys, matrix, threads=self._threads)
+
+    def _changeable(self, what: str) -> None:
+        if self._viewed:
+            raise cannot("usearch", what, "it only looks at a file that was kept")

@@ -39,6 +39,8 @@ class VectorIndex:
     lists: int | None = None
     probes: int | None = None
     force: bool = False
+    binary: bool = False
+    """Index the signs of the numbers alone: candidates by Hamming distance, which a search then compares in full."""
 
     def __post_init__(self) -> None:
         one_of("index", self.kind, ("none", "hnsw", "ivfflat"))
@@ -64,7 +66,7 @@ class VectorIndex:
 
     def check(self, dimension: int) -> None:
         """Refuse vectors that are too long for the index."""
-        most = 16_000 if self.kind == "none" else 4_000 if self.half else 2_000
+        most = 16_000 if self.kind == "none" or self.binary else 4_000 if self.half else 2_000
         if dimension > most:
             hint = "half=True takes up to 4000" if dimension <= 4_000 else "index=none takes up to 16000"
             raise BadInput(f"{self.kind} of {self.type} takes up to {most} dimensions, not {dimension}", hint=hint)
@@ -74,8 +76,11 @@ class VectorIndex:
         lists = self.lists or max(1, rows // 1000 if rows <= 1_000_000 else round(rows**0.5))
         return replace(self, lists=lists, probes=self.probes or max(1, round(lists**0.5)))
 
-    def creation(self, table: str) -> sql.Composed | None:
-        """The statement that makes the index on the column `embedding`, if there is to be one."""
+    def creation(self, table: str, dimension: int = 0) -> sql.Composed | None:
+        """The statement that makes the index on the column `embedding`, if there is to be one.
+
+        Only one of signs needs to know the dimension.
+        """
         from psycopg import sql
 
         numbers: dict[str, int | None] = {"m": self.m, "ef_construction": self.ef_construction}
@@ -84,10 +89,12 @@ class VectorIndex:
         if self.kind == "ivfflat":
             numbers = {"lists": self.lists}
         options = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(n)) for name, n in numbers.items()]
-        return sql.SQL("CREATE INDEX ON {} USING {} (embedding {}) WITH ({})").format(
+        signs = sql.SQL("(binary_quantize(embedding)::bit({}))").format(sql.Literal(dimension))
+        return sql.SQL("CREATE INDEX ON {} USING {} ({} {}) WITH ({})").format(
             sql.Identifier(table),
             sql.Identifier(self.kind),
-            sql.Identifier(f"{self.type}_{self.metric}_ops"),
+            signs if self.binary else sql.SQL("embedding"),
+            sql.Identifier("bit_hamming_ops" if self.binary else f"{self.type}_{self.metric}_ops"),
             sql.SQL(", ").join(options),
         )
 
@@ -117,7 +124,8 @@ class VectorIndex:
 
     def describe(self) -> dict[str, Any]:
         """The parameters that matter, for manifests."""
-        about: dict[str, Any] = {"index": self.kind, "metric": self.metric, "type": self.type}
+        kind = "binary" if self.binary else self.kind
+        about: dict[str, Any] = {"index": kind, "metric": self.metric, "type": self.type}
         if self.kind == "hnsw":
             about |= {"m": self.m, "ef_construction": self.ef_construction, "ef_search": self.ef_search}
         if self.kind == "ivfflat":

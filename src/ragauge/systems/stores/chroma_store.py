@@ -1,0 +1,195 @@
+"""Chroma: collections in a folder, with an HNSW graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import MissingExtra
+from ragauge.stages import stage
+from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.engines import Gone, Home, Speaking
+from ragauge.systems.stores.intake import Intake, folder_of, whole
+
+if TYPE_CHECKING:
+    from ragauge.seams import Neighbours
+
+FOLDER = "chroma"
+COLLECTION = "vectors"
+
+
+class Chroma:
+    """A Chroma collection: `m` links, `ef_construction` when building, `ef_search` when searching.
+
+    Chroma reads `ef_search` when it opens a collection and never again, whatever is said to it later: `tune` closes the
+    folder and opens it anew. It takes as many threads as it finds processors; there is no option for that.
+    """
+
+    _client: Any
+    _collection: Any
+
+    def __init__(
+        self,
+        *,
+        metric: str = "cosine",
+        path: str | None = None,
+        m: int = 16,
+        ef_construction: int = 100,
+        ef_search: int = 100,
+    ) -> None:
+        try:
+            import chromadb
+        except ImportError as error:
+            raise MissingExtra("the Chroma store", "chroma") from error
+        self._library: Any = chromadb
+        self._intake = Intake(metric)
+        self._columns = Columns()
+        self._m = whole("m", m, 2)
+        self._ef = whole("ef_construction", ef_construction), whole("ef_search", ef_search)
+        self._path = path
+        self._speaking = Speaking("chroma")
+        self._ready = False
+        self._home = Home("chroma", path)
+        there = path is not None and self._intake.read(path, **self._built())
+        self._columns.read(self._intake.built.get("columns", {}))
+        self._folder = str(self._home.place(FOLDER, fresh=not there))
+        with self._speaking:
+            self._open()
+            self._most = int(self._client.get_max_batch_size())
+            if there:
+                self._reopen()
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Everything; processes that share a folder do not see what others have added since they opened it."""
+        return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this store."""
+        return {
+            "store": "chroma",
+            "version": self._library.__version__,
+            "metric": self._intake.metric,
+            **self._built(),
+            "ef_search": self._ef[1],
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id, with what searches may be filtered by."""
+        matrix = self._intake.documents(ids, vectors, metadata)
+        if not len(matrix):
+            return
+        self._columns.learn(self._columns.new(ids, metadata))
+        # Chroma takes no mapping without anything in it.
+        about = None if metadata is None else [self._columns.named(one) or None for one in metadata]
+        names = [str(place) for place in range(self._intake.places, self._intake.places + len(ids))]
+        with self._speaking:
+            for start in range(0, len(matrix), self._most):
+                part = slice(start, start + self._most)
+                some = None if about is None else about[part]
+                self._collection.add(ids=names[part], embeddings=matrix[part], metadatas=some)
+        self._intake.remember(ids, matrix)
+
+    def build(self) -> None:
+        """Let Chroma take up what it has only written down: it does so at the first search."""
+        if not self._ready and len(self):
+            with self._speaking:
+                anything = np.ones((1, self._intake.dimension or 1), dtype=np.float32)
+                self._collection.query(query_embeddings=anything, n_results=1, include=[])
+        self._ready = True
+
+    def tune(self, *, ef_search: int | None = None) -> None:
+        """Set options of the searches to come."""
+        if ef_search is not None and whole("ef_search", ef_search) != self._ef[1]:
+            self._ef = self._ef[0], ef_search
+            with self._speaking:
+                self._reopen()
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        queries = self._intake.queries(vectors, k)
+        if not self._ready:
+            self.build()
+        wanted = self._columns.wanted(where) if where else {}
+        if not len(self) or not len(queries) or wanted is None:
+            return self._intake.empty(len(queries), k)
+        terms = [{name: value} for name, value in wanted.items()]
+        condition = None if not terms else terms[0] if len(terms) == 1 else {"$and": terms}
+        positions = np.full((len(queries), k), -1, dtype=np.int64)
+        values = np.full((len(queries), k), np.inf, dtype=np.float32)
+        with self._speaking, stage("retrieve"):
+            found = self._collection.query(
+                query_embeddings=queries, n_results=min(k, len(self)), where=condition, include=["distances"]
+            )
+            for row, (names, distances) in enumerate(zip(found["ids"], found["distances"], strict=True)):
+                positions[row, : len(names)] = [int(name) for name in names]
+                values[row, : len(names)] = distances
+        if self._intake.metric == "l2":
+            values = np.sqrt(np.maximum(values, 0))
+        elif self._intake.metric == "ip":
+            values = values - 1  # Chroma gives 1 - the inner product
+        else:
+            values = np.maximum(values, 0)
+        return self._intake.answer(positions, values, k)
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors."""
+        positions, matrix = self._intake.replacements(ids, vectors)
+        if len(ids):
+            with self._speaking:
+                self._collection.update(ids=[str(place) for place in positions.tolist()], embeddings=matrix)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        positions = self._intake.positions(ids)
+        if len(ids):
+            with self._speaking:
+                self._collection.delete(ids=[str(place) for place in positions.tolist()])
+        self._intake.forget(ids)
+
+    def save(self) -> None:
+        """Keep everything in `path`: Chroma has it there already, but for the ids."""
+        folder = folder_of("chroma", self._path)
+        if len(self):
+            self.build()
+            self._intake.write(folder, **self._built(), columns=self._columns.kept())
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if not isinstance(self._client, Gone):
+            with self._speaking:
+                self._client.close()
+        self._client = self._collection = Gone()
+        self._home.close()
+
+    def _built(self) -> dict[str, Any]:
+        return {"m": self._m, "ef_construction": self._ef[0]}
+
+    def _open(self) -> None:
+        from chromadb.config import Settings
+
+        # Whatever is said here of a collection that is there already is not heard.
+        graph = {"space": self._intake.metric, "ef_construction": self._ef[0], "max_neighbors": self._m}
+        self._client = self._library.PersistentClient(path=self._folder, settings=Settings(anonymized_telemetry=False))
+        self._collection = self._client.get_or_create_collection(
+            COLLECTION, embedding_function=None, configuration={"hnsw": {**graph, "ef_search": self._ef[1]}}
+        )
+
+    def _reopen(self) -> None:
+        with warnings.catch_warnings():
+            # A collection without an embedder of Chroma's own counts as an old one.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            if self._collection.configuration["hnsw"]["ef_search"] == self._ef[1]:
+                return
+            self._collection.modify(configuration={"hnsw": {"ef_search": self._ef[1]}})
+            self._client.close()
+            self._open()
+        self._ready = False

@@ -1,0 +1,290 @@
+"""DuckDB with its extension vss: a table with an HNSW index."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.stages import stage
+from ragauge.systems.stores import columns
+from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.engines import Home, Speaking
+from ragauge.systems.stores.intake import Intake, Matrix, folder_of, one_of, whole
+
+if TYPE_CHECKING:
+    from ragauge.seams import Neighbours
+
+FILE = "vectors.duckdb"
+FUNCTIONS = {"cosine": "array_cosine_distance", "l2": "array_distance", "ip": "array_negative_inner_product"}
+METRICS = {"cosine": "cosine", "l2": "l2sq", "ip": "ip"}
+TYPES = {columns.TRUTH: "BOOLEAN", columns.WHOLE: "BIGINT", columns.REAL: "DOUBLE", columns.TEXT: "VARCHAR"}
+SCAN = "HNSW_INDEX_SCAN"
+
+
+class DuckDB:
+    """A table of DuckDB with an index of vss: `hnsw` (`m`, `ef_construction`, `ef_search`), or `none`.
+
+    A filter is laid over what the index gives: of ten neighbours one may be left. That is what its SQL does, and what
+    is measured; `filtered="scan"` goes past the index and compares everything that matches. With
+    `late_materialization`, DuckDB's default, the plan of a search joins the whole table to the rows that the index has
+    found. What was deleted or replaced stays in the index and takes the place of what is there: where too few rows are
+    left of a search, all are compared, and the next `build()` makes the index anew. The file is open for reading only
+    until something changes, so that several processes can search it.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parameters of vss, by the names that all graphs have here
+        self,
+        *,
+        metric: str = "cosine",
+        path: str | None = None,
+        index: str = "hnsw",
+        m: int = 16,
+        ef_construction: int = 128,
+        ef_search: int = 64,
+        filtered: str = "index",
+        late_materialization: bool = False,
+        threads: int = 1,
+    ) -> None:
+        try:
+            import duckdb
+            import duckdb_extension_vss
+        except ImportError as error:
+            raise MissingExtra("the DuckDB store", "duckdb") from error
+        self._duckdb: Any = duckdb
+        self._extension = _extension(Path(duckdb_extension_vss.__file__).parent, duckdb.__version__)
+        self._intake = Intake(metric)
+        self._columns = Columns()
+        self._kind = one_of("index", index, ("hnsw", "none"))
+        self._m = whole("m", m, 2)
+        self._ef_construction = whole("ef_construction", ef_construction)
+        self._threads = whole("threads", threads, 0)
+        self._options: dict[str, Any] = {}
+        self._set(ef_search, filtered, late_materialization)
+        self._path = path
+        self._speaking = Speaking("duckdb")
+        self._home = Home("duckdb", path)
+        there = path is not None and self._intake.read(path, **self._built())
+        self._columns.read(self._intake.built.get("columns", {}))
+        self._indexed = there
+        self._worn = bool(self._intake.built.get("worn"))
+        self._file = str(self._home.place(FILE, fresh=not there))
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        with self._speaking:
+            self._connect(writing=not there)
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Everything; processes share what none of them changes."""
+        return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this store."""
+        return {
+            "store": "duckdb",
+            "version": self._duckdb.__version__,
+            "metric": self._intake.metric,
+            **self._built(),
+            **self._options,
+            "threads": self._threads,
+            "index_used": bool(len(self)) and self.index_used(np.ones(self._intake.dimension or 1), 10),
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id, with what searches may be filtered by."""
+        matrix = self._intake.documents(ids, vectors, metadata)
+        if not len(matrix):
+            return
+        fresh = self._columns.new(ids, metadata)
+        with self._lock, self._speaking:
+            self._write()
+            cursor = self._cursor()
+            if self._intake.dimension is None:
+                cursor.execute(f"CREATE TABLE vectors (id BIGINT PRIMARY KEY, embedding FLOAT[{matrix.shape[1]:d}])")
+            for column in fresh.values():
+                cursor.execute(f"ALTER TABLE vectors ADD COLUMN {column.name} {TYPES[column.kind]}")
+            self._columns.learn(fresh)
+            self._insert(cursor, matrix, metadata)
+        self._intake.remember(ids, matrix)
+
+    def build(self) -> None:
+        """Make the index, if there is to be one."""
+        with self._lock, self._speaking:
+            if (self._indexed and not self._worn) or self._intake.dimension is None:
+                return
+            if self._kind == "hnsw":
+                self._write()
+                self._cursor().execute("DROP INDEX IF EXISTS nearest")
+                self._cursor().execute(
+                    f"CREATE INDEX nearest ON vectors USING HNSW (embedding) WITH (metric = "
+                    f"'{METRICS[self._intake.metric]}', M = {self._m:d}, ef_construction = {self._ef_construction:d})"
+                )
+            self._indexed, self._worn = True, False
+
+    def tune(
+        self,
+        *,
+        ef_search: int | None = None,
+        filtered: str | None = None,
+        late_materialization: bool | None = None,
+    ) -> None:
+        """Set options of the searches to come."""
+        self._set(ef_search, filtered, late_materialization)
+        with self._lock, self._speaking:
+            self._apply(self._connection)
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        queries = self._intake.queries(vectors, k)
+        if not self._indexed:
+            self.build()
+        wanted = self._columns.wanted(where) if where else {}
+        if not len(self) or not len(queries) or wanted is None:
+            return self._intake.empty(len(queries), k)
+        positions = np.full((len(queries), k), -1, dtype=np.int64)
+        distances = np.full((len(queries), k), np.inf, dtype=np.float32)
+        with self._speaking, stage("retrieve"):
+            cursor, statement = self._cursor(), self._statement(wanted)
+            for row, query in enumerate(queries):
+                found = cursor.execute(statement, [query, k, *wanted.values()]).fetchall()
+                if self._worn and not wanted and len(found) < min(k, len(self)):
+                    found = cursor.execute(self._statement({}, scan=True), [query, k]).fetchall()
+                if found:
+                    places, values = zip(*found, strict=True)
+                    positions[row, : len(found)], distances[row, : len(found)] = places, values
+        if self._intake.metric == "cosine":
+            distances = np.maximum(distances, 0)
+        return self._intake.answer(positions, distances, k)
+
+    def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
+        """Whether a search walks the index: its plan says so."""
+        query = self._intake.queries([vector], k)[0]
+        wanted = (self._columns.wanted(where) if where else {}) or {}
+        with self._speaking:
+            plan = self._cursor().execute(f"EXPLAIN {self._statement(wanted)}", [query, k, *wanted.values()])
+            return SCAN in str(plan.fetchall())
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors."""
+        positions, matrix = self._intake.replacements(ids, vectors)
+        with self._lock, self._speaking:
+            self._write()
+            for place, row in zip(positions.tolist(), matrix, strict=True):
+                self._cursor().execute("UPDATE vectors SET embedding = ? WHERE id = ?", [row, place])
+            self._worn = self._indexed and self._kind == "hnsw"
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        positions = self._intake.positions(ids)
+        with self._lock, self._speaking:
+            self._write()
+            self._cursor().execute("DELETE FROM vectors WHERE list_contains(?, id)", [positions.tolist()])
+            self._worn = self._indexed and self._kind == "hnsw"
+        self._intake.forget(ids)
+
+    def save(self) -> None:
+        """Keep everything in `path`, and let others read it."""
+        folder = folder_of("duckdb", self._path)
+        if not self._indexed:
+            self.build()
+        if self._intake.dimension is not None:
+            with self._lock, self._speaking:
+                if self._writing:
+                    self._cursor().execute("CHECKPOINT")
+                    self._connect(writing=False)
+            self._intake.write(folder, **self._built(), columns=self._columns.kept(), worn=self._worn)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock, self._speaking:
+            self._connection.close()
+        self._home.close()
+
+    def _built(self) -> dict[str, Any]:
+        graph = {"m": self._m, "ef_construction": self._ef_construction} if self._kind == "hnsw" else {}
+        return {"index": self._kind, **graph}
+
+    def _set(self, ef_search: int | None, filtered: str | None, late: bool | None) -> None:
+        if ef_search is not None:
+            self._options["ef_search"] = whole("ef_search", ef_search)
+        if filtered is not None:
+            self._options["filtered"] = one_of("way to filter", filtered, ("index", "scan"))
+        if late is not None:
+            self._options["late_materialization"] = bool(late)
+
+    def _connect(self, *, writing: bool) -> None:
+        """Open the file, for this process alone or for reading."""
+        if hasattr(self, "_connection"):
+            self._connection.close()
+        self._connection: Any = self._duckdb.connect(self._file, read_only=not writing)
+        self._connection.execute(f"LOAD '{str(self._extension).replace(chr(39), chr(39) * 2)}'")
+        self._connection.execute("SET GLOBAL hnsw_enable_experimental_persistence = true")
+        if self._threads:
+            self._connection.execute(f"SET threads = {self._threads:d}")
+        self._apply(self._connection)
+        self._local = threading.local()
+        self._writing = writing
+
+    def _apply(self, connection: Any) -> None:
+        connection.execute(f"SET GLOBAL hnsw_ef_search = {self._options['ef_search']:d}")
+        off = "" if self._options["late_materialization"] else "late_materialization"
+        connection.execute(f"SET GLOBAL disabled_optimizers = '{off}'")
+
+    def _write(self) -> None:
+        if not self._writing:
+            self._connect(writing=True)
+
+    def _cursor(self) -> Any:
+        """A connection of this thread's own: one of DuckDB's does one thing at a time."""
+        found = getattr(self._local, "cursor", None)
+        if found is None:
+            found = self._local.cursor = self._connection.cursor()
+        return found
+
+    def _statement(self, wanted: Mapping[str, Any], *, scan: bool = False) -> str:
+        distance = f"{FUNCTIONS[self._intake.metric]}(embedding, $1::FLOAT[{self._intake.dimension or 1:d}])"
+        conditions = " AND ".join(f"{name} = ${number}" for number, name in enumerate(wanted, 3))
+        # An expression that is not the index's own cannot be answered by it.
+        scan = scan or (bool(wanted) and self._options["filtered"] == "scan")
+        order = f"{distance} + 0" if scan else distance
+        return (
+            f"SELECT id, {distance} FROM vectors {'WHERE ' if wanted else ''}{conditions} "  # noqa: S608 - own names
+            f"ORDER BY {order} LIMIT $2"
+        )
+
+    def _insert(self, cursor: Any, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
+        import polars
+
+        frame = {
+            "id": np.arange(self._intake.places, self._intake.places + len(matrix)),
+            "embedding": polars.Series(matrix, dtype=polars.Array(polars.Float32, matrix.shape[1])),
+        }
+        rows = [self._columns.row(about) for about in metadata or ()]
+        for number, column in enumerate(self._columns):
+            frame[column.name] = [row[number] for row in rows] or [None] * len(matrix)
+        cursor.register("incoming", polars.DataFrame(frame))
+        names = ", ".join(frame)
+        cursor.execute(f"INSERT INTO vectors ({names}) SELECT {names} FROM incoming")  # noqa: S608 - own names
+        cursor.unregister("incoming")
+
+
+def _extension(package: Path, version: str) -> Path:
+    """The extension's file, which is made for one version of DuckDB; nothing is fetched."""
+    file = package / "extensions" / f"v{version}" / "vss.duckdb_extension"
+    if not file.exists():
+        there = ", ".join(sorted(found.parent.name for found in package.glob("extensions/*/vss.duckdb_extension")))
+        raise BackendFailed(
+            f"duckdb: its extension vss is installed for {there or 'no version'}, and DuckDB is v{version}",
+            hint="pip install 'ragauge[duckdb]'",
+        )
+    return file

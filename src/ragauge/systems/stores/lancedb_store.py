@@ -1,0 +1,268 @@
+"""LanceDB: a table of Lance files in a folder, with an IVF or HNSW index or none."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.stages import stage
+from ragauge.systems.stores import columns
+from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.engines import Gone, Home, Speaking
+from ragauge.systems.stores.intake import Intake, Matrix, folder_of, one_of, whole
+
+if TYPE_CHECKING:
+    from ragauge.seams import Neighbours
+
+FOLDER = "lance"
+TABLE = "vectors"
+NAMES = {"cosine": "cosine", "l2": "l2", "ip": "dot"}
+KINDS = {
+    "none": "",
+    "ivf_flat": "IvfFlat",
+    "ivf_pq": "IvfPq",
+    "ivf_sq": "IvfSq",
+    "ivf_hnsw_flat": "HnswFlat",
+    "ivf_hnsw_sq": "HnswSq",
+    "ivf_hnsw_pq": "HnswPq",
+}
+LEAST = 256
+"""Product quantization learns from as many vectors; fewer are left without an index."""
+
+
+class LanceDB:
+    """A LanceDB table: `index` is none, ivf_flat, ivf_pq, ivf_sq, ivf_hnsw_flat, ivf_hnsw_sq or ivf_hnsw_pq.
+
+    `partitions` (LanceDB chooses), `sub_vectors` for PQ, `m` and `ef_construction` for HNSW when building; `nprobes`
+    partitions, `ef_search` and `refine_factor` times as many candidates compared in full when searching. Filters are
+    applied before the search. What comes after `build()` is compared one by one until the next one.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parameters of LanceDB's indexes
+        self,
+        *,
+        metric: str = "cosine",
+        path: str | None = None,
+        index: str = "ivf_pq",
+        partitions: int | None = None,
+        sub_vectors: int | None = None,
+        m: int = 20,
+        ef_construction: int = 300,
+        nprobes: int = 20,
+        ef_search: int | None = None,
+        refine_factor: int | None = None,
+        threads: int = 1,
+    ) -> None:
+        self._threads = whole("threads", threads, 0)
+        # Both are read once, when the library starts its threads.
+        os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
+        if self._threads:
+            os.environ.setdefault("LANCE_CPU_THREADS", str(self._threads))
+        try:
+            import lancedb
+            import lancedb.index
+        except ImportError as error:
+            raise MissingExtra("the LanceDB store", "lancedb") from error
+        self._library: Any = lancedb
+        self._intake = Intake(metric)
+        self._columns = Columns()
+        self._kind = one_of("index", index, tuple(KINDS))
+        self._partitions = None if partitions is None else whole("partitions", partitions)
+        self._sub_vectors = None if sub_vectors is None else whole("sub_vectors", sub_vectors)
+        self._m = whole("m", m, 2)
+        self._ef_construction = whole("ef_construction", ef_construction)
+        self._options: dict[str, int] = {}
+        self.tune(nprobes=nprobes, ef_search=ef_search, refine_factor=refine_factor)
+        self._path = path
+        self._speaking = Speaking("lancedb")
+        self._lock = threading.Lock()
+        self._home = Home("lancedb", path)
+        there = path is not None and self._intake.read(path, **self._built())
+        self._columns.read(self._intake.built.get("columns", {}))
+        self._ready = there
+        self._table: Any = None
+        with self._speaking:
+            self._database: Any = lancedb.connect(str(self._home.place(FOLDER, fresh=not there)))
+            if there:
+                self._table = self._database.open_table(TABLE)
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Everything."""
+        return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this store."""
+        with self._speaking:
+            made = self._table.list_indices() if self._table is not None else ()
+        indexed = sum(int(one.num_indexed_rows or 0) for one in made)
+        return {
+            "store": "lancedb",
+            "version": version("lancedb"),
+            "metric": self._intake.metric,
+            **self._built(),
+            **self._options,
+            "threads": int(os.environ.get("LANCE_CPU_THREADS", "0")),
+            "indexed": indexed,
+            "index_used": indexed > 0,
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id, with what searches may be filtered by."""
+        matrix = self._intake.documents(ids, vectors, metadata)
+        if not len(matrix):
+            return
+        fresh = self._columns.new(ids, metadata)
+        places = np.arange(self._intake.places, self._intake.places + len(ids))
+        with self._speaking, self._lock:
+            if self._table is not None and fresh:
+                import pyarrow
+
+                self._table.add_columns([pyarrow.field(one.name, _arrow(one.kind)) for one in fresh.values()])
+            self._columns.learn(fresh)
+            rows = self._rows(places, matrix, [self._columns.row(one) for one in metadata or [{}] * len(ids)])
+            if self._table is None:
+                self._table = self._database.create_table(TABLE, rows)
+            else:
+                self._table.add(rows)
+        self._intake.remember(ids, matrix)
+
+    def build(self) -> None:
+        """Make the index, or take into it what has come since."""
+        with self._speaking, self._lock:
+            if self._table is not None and self._kind != "none" and len(self) >= LEAST:
+                if self._table.list_indices():
+                    self._table.optimize()
+                else:
+                    self._table.create_index("vector", config=self._config(), replace=True)
+                    # Files of single inserts become one, and old versions go.
+                    self._table.optimize(cleanup_older_than=timedelta(milliseconds=1))
+            self._ready = True
+
+    def tune(
+        self, *, nprobes: int | None = None, ef_search: int | None = None, refine_factor: int | None = None
+    ) -> None:
+        """Set options of the searches to come."""
+        for name, value in (("nprobes", nprobes), ("ef_search", ef_search), ("refine_factor", refine_factor)):
+            if value is not None:
+                self._options[name] = whole(name, value)
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        queries = self._intake.queries(vectors, k)
+        if not self._ready:
+            self.build()
+        wanted = self._columns.wanted(where) if where else {}
+        if not len(self) or not len(queries) or wanted is None:
+            return self._intake.empty(len(queries), k)
+        condition = " AND ".join(f"{name} = {_literal(value)}" for name, value in wanted.items())
+        positions = np.full((len(queries), k), -1, dtype=np.int64)
+        values = np.full((len(queries), k), np.inf, dtype=np.float32)
+        with self._speaking, stage("retrieve"):
+            for row, query in enumerate(queries):
+                found = self._asked(query, k, condition).to_arrow()
+                positions[row, : len(found)] = found["id"].to_numpy()
+                values[row, : len(found)] = found["_distance"].to_numpy()
+        if self._intake.metric == "l2":
+            values = np.sqrt(np.maximum(values, 0))
+        elif self._intake.metric == "ip":
+            values = values - 1  # LanceDB gives 1 - the inner product
+        else:
+            values = np.maximum(values, 0)
+        return self._intake.answer(positions, values, k)
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors."""
+        positions, matrix = self._intake.replacements(ids, vectors)
+        if len(ids):
+            with self._speaking, self._lock:
+                rows = self._rows(positions, matrix, None)
+                self._table.merge_insert("id").when_matched_update_all().execute(rows)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        positions = self._intake.positions(ids)
+        if len(ids):
+            with self._speaking, self._lock:
+                self._table.delete(f"id IN ({', '.join(str(place) for place in positions.tolist())})")
+        self._intake.forget(ids)
+
+    def save(self) -> None:
+        """Keep everything in `path`: LanceDB has it there already, but for the ids."""
+        folder = folder_of("lancedb", self._path)
+        self.build()
+        if self._table is not None:
+            self._intake.write(folder, **self._built(), columns=self._columns.kept())
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._table = self._database = Gone()
+        self._home.close()
+
+    def _built(self) -> dict[str, Any]:
+        built: dict[str, Any] = {"index": self._kind}
+        if self._kind != "none":
+            built["partitions"] = self._partitions
+        if self._kind.endswith("pq"):
+            built["sub_vectors"] = self._sub_vectors
+        if "hnsw" in self._kind:
+            built |= {"m": self._m, "ef_construction": self._ef_construction}
+        return built
+
+    def _config(self) -> Any:
+        options = {"num_partitions": self._partitions, "distance_type": NAMES[self._intake.metric]}
+        if self._kind.endswith("pq"):
+            options["num_sub_vectors"] = self._sub_vectors
+            dimension = self._intake.dimension or 1
+            if self._sub_vectors is not None and dimension % self._sub_vectors:
+                raise BadInput(f"sub_vectors is {self._sub_vectors}, which does not divide {dimension} dimensions")
+        if "hnsw" in self._kind:
+            options |= {"m": self._m, "ef_construction": self._ef_construction}
+        return getattr(self._library.index, KINDS[self._kind])(**options)
+
+    def _asked(self, query: Any, k: int, condition: str) -> Any:
+        asked = self._table.search(query, vector_column_name="vector", query_type="vector")
+        asked = asked.distance_type(NAMES[self._intake.metric]).limit(k).select(["id", "_distance"])
+        asked = asked.nprobes(self._options["nprobes"])
+        if "ef_search" in self._options:
+            # Fewer candidates than are to be compared in full would be refused.
+            asked = asked.ef(max(k * self._options.get("refine_factor", 1), self._options["ef_search"]))
+        if "refine_factor" in self._options:
+            asked = asked.refine_factor(self._options["refine_factor"])
+        return asked.where(condition, prefilter=True) if condition else asked
+
+    def _rows(self, places: Any, matrix: Matrix, about: list[list[Any]] | None) -> Any:
+        import pyarrow
+
+        flat = pyarrow.array(matrix.ravel(), type=pyarrow.float32())
+        rows = {"id": pyarrow.array(places), "vector": pyarrow.FixedSizeListArray.from_arrays(flat, matrix.shape[1])}
+        if about is not None:
+            for number, column in enumerate(self._columns):
+                rows[column.name] = pyarrow.array([row[number] for row in about], type=_arrow(column.kind))
+        return pyarrow.table(rows)
+
+
+def _arrow(kind: str) -> Any:
+    import pyarrow
+
+    names = {columns.TRUTH: "bool_", columns.WHOLE: "int64", columns.REAL: "float64", columns.TEXT: "string"}
+    return getattr(pyarrow, names[kind])()
+
+
+def _literal(value: Any) -> str:
+    """A value as it stands in SQL: only a quote ends a text there, and a quote inside it is doubled."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,0 +1,179 @@
+"""memvid: a memory of documents in one file, whose vectors can be given and searched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.stages import stage
+from ragauge.systems.stores.engines import Gone, Home, Speaking
+from ragauge.systems.stores.intake import Intake, Matrix, cannot, folder_of, unit
+
+if TYPE_CHECKING:
+    from ragauge.seams import Neighbours
+
+FILE = "memory.mv2"
+GRAPH_FROM = 1000
+"""From so many vectors on memvid makes an HNSW graph; fewer are compared one by one."""
+CANDIDATES = 50
+"""What its graph looks at, of which twice k must be a part: for more it panics."""
+
+
+class Memvid:
+    """A memvid file of documents without text, each with its vector; Euclidean distances, or cosines by unit vectors.
+
+    memvid decides alone how it searches: there is nothing to set. Its version 2.0.160 loses documents when its journal
+    grows, and all vectors of a graph as soon as anything is written after it, and says nothing. So after every writing
+    its documents are counted and the size of its index is looked at: a store that has lost something fails instead of
+    being searched.
+    """
+
+    def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:
+        os.environ["MEMVID_TELEMETRY"] = "0"  # read when the library is used: it would send what is done with it
+        try:
+            import memvid_sdk
+        except ImportError as error:
+            raise MissingExtra("the memvid store", "memvid") from error
+        self._library: Any = memvid_sdk
+        self._intake = Intake(metric)
+        if metric == "ip":
+            raise BadInput("memvid cannot rank by inner product: its index has Euclidean distances only")
+        self._path = path
+        self._speaking = Speaking("memvid")
+        self._waiting: list[Matrix] = []
+        self._home = Home("memvid", path)
+        there = path is not None and self._intake.read(path)
+        file = str(self._home.place(FILE, fresh=not there))
+        with self._speaking:
+            if there:
+                self._memory = memvid_sdk.use("basic", file, mode="open", enable_vec=True, enable_lex=False)
+            else:
+                self._memory = memvid_sdk.create(file, enable_vec=True, enable_lex=False)
+        # One layer below the façade, which reports every search to memvid.com where a key is in the environment.
+        self._engine: Any = self._memory._core
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """It can be kept, and changed as long as there is no graph."""
+        return frozenset(("save", "share", *(("insert", "delete") if len(self) < GRAPH_FROM - 1 else ())))
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this store."""
+        about = self._library.info()
+        return {
+            "store": "memvid",
+            "version": about["sdk_version"],
+            "core": about["native"]["memvid_core_version"],
+            "metric": self._intake.metric,
+            "index": "hnsw" if self._graph else "none",
+            "index_used": self._graph,
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id; until the first search they only wait."""
+        matrix = self._intake.documents(ids, vectors, metadata)
+        if not len(matrix):
+            return
+        rows = unit(matrix) if self._intake.metric == "cosine" else matrix.copy()
+        started = self._intake.dimension is not None and not self._waiting
+        self._intake.remember(ids, matrix)
+        if started:
+            self._put(rows)
+        else:
+            self._waiting.append(rows)
+
+    def build(self) -> None:
+        """Put in what waits, all at once: what comes after a graph is made would unmake it."""
+        if self._waiting:
+            rows, self._waiting = np.concatenate(self._waiting), []
+            self._put(rows)
+
+    def tune(self) -> None:
+        """Nothing: there is nothing to set."""
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """The `k` nearest of each row, nearest first."""
+        queries = self._intake.queries(vectors, k)
+        if where:
+            raise cannot("memvid", "filter", "a vector search knows no metadata")
+        self.build()
+        width = min(k, len(self))
+        if not width or not len(queries):
+            return self._intake.empty(len(queries), k)
+        if self._graph and 2 * width > CANDIDATES:
+            raise cannot("memvid", f"give {width} neighbours", f"its graph gives up to {CANDIDATES // 2}")
+        positions = np.full((len(queries), k), -1, dtype=np.int64)
+        values = np.full((len(queries), k), np.inf, dtype=np.float32)
+        asked = unit(queries) if self._intake.metric == "cosine" else queries
+        with self._speaking, stage("retrieve"):
+            for row, query in enumerate(asked):
+                found = self._engine.find("", k=width, mode="sem", query_embedding=query.tolist(), snippet_chars=0)
+                hits = found["hits"]
+                positions[row, : len(hits)] = [hit["frame_id"] for hit in hits]
+                values[row, : len(hits)] = [hit["score"] for hit in hits]
+        distances = np.maximum(2 - 2 * values, 0)  # a score is 1 - half the distance
+        if self._intake.metric == "cosine":
+            distances = np.square(distances) / 2
+        return self._intake.answer(positions, distances, k)
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:  # noqa: ARG002 - the contract's
+        """Refused."""
+        raise cannot("memvid", "update", "the vector of a document is given once")
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        positions = self._intake.positions(ids)
+        self.build()
+        with self._speaking:
+            for place in positions.tolist():
+                self._engine.remove(place)
+            self._engine.commit()
+        self._intake.forget(ids)
+        self._check()
+
+    def save(self) -> None:
+        """Keep everything in `path`."""
+        folder = folder_of("memvid", self._path)
+        self.build()
+        if self._intake.dimension is not None:
+            self._intake.write(folder)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._speaking:
+            self._memory.close()
+        self._engine = Gone()
+        self._home.close()
+
+    @property
+    def _graph(self) -> bool:
+        return len(self) >= GRAPH_FROM
+
+    def _put(self, rows: Matrix) -> None:
+        # A document with a word in it would be indexed by its words too, at 60 ms each.
+        nothing = [{"title": "", "label": "", "text": ""}] * len(rows)
+        with self._speaking:
+            self._memory.put_many(nothing, embeddings=rows.tolist())
+            self._engine.commit()
+        self._check()
+
+    def _check(self) -> None:
+        with self._speaking:
+            stats = self._engine.stats()
+        frames, taken = int(stats["frame_count"]), int(stats["vec_index_bytes"])
+        dimension = self._intake.dimension or 1
+        if frames != self._intake.places or taken < 4 * dimension * len(self):
+            raise BackendFailed(
+                f"memvid: of {self._intake.places} documents that it took it has {frames}, and its index of {taken} "
+                f"bytes has room for {taken // (4 * dimension)} of their {len(self)} vectors",
+                hint="memvid itself reports no error; a few hundred vectors it mostly keeps",
+            )

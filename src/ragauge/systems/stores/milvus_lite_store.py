@@ -1,0 +1,242 @@
+"""milvus-lite: what stands in for a Milvus server on one machine; a program of its own, in Python over FAISS."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import MissingExtra
+from ragauge.stages import stage
+from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.engines import Home, Speaking
+from ragauge.systems.stores.intake import Intake, folder_of, one_of, whole
+
+if TYPE_CHECKING:
+    from ragauge.seams import Neighbours
+
+FILE = "milvus.db"
+COLLECTION = "vectors"
+NAMES = {"cosine": "COSINE", "l2": "L2", "ip": "IP"}
+BATCH = 2000
+KINDS = {"flat": "FLAT", "hnsw": "HNSW", "hnsw_sq": "HNSW_SQ", "ivf_flat": "IVF_FLAT", "ivf_sq8": "IVF_SQ8"}
+"""What milvus-lite 3 makes: FLAT in NumPy, the others with FAISS, one index for each segment."""
+
+
+class MilvusLite:
+    """A collection of milvus-lite, asked through pymilvus as a Milvus server would be, and through gRPC.
+
+    `index` is flat, hnsw or hnsw_sq (`m`, `ef_construction`; `ef_search`), ivf_flat or ivf_sq8 (`nlist`; `nprobe`).
+    What comes after `build()` is compared one by one until it fills a segment. None of its figures is one of Milvus.
+    """
+
+    def __init__(
+        self,
+        *,
+        metric: str = "cosine",
+        path: str | None = None,
+        index: str = "hnsw",
+        m: int = 16,
+        ef_construction: int = 100,
+        nlist: int = 64,
+        ef_search: int = 64,
+        nprobe: int = 8,
+    ) -> None:
+        try:
+            import milvus_lite.server_manager
+            import pymilvus
+        except ImportError as error:
+            raise MissingExtra("the milvus-lite store", "milvus-lite") from error
+        for name in ("pymilvus", "milvus_lite"):
+            # What it would write to standard error is in our error.
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._library: Any = pymilvus
+        self._servers: Any = milvus_lite.server_manager.server_manager_instance
+        self._intake = Intake(metric)
+        self._columns = Columns()
+        self._kind = one_of("index", index, tuple(KINDS))
+        self._m = whole("m", m, 2)
+        self._ef_construction = whole("ef_construction", ef_construction)
+        self._nlist = whole("nlist", nlist)
+        self._options: dict[str, int] = {}
+        self.tune(ef_search=ef_search, nprobe=nprobe)
+        self._path = path
+        self._speaking = Speaking("milvus-lite")
+        self._home = Home("milvus-lite", path)
+        there = path is not None and self._intake.read(path, **self._built())
+        self._columns.read(self._intake.built.get("columns", {}))
+        self._file = str(self._home.place(FILE, fresh=not there))
+        self._ready = there
+        with self._speaking:
+            self._client: Any = pymilvus.MilvusClient(self._file)
+            if there:
+                self._client.load_collection(COLLECTION)
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Everything; but a folder belongs to one process at a time."""
+        return frozenset(("insert", "update", "delete", "filter", "save", "concurrent"))
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this store."""
+        return {
+            "store": "milvus-lite",
+            "version": version("milvus-lite"),
+            "pymilvus": version("pymilvus"),
+            "engine": "NumPy" if self._kind == "flat" else f"FAISS {version('faiss-cpu')}",
+            "metric": self._intake.metric,
+            **self._built(),
+            **self._options,
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id, with what searches may be filtered by."""
+        matrix = self._intake.documents(ids, vectors, metadata)
+        if not len(matrix):
+            return
+        self._columns.learn(self._columns.new(ids, metadata))
+        with self._speaking:
+            if self._intake.dimension is None:
+                self._make(matrix.shape[1])
+            for start in range(0, len(matrix), BATCH):
+                rows = [
+                    {"id": self._intake.places + number, "vector": matrix[number]}
+                    | (self._columns.named(metadata[number]) if metadata else {})
+                    for number in range(start, min(start + BATCH, len(matrix)))
+                ]
+                self._client.insert(COLLECTION, rows)
+        self._intake.remember(ids, matrix)
+
+    def build(self) -> None:
+        """Make the index over what was added."""
+        if self._intake.dimension is None:
+            return
+        with self._speaking:
+            self._client.flush(COLLECTION)
+            if not self._client.list_indexes(COLLECTION):
+                asked = self._client.prepare_index_params()
+                asked.add_index(
+                    field_name="vector",
+                    index_type=KINDS[self._kind],
+                    metric_type=NAMES[self._intake.metric],
+                    # pymilvus sends what is in `params` one by one, and milvus-lite looks for `params`: it would take
+                    # its own numbers, whatever was asked for, and not say so.
+                    params={"params": self._parameters()},
+                )
+                self._client.create_index(COLLECTION, asked)
+            self._client.load_collection(COLLECTION)
+        self._ready = True
+
+    def tune(self, *, ef_search: int | None = None, nprobe: int | None = None) -> None:
+        """Set options of the searches to come."""
+        for name, value in (("ef_search", ef_search), ("nprobe", nprobe)):
+            if value is not None and name == ("ef_search" if "hnsw" in self._kind else "nprobe"):
+                self._options[name] = whole(name, value)
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        queries = self._intake.queries(vectors, k)
+        if not self._ready:
+            self.build()
+        wanted = self._columns.wanted(where) if where else {}
+        if not len(self) or not len(queries) or wanted is None:
+            return self._intake.empty(len(queries), k)
+        condition = " and ".join(f"{name} == {_literal(value)}" for name, value in wanted.items())
+        options = {"ef": max(k, self._options["ef_search"])} if "ef_search" in self._options else dict(self._options)
+        positions = np.full((len(queries), k), -1, dtype=np.int64)
+        values = np.full((len(queries), k), np.inf, dtype=np.float32)
+        with self._speaking, stage("retrieve"):
+            found = self._client.search(
+                COLLECTION,
+                data=list(queries),
+                anns_field="vector",
+                limit=min(k, len(self)),
+                filter=condition,
+                search_params={"metric_type": NAMES[self._intake.metric], "params": options},
+                output_fields=["id"],
+            )
+            for row, hits in enumerate(found):
+                positions[row, : len(hits)] = [hit["id"] for hit in hits]
+                values[row, : len(hits)] = [hit["distance"] for hit in hits]
+        if self._intake.metric == "l2":
+            values = np.sqrt(np.maximum(values, 0))
+        elif self._intake.metric == "ip":
+            values = -values
+        else:
+            # Not known better in single precision: vectors that wait and those in an index differ in the last digit.
+            values = np.maximum(1 - values, 0).round(6)
+        values = np.where(positions < 0, np.inf, values)
+        # Equal distances stand in another order after the collection was opened again.
+        order = np.lexsort((positions, values), axis=1)
+        positions, values = np.take_along_axis(positions, order, axis=1), np.take_along_axis(values, order, axis=1)
+        return self._intake.answer(positions, values, k)
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors; what is known of them is read and written again."""
+        positions, matrix = self._intake.replacements(ids, vectors)
+        if not len(ids):
+            return
+        with self._speaking:
+            names = [column.name for column in self._columns]
+            there = self._client.get(COLLECTION, ids=positions.tolist(), output_fields=names) if names else []
+            known = {row["id"]: {name: row[name] for name in names if row.get(name) is not None} for row in there}
+            rows = [
+                {"id": place, "vector": row, **known.get(place, {})}
+                for place, row in zip(positions.tolist(), matrix, strict=True)
+            ]
+            self._client.upsert(COLLECTION, rows)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        positions = self._intake.positions(ids)
+        if len(ids):
+            with self._speaking:
+                self._client.delete(COLLECTION, ids=positions.tolist())
+        self._intake.forget(ids)
+
+    def save(self) -> None:
+        """Keep everything in `path`."""
+        folder = folder_of("milvus-lite", self._path)
+        self.build()
+        if self._intake.dimension is not None:
+            self._intake.write(folder, **self._built(), columns=self._columns.kept())
+
+    def close(self) -> None:
+        """Stop the server of this folder."""
+        with self._speaking:
+            self._client.close()
+            self._servers.release_server(self._file)
+        self._home.close()
+
+    def _built(self) -> dict[str, Any]:
+        return {"index": self._kind, **self._sizes()}
+
+    def _sizes(self) -> dict[str, int]:
+        if "hnsw" in self._kind:
+            return {"m": self._m, "ef_construction": self._ef_construction}
+        return {"nlist": self._nlist} if "ivf" in self._kind else {}
+
+    def _parameters(self) -> dict[str, int]:
+        theirs = {"m": "M", "ef_construction": "efConstruction"}
+        return {theirs.get(name, name): value for name, value in self._sizes().items()}
+
+    def _make(self, dimension: int) -> None:
+        kind = self._library.DataType
+        schema = self._library.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=True)
+        schema.add_field("id", kind.INT64, is_primary=True)
+        schema.add_field("vector", kind.FLOAT_VECTOR, dim=dimension)
+        self._client.create_collection(COLLECTION, schema=schema)
+
+
+def _literal(value: Any) -> str:
+    """A value as it stands in an expression: texts quoted and escaped as in JSON."""
+    return json.dumps(value, ensure_ascii=False)

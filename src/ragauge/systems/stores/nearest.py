@@ -1,0 +1,301 @@
+"""The nearest rows of a matrix, exactly: single precision finds all that could be among them, double precision decides.
+
+A matrix product gives, for each query and row, a number that is below the true one, by no more than rounding explains.
+With the margin on the other side the k-th least of them is a bound that the k nearest cannot exceed; it gets tighter
+from block to block, so that after the first few nearly nothing passes. What passed is compared in double precision, row
+by row, because a product may round two equal vectors differently, and squares that cancel out would put a vector at a
+distance from itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Single = NDArray[np.float32]
+Double = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+QUERIES_AT_ONCE = 1024
+SCORES_AT_ONCE = 1 << 22
+"""16 MB of scores at a time, whatever the size of the base."""
+PAIRS_AT_ONCE = 16_384
+"""How many pairs are compared in double precision at a time."""
+PAIRS_AT_MOST = 1 << 22
+"""How many pairs may wait for that; more only come where nearly everything is equally far."""
+FEW = 8
+"""With fewer queries it does not pay to bring a copy of the base into the best form first."""
+SAMPLE = 4096
+MODERATE = 1e6
+"""Lengths from its inverse up to it have squares that single precision holds with ease."""
+LEAST = 1e-30
+"""More than what may vanish below the smallest numbers of single precision."""
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+def nearest(
+    base: Single,
+    queries: Any,
+    k: int,
+    metric: str,
+    *,
+    allowed: NDArray[Any] | None = None,
+    sizes: NDArray[Any] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Ints, Double]:
+    """The `k` nearest rows of each query and their distances, nearest first; equally near ones in order of their rows.
+
+    `allowed` limits them to some rows: a mask, or places in ascending order. `sizes` are the lengths of the rows, if
+    somebody has them already. `progress` hears the share of the work that is done.
+
+    >>> rows = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], np.float32)
+    >>> places, distances = nearest(rows, rows[:1], 3, "l2")
+    >>> places.tolist(), distances.tolist()
+    ([[0, 2, 1]], [[0.0, 0.0, 5.0]])
+    >>> nearest(rows, rows[:1], 3, "l2", allowed=np.array([1, 3]))[0].tolist()
+    [[1, 3]]
+    """
+    asked = np.atleast_2d(np.asarray(queries, np.float64))
+    places = None if allowed is None else np.flatnonzero(allowed) if allowed.dtype == bool else np.asarray(allowed)
+    rows = len(base) if places is None else len(places)
+    k = min(k, rows)
+    positions, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
+    if not k:
+        return positions, distances
+    with np.errstate(all="ignore"):
+        if len(asked) < FEW:
+            known = lengths(base) if sizes is None else sizes
+            for row, query in enumerate(asked):
+                found = _one(base, query, k, metric, places, known)
+                positions[row], distances[row] = found or _Work(base, query[None], k, metric, places).done()
+            return positions, distances
+        for start in range(0, len(asked), QUERIES_AT_ONCE):
+            part = asked[start : start + QUERIES_AT_ONCE]
+            heard = None if progress is None else _share(progress, start, len(part), len(asked))
+            found = _Work(base, part, k, metric, places).done(heard)
+            positions[start : start + len(part)], distances[start : start + len(part)] = found
+    return positions, distances
+
+
+def _one(
+    base: Single, query: Double, k: int, metric: str, places: NDArray[Any] | None, sizes: NDArray[Any]
+) -> tuple[Ints, Double] | None:
+    """The nearest of one query, by the base as it stands; None where numbers are too large or small for that."""
+    rows, own = (base, sizes) if places is None else (base[places], sizes[places])
+    own = np.asarray(own, np.float32)
+    norm = math.sqrt(query.dot(query))
+    most = max(float(own.max()), norm) if metric == "l2" else float(own.max())
+    if not 1 / MODERATE < most < MODERATE or norm == 0:
+        return None
+    rounding, lift = (base.shape[1] + 16) * EPSILON, LEAST
+    # What is below the true numbers, and how far above them the same with the margin on the other side would be.
+    if metric == "l2":
+        low = rows @ (query * -2).astype(np.float32)
+        own = own * own
+        low += own * np.float32(1 - 2 * rounding)
+        spread, lift = 4 * rounding, LEAST + 2 * rounding * norm * norm
+    else:
+        low = rows @ (query / -norm).astype(np.float32)
+        spread = 2 * rounding
+        if metric == "ip":
+            low -= own * np.float32(rounding)
+        else:
+            low /= np.where(own > 0, own, 1)
+            spread, lift = 0.0, LEAST + rounding
+    stride = max(1, min(math.isqrt(len(low) // k), len(low) // (2 * k)))
+    some = low[::stride] + np.float32(spread) * own[::stride]
+    bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
+    found = np.flatnonzero(low <= np.nextafter(np.float32(bound), np.float32(np.inf)))
+    if len(found) > 4 * k:
+        near = low[found]
+        some = near + np.float32(spread) * own[found]
+        bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
+        found = found[near <= np.nextafter(np.float32(bound), np.float32(np.inf))]
+    positions = found if places is None else places[found]
+    distances = pair_distances(base, query[None], np.zeros_like(found), positions, metric)
+    best = np.argsort(distances, kind="stable")[:k]
+    return positions[best], distances[best]
+
+
+def pair_distances(base: Single, queries: Double, rows: Ints, positions: Ints, metric: str) -> Double:
+    """The distances of pairs in double precision, each summed in the same order: equal vectors are equally far."""
+    distances = np.empty(len(rows))
+    for start in range(0, len(rows), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        ours, theirs = queries[rows[part]], base[positions[part]].astype(np.float64)
+        if metric == "l2":
+            ours -= theirs
+            distances[part] = np.sqrt(_products(ours, ours))
+            continue
+        distances[part] = -_products(ours, theirs)
+        if metric == "cosine":
+            lengths = np.sqrt(_products(ours, ours)) * np.sqrt(_products(theirs, theirs))
+            # A vector without a direction is as far as one at a right angle.
+            cosines = np.divide(distances[part], lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+            distances[part] = np.clip(1 + cosines, 0, 2)
+    return distances
+
+
+def lengths(matrix: NDArray[Any]) -> Double:
+    """The lengths of the rows, summed in double precision."""
+    squares: Double = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
+    return np.sqrt(squares)
+
+
+class _Pairs(NamedTuple):
+    """Queries and rows that may be near each other: between which two numbers the true one lies."""
+
+    rows: Ints
+    positions: Ints
+    low: Double
+    high: Double
+
+    def some(self, which: NDArray[Any]) -> _Pairs:
+        return _Pairs(self.rows[which], self.positions[which], self.low[which], self.high[which])
+
+
+class _Work:
+    """Some queries against all rows.
+
+    The true number of a pair lies from `low - lift` to `low + spread * own + lift`, where `low` is the product, `lift`
+    and `spread` belong to the query, and `own` to the row: a row of great length does not loosen the bound for others.
+    """
+
+    def __init__(self, base: Single, queries: Double, k: int, metric: str, places: NDArray[Any] | None) -> None:
+        self.base, self.queries, self.k, self.metric, self.places = base, queries, k, metric, places
+        self.count = len(base) if places is None else len(places)
+        self.rounding = (base.shape[1] + 16) * EPSILON
+        self.own = np.empty(self.count, np.float32)
+        self.lift, self.spread = np.full(len(queries), LEAST), np.zeros(len(queries))
+        self.sample = slice(0, self.count, max(1, self.count // max(4 * k, SAMPLE)))
+        rows, norms = self._rows(self.sample), lengths(queries)
+        self.scale = 1.0
+        if metric != "cosine":
+            most = max(float(lengths(rows).max()), float(norms.max()) if metric == "l2" else 0.0)
+            if most and not 1 / MODERATE < most < MODERATE:
+                self.scale = 2.0 ** -math.frexp(most)[1]
+        # Where everything lies far from the origin in one direction, rounding is small only around the centre.
+        self.centre = self._unit(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
+        asked = np.empty((len(queries), base.shape[1] + 1), np.float32)
+        if metric == "l2":
+            moved = queries * self.scale - self.centre
+            asked[:, :-1], asked[:, -1] = -2 * moved, 1
+            self.lift += 2 * self.rounding * _products(moved, moved)
+            self.spread += 4 * self.rounding
+        else:
+            asked[:, :-1], asked[:, -1] = queries / -np.where(norms > 0, norms, 1)[:, None], -self.rounding
+            self.spread += 2 * self.rounding
+        self.asked = asked.T
+
+    def done(self, progress: Callable[[float], None] | None = None) -> tuple[Ints, Double]:
+        """Positions and distances of the nearest."""
+        width = len(self.queries)
+        self.bound = self._first_bound()
+        kept: list[_Pairs] = []
+        pending, enough = 0, max(width * self.k // 2, 64)
+        step = min(self.count, max(1, SCORES_AT_ONCE // width))
+        # Memory that is asked for anew in every block costs more than the comparisons in it.
+        scores, passed = np.empty((step, width), np.float32), np.empty((step, width), np.bool_)
+        for start in range(0, self.count, step):
+            block = slice(start, min(start + step, self.count))
+            size = block.stop - block.start
+            low = self._low(block, scores[:size])
+            limit = np.nextafter((self.bound + self.lift).astype(np.float32), np.float32(np.inf))
+            found = np.flatnonzero(np.less_equal(low, limit, out=passed[:size]))
+            positions, rows = (found, np.zeros_like(found)) if width == 1 else np.divmod(found, width)
+            values = low.ravel()[found].astype(np.float64)
+            high = values + self.spread[rows] * self.own[block][positions] + self.lift[rows]
+            kept.append(_Pairs(rows, positions + start, values, np.where(np.isfinite(high), high, np.inf)))
+            pending += len(found)
+            if pending > enough:
+                kept, pending = [self._tightened(kept)], 0
+            if progress is not None:
+                progress(block.stop / self.count)
+        pairs = self._tightened(kept)
+        best, distances = self._best(pairs)
+        shape = (width, self.k)
+        positions = pairs.positions[best].reshape(shape)
+        return positions if self.places is None else self.places[positions], distances.reshape(shape)
+
+    def _rows(self, block: slice) -> Single:
+        return self.base[block] if self.places is None else self.base[self.places[block]]
+
+    def _unit(self, rows: Single) -> Single:
+        """The rows as they are compared: at length 1 for cosines, scaled where squares would leave all bounds."""
+        if self.metric == "cosine":
+            sizes = lengths(rows)
+            return np.asarray(rows / np.where(sizes > 0, sizes, 1).astype(np.float32)[:, None], np.float32)
+        return rows if self.scale == 1 else rows * np.float32(self.scale)
+
+    def _low(self, block: slice, out: Single | None = None) -> Single:
+        """What is below the true numbers, a row for each vector and a column for each query."""
+        rows = self._rows(block)
+        moved = np.empty((len(rows), self.base.shape[1] + 1), np.float32)
+        np.subtract(self._unit(rows), self.centre, out=moved[:, :-1])
+        squares = np.einsum("ij,ij->i", moved[:, :-1], moved[:, :-1])
+        if self.metric == "l2":
+            own, last = squares, squares * np.float32(1 - 2 * self.rounding)
+        else:
+            # To be of length 1 costs a cosine some rounding before the centre is taken away.
+            own = np.sqrt(squares) + np.float32(8 / (len(self.centre) + 16) if self.metric == "cosine" else 0)
+            last = own
+        self.own[block], moved[:, -1] = own, last
+        low: Single = np.matmul(moved, self.asked, out=out)
+        if not (finite := np.isfinite(own)).all():
+            low[~finite] = -np.inf  # too long for single precision: double precision will see
+        return low
+
+    def _first_bound(self) -> Double:
+        """A bound from rows over the whole base, so that it is a good one in whatever order they stand."""
+        low = self._low(self.sample)
+        if len(low) < self.k:
+            return np.full(low.shape[1], np.inf)
+        low += self.own[self.sample][:, None] * self.spread.astype(np.float32)
+        low[~np.isfinite(low)] = np.inf
+        found = np.partition(np.ascontiguousarray(low.T), self.k - 1, axis=1)[:, self.k - 1]
+        bound: Double = found.astype(np.float64) + self.lift
+        return bound
+
+    def _tightened(self, kept: list[_Pairs]) -> _Pairs:
+        """What may still be among the nearest, by query and position, under the best bound that it gives."""
+        pairs = _Pairs(*(np.concatenate(part) for part in zip(*kept, strict=True))) if len(kept) > 1 else kept[0]
+        width = len(self.queries)
+        if width > 1:
+            pairs = pairs.some(np.argsort(pairs.rows.astype(np.uint16), kind="stable"))
+        ends = np.cumsum(np.bincount(pairs.rows, minlength=width))
+        start = 0
+        for row, end in enumerate(ends.tolist()):
+            if end - start >= self.k:
+                least = float(np.partition(pairs.high[start:end], self.k - 1)[self.k - 1])
+                self.bound[row] = min(self.bound[row], least)
+            start = end
+        pairs = pairs.some(pairs.low <= (self.bound + self.lift)[pairs.rows])
+        if len(pairs.rows) > max(PAIRS_AT_MOST, 2 * width * self.k):
+            ends = np.bincount(pairs.rows, minlength=width)
+            if ends.min() >= self.k:
+                pairs = pairs.some(np.sort(self._best(pairs)[0]))
+        return pairs
+
+    def _best(self, pairs: _Pairs) -> tuple[Ints, Double]:
+        """Which pairs are the `k` nearest of each query, in their order, and how far they are."""
+        positions = pairs.positions if self.places is None else self.places[pairs.positions]
+        distances = pair_distances(self.base, self.queries, pairs.rows, positions, self.metric)
+        if len(self.queries) == 1:
+            best = np.argsort(distances, kind="stable")[: self.k]
+        else:
+            order = np.lexsort((distances, pairs.rows))
+            starts = np.searchsorted(pairs.rows, np.arange(len(self.queries)))
+            best = order[starts[:, None] + np.arange(self.k)].ravel()
+        return best, distances[best]
+
+
+def _products(left: Double, right: Double) -> Double:
+    return np.asarray(np.einsum("ij,ij->i", left, right), dtype=np.float64)
+
+
+def _share(progress: Callable[[float], None], before: int, here: int, of: int) -> Callable[[float], None]:
+    return lambda part: progress((before + part * here) / of)

@@ -1,0 +1,201 @@
+"""sqlite-vec: a virtual table of SQLite that compares everything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.stages import stage
+from ragauge.systems.stores import columns
+from ragauge.systems.stores.columns import Column, Columns
+from ragauge.systems.stores.engines import Home, Speaking
+from ragauge.systems.stores.intake import Intake, Matrix, cannot, folder_of, whole
+
+if TYPE_CHECKING:
+    from ragauge.seams import Neighbours
+
+FILE = "vectors.sqlite"
+MOST = 4096
+"""The largest k that vec0 answers."""
+TYPES = {columns.TRUTH: "INTEGER", columns.WHOLE: "INTEGER", columns.REAL: "FLOAT", columns.TEXT: "TEXT"}
+MISSING = {columns.TRUTH: -1, columns.WHOLE: -(2**63), columns.REAL: -1.7e308, columns.TEXT: "\x1aragauge: nothing"}
+"""A metadata column of vec0 has no NULL: what is missing is written as something that nobody looks for."""
+
+
+class SqliteVec:
+    """A vec0 table of sqlite-vec: no index, all vectors are compared, `chunk` of them at a time.
+
+    There is no inner product in it. SQLite comes with APSW: the sqlite3 of many Pythons cannot load extensions.
+    """
+
+    def __init__(self, *, metric: str = "cosine", path: str | None = None, chunk: int = 1024) -> None:
+        try:
+            import apsw
+            import sqlite_vec
+        except ImportError as error:
+            raise MissingExtra("the sqlite-vec store", "sqlite-vec") from error
+        self._intake = Intake(metric)
+        if metric == "ip":
+            raise BadInput("sqlite-vec cannot rank by inner product: a vec0 table has l2, l1 and cosine")
+        self._apsw: Any = apsw
+        self._extension = sqlite_vec.loadable_path()
+        self._columns = Columns()
+        self._chunk = whole("chunk", chunk, 8)
+        if chunk % 8:
+            raise BadInput(f"chunk is {chunk}; it must be a multiple of 8")
+        self._path = path
+        self._speaking = Speaking("sqlite-vec")
+        self._home = Home("sqlite-vec", path)
+        there = path is not None and self._intake.read(path, **self._built())
+        self._columns.read(self._intake.built.get("columns", {}))
+        self._file = str(self._home.place(FILE, fresh=not there))
+        self._local = threading.local()
+        self._opened: list[Any] = []
+        with self._speaking:
+            (about,) = self._connection.execute("SELECT vec_version(), sqlite_version()").fetchall()
+        self._versions = {"version": about[0], "sqlite": about[1]}
+
+    def __len__(self) -> int:
+        return len(self._intake)
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """Everything."""
+        return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this store."""
+        return {
+            "store": "sqlite-vec",
+            **self._versions,
+            "metric": self._intake.metric,
+            "index": "none",
+            **self._built(),
+            "size": len(self),
+            "dimension": self._intake.dimension,
+        }
+
+    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Take vectors in, each under its id, with what searches may be filtered by."""
+        matrix = self._intake.documents(ids, vectors, metadata)
+        if not len(matrix):
+            return
+        fresh = self._columns.new(ids, metadata)
+        with self._speaking, self._connection:
+            if fresh or self._intake.dimension is None:
+                self._make(matrix.shape[1], fresh)
+            self._insert(matrix, metadata)
+        self._intake.remember(ids, matrix)
+
+    def build(self) -> None:
+        """Nothing: there is no index."""
+
+    def tune(self) -> None:
+        """Nothing: there is nothing to set."""
+
+    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
+        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        queries = self._intake.queries(vectors, k)
+        width = min(k, len(self))
+        if width > MOST:
+            raise cannot("sqlite-vec", f"give {width} neighbours", f"vec0 gives up to {MOST}")
+        wanted = self._columns.wanted(where) if where else {}
+        if not width or not len(queries) or wanted is None:
+            return self._intake.empty(len(queries), k)
+        statement = f"SELECT id, distance FROM {self._table} WHERE embedding MATCH ? AND k = ?"  # noqa: S608 - own name
+        statement += "".join(f" AND {name} = ?" for name in wanted)
+        positions = np.full((len(queries), k), -1, dtype=np.int64)
+        distances = np.full((len(queries), k), np.inf, dtype=np.float32)
+        with self._speaking, stage("retrieve"):
+            connection = self._connection
+            for row, query in enumerate(queries):
+                found = connection.execute(statement, (query.tobytes(), width, *wanted.values())).fetchall()
+                if found:
+                    places, values = zip(*found, strict=True)
+                    positions[row, : len(found)], distances[row, : len(found)] = places, values
+        return self._intake.answer(positions, distances, k)
+
+    def update(self, ids: Sequence[str], vectors: Any) -> None:
+        """Give ids that are there other vectors."""
+        positions, matrix = self._intake.replacements(ids, vectors)
+        rows = [(row.tobytes(), place) for row, place in zip(matrix, positions.tolist(), strict=True)]
+        with self._speaking, self._connection:
+            self._connection.executemany(f"UPDATE {self._table} SET embedding = ? WHERE id = ?", rows)  # noqa: S608
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget ids that are there."""
+        positions = self._intake.positions(ids)
+        with self._speaking, self._connection:
+            places = [(place,) for place in positions.tolist()]
+            self._connection.executemany(f"DELETE FROM {self._table} WHERE id = ?", places)  # noqa: S608
+        self._intake.forget(ids)
+
+    def save(self) -> None:
+        """Keep everything in `path`: SQLite has it there already, but for the ids."""
+        folder = folder_of("sqlite-vec", self._path)
+        if self._intake.dimension is not None:
+            with self._speaking:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._intake.write(folder, **self._built(), columns=self._columns.kept())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._speaking:
+            for connection in self._opened:
+                connection.close()
+        self._home.close()
+
+    def _built(self) -> dict[str, Any]:
+        return {"chunk": self._chunk}
+
+    @property
+    def _connection(self) -> Any:
+        """A connection for each thread: SQLite lets many read while one writes, but not on the same one."""
+        found = getattr(self._local, "connection", None)
+        if found is None:
+            found = self._apsw.Connection(self._file)
+            found.enable_load_extension(True)
+            found.load_extension(self._extension)
+            found.enable_load_extension(False)
+            found.set_busy_timeout(10_000)
+            found.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL").fetchall()
+            self._local.connection = found
+            self._opened.append(found)
+        return found
+
+    @property
+    def _table(self) -> str:
+        """The name of the table: one that needs another column is made anew under another name."""
+        return f"vectors{len(self._columns)}"
+
+    def _make(self, dimension: int, fresh: Mapping[str, Column]) -> None:
+        """Make the table, with what is in it already: the columns of vec0 cannot be changed."""
+        before, names = self._table, [column.name for column in self._columns]
+        self._columns.learn(fresh)
+        more = "".join(f", {column.name} {TYPES[column.kind]}" for column in self._columns)
+        metric = {"l2": "l2", "cosine": "cosine"}[self._intake.metric]
+        self._connection.execute(
+            f"CREATE VIRTUAL TABLE {self._table} USING vec0(id INTEGER PRIMARY KEY, "
+            f"embedding FLOAT[{dimension:d}] distance_metric={metric}{more}, chunk_size={self._chunk:d})"
+        )
+        if self._intake.dimension is not None:
+            into = ", ".join(["id", "embedding", *names, *(column.name for column in fresh.values())])
+            values = ", ".join(["id", "embedding", *names, *("?" * len(fresh))])
+            copy = f"INSERT INTO {self._table} ({into}) SELECT {values} FROM {before}"  # noqa: S608 - own names
+            self._connection.execute(copy, [MISSING[column.kind] for column in fresh.values()])
+            self._connection.execute(f"DROP TABLE {before}")
+
+    def _insert(self, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
+        kinds = [column.kind for column in self._columns]
+        rows = []
+        for number, vector in enumerate(matrix):
+            about = self._columns.row(metadata[number] if metadata else {})
+            values = [MISSING[kind] if one is None else one for one, kind in zip(about, kinds, strict=True)]
+            rows.append((self._intake.places + number, vector.tobytes(), *values))
+        marks = ", ".join("?" * (2 + len(kinds)))
+        names = "".join(f", {column.name}" for column in self._columns)
+        self._connection.executemany(f"INSERT INTO {self._table} (id, embedding{names}) VALUES ({marks})", rows)  # noqa: S608
