@@ -26,6 +26,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/truth.py
 
 clean:
 	rm -rf .venv demo

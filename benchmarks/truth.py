@@ -1,0 +1,149 @@
+"""What exact neighbours cost: the running bound beside faiss and a partition for each block, on one thread of one core.
+
+`--full` takes all metrics at a million vectors; where torch sees a graphics card, it is measured too.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")  # one core, before NumPy loads
+
+# The OpenBLAS in faiss's wheel knows no newer processor, and takes the slowest code there is for it.
+if os.path.exists("/proc/cpuinfo") and "avx512f" in open("/proc/cpuinfo").read():  # noqa: SIM115
+    os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.benches import accelerated
+from ragauge.runs.manifest import circumstances
+from ragauge.systems.stores.nearest import nearest, pair_distances
+
+DIMENSION, QUERIES, K = 128, 1000, 100
+CHECKED = 10
+
+
+def partitioned(base: Any, queries: Any, k: int, metric: str) -> Any:
+    """The plain way: the nearest of each block by a partition of all of its scores, in single precision."""
+    squares = np.einsum("ij,ij->i", base, base)
+    values, places = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+    for start in range(0, len(base), 16_384):
+        block = base[start : start + 16_384]
+        scores = -(queries @ block.T)
+        if metric == "l2":
+            scores = 2 * scores + squares[start : start + len(block)]
+        best = np.argpartition(scores, min(k, len(block) - 1), axis=1)[:, :k]
+        values = np.concatenate([values, np.take_along_axis(scores, best, 1)], axis=1)
+        places = np.concatenate([places, best + start], axis=1)
+        kept = np.argpartition(values, k - 1, axis=1)[:, :k]
+        values, places = np.take_along_axis(values, kept, 1), np.take_along_axis(places, kept, 1)
+    return places, values
+
+
+def flat(base: Any, queries: Any, k: int, metric: str) -> Any:
+    """faiss as it comes, in single precision."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    index = faiss.IndexFlat(base.shape[1], faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
+    index.add(base)
+    return index.search(queries, k)[::-1]
+
+
+def brute(base: Any, query: Any, k: int, metric: str) -> Any:
+    """All distances in double precision, without any trick."""
+    every = np.arange(len(base))
+    far = pair_distances(base, query[None].astype(np.float64), np.zeros_like(every), every, metric)
+    return np.argsort(far, kind="stable")[:k]
+
+
+def seconds(work: Callable[[], Any], repeats: int, clock: Callable[[], float]) -> tuple[float, Any]:
+    taken, made = [], None
+    for _ in range(repeats):
+        began = clock()
+        made = work()
+        taken.append(clock() - began)
+    return statistics.median(taken), made
+
+
+def measured(count: int, metric: str, repeats: int) -> list[str]:
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal((count, DIMENSION), dtype=np.float32)
+    queries = rng.standard_normal((QUERIES, DIMENSION), dtype=np.float32)
+    ways: list[tuple[str, Callable[..., Any], Callable[[], float]]] = [("running bound", nearest, time.process_time)]
+    if metric != "cosine":
+        ways.append(("partition for each block", partitioned, time.process_time))
+        if importable("faiss"):
+            ways.append(("faiss IndexFlat", flat, time.process_time))
+    card = accelerated.has_card()
+    if card:
+        accelerated.by_torch(base[:1000], queries[:2], K, metric)  # waking the card is not finding neighbours
+        ways.append(("torch on a card (wall clock)", accelerated.by_torch, time.perf_counter))
+    exact, rows = None, []
+    for name, way, clock in ways:
+        took, found = seconds(partial(way, base, queries, K, metric), repeats, clock)
+        if exact is None:
+            exact, own = found, took
+            same = all((brute(base, queries[i], K, metric) == exact[0][i]).all() for i in range(CHECKED))
+            what = f"double precision, {CHECKED} queries: {'equal' if same else 'NOT EQUAL'}"
+        elif name.startswith("torch"):
+            same = np.array_equal(found[0], exact[0]) and np.array_equal(found[1], exact[1])
+            what = f"running bound, all queries, distances too: {'equal' if same else 'NOT EQUAL'}"
+        else:
+            shared = np.mean([len(np.intersect1d(a, b)) / K for a, b in zip(found[0], exact[0], strict=True)])
+            what = f"running bound: {shared:.4%} of the neighbours"
+        rows.append(f"| {count:,} | {metric} | {name} | {took:.2f} | {took / own:.2f} | {what} |")
+        print(rows[-1], flush=True)
+    return rows
+
+
+def importable(name: str) -> bool:
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+def version(name: str) -> str:
+    return str(__import__(name).__version__) if importable(name) else "not there"
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--full", action="store_true")
+    place = Path(__file__).parent / ("TRUTH_CARD.md" if accelerated.has_card() else "TRUTH.md")
+    asked.add_argument("--out", type=Path, default=place)
+    told = asked.parse_args()
+    rows = [line for metric in ("l2", "ip", "cosine") for line in measured(100_000, metric, 3)]
+    for metric in ("l2", "ip", "cosine") if told.full else ("l2",):
+        rows += measured(1_000_000, metric, 1)
+    torch = f", torch {version('torch')}" if accelerated.has_card() else ""
+    cores = f", OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}" if "OPENBLAS_CORETYPE" in os.environ else ""
+    machine = circumstances()["machine"]
+    lines = [
+        "# What exact neighbours cost",
+        "",
+        f"{QUERIES:,} queries, {DIMENSION} dimensions, k = {K}, normally distributed vectors; seconds of processor "
+        f"time on one thread ({machine['processor']}), Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"faiss {version('faiss')}{torch}{cores}. Median of 3 for 100,000 vectors, one run for 1,000,000. The running "
+        "bound and torch decide in double precision; the two others answer in single precision.",
+        "",
+        "| vectors | metric | way | seconds | to the running bound | compared with |",
+        "|---:|---|---|---:|---:|---|",
+        *rows,
+    ]
+    told.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

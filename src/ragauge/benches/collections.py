@@ -1,0 +1,282 @@
+"""Vectors to measure stores on, whatever they come from: a file, a folder, a dataset and an embedder, or a seed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge import plugins
+from ragauge.benches.clustered import clustered, read
+from ragauge.datasets.loading import load
+from ragauge.errors import BadInput
+from ragauge.formats.ann_hdf5 import is_hdf5, read_hdf5
+from ragauge.formats.files import Source
+from ragauge.formats.vectors import Rows, is_vectors, read_vectors
+from ragauge.records import Dataset
+from ragauge.seams import Embedder
+from ragauge.sweeps import Matrix, VectorSet
+from ragauge.systems.cache import cache_folder
+from ragauge.systems.embedders.cached import Cached
+from ragauge.systems.embedders.pieces import InPieces
+from ragauge.systems.specs import parse
+from ragauge.systems.stores.intake import METRICS, Mask, one_of, whole
+
+EMBEDDER = "wordllama"
+HELD_OUT = 1000
+"""How many rows of a file without queries become queries, where nothing is said; never more than a tenth."""
+BASES = (("base",), ("train",), ("learn",))
+QUERIES = ("query", "queries", "test")
+NEIGHBOURS = ("groundtruth", "gt", "neighbors", "neighbours")
+WORDS = {"euclidean": "l2", "angular": "cosine", "dot": "ip", **{metric: metric for metric in METRICS}}
+"""What a file of neighbours may have in its name, and which metric that is."""
+
+
+def collection(
+    what: str | Path | Dataset | VectorSet,
+    *,
+    metric: str | None = None,
+    embedder: str | Embedder | None = None,
+    limit: int | None = None,
+    queries: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> VectorSet:
+    """The vectors of a file, of a folder, of a dataset's texts, or clustered ones from a seed.
+
+    - an HDF5 file of ann-benchmarks;
+    - a folder with `base`, `query` and `groundtruth` files, also one of RAGAUGE_DATA by its name;
+    - one file of vectors, of which `queries` are held out by `seed`;
+    - a dataset, as `load` knows it, embedded by `embedder` (`wordllama` where nothing is said);
+    - `clustered`, or `clustered:n=20000,d=64,clusters=100,queries=200,spread=0.5,seed=0`.
+
+    Without a `metric` it is what the data says; else `cosine` for texts and `l2` for vectors. `limit` takes the first
+    vectors and `queries` the first queries; neighbours that were published for all vectors are then left out.
+    """
+    if metric is not None:
+        one_of("metric", metric, METRICS)
+    for name, value in (("limit", limit), ("queries", queries)):
+        if value is not None:
+            whole(name, value)
+    if isinstance(what, VectorSet):
+        found = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
+        return _checked(_first(found, limit, queries))
+    if isinstance(what, Dataset):
+        return _checked(_embedded(what, metric, embedder, limit, queries, progress))
+    text = str(what)
+    if text == "clustered" or text.startswith("clustered:"):
+        asked = {"seed": seed, **({} if queries is None else {"queries": queries}), **read(text)}
+        return _checked(_first(clustered(metric or "l2", **asked), limit, queries))
+    path = _place(text)
+    if path is not None and path.is_dir() and _files(path):
+        return _checked(_folder(path, metric, limit, queries, seed))
+    if path is not None and is_hdf5(path):
+        return _checked(read_hdf5(path, metric=metric, limit=limit, queries=queries))
+    if path is not None and is_vectors(path):
+        return _checked(_one_file(path, metric, limit, queries, seed))
+    return _checked(_embedded(load(what), metric, embedder, limit, queries, progress))
+
+
+def _place(text: str) -> Path | None:
+    """The file or folder of that name, here or in RAGAUGE_DATA; a file of vectors also where there is none."""
+    path = Path(text)
+    if path.exists() or is_hdf5(path) or is_vectors(path):
+        return path
+    named = os.environ.get("RAGAUGE_DATA")
+    if named and path.name == text and text not in ("", ".", "..") and (Path(named) / text).is_dir():
+        return Path(named) / text
+    return None
+
+
+def _first(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet:
+    """The first vectors and queries."""
+    if limit is not None and limit < len(data.base):
+        data = replace(data, base=data.base[:limit], ids=data.ids[:limit], neighbours=None)
+    if queries is not None and queries < len(data.queries):
+        near = None if data.neighbours is None else data.neighbours[:queries]
+        data = replace(data, queries=data.queries[:queries], query_ids=data.query_ids[:queries], neighbours=near)
+    return data
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of vectors to search in: those named so, else those to train or learn from."""
+    for words in BASES:
+        if found := _named(folder, words):
+            return found
+    return []
+
+
+def _named(folder: Path, words: Sequence[str]) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if is_vectors(file) and set(_words(file)) & set(words))
+
+
+def _words(file: Path) -> list[str]:
+    return re.split(r"[._-]", file.name.lower())
+
+
+def _only(files: list[Path], what: str) -> Path:
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise BadInput(f"several files could be the {what}: {names}", file=str(files[0].parent), hint="leave one there")
+    return files[0]
+
+
+def _folder(folder: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
+    file, name = _only(_files(folder), "vectors"), folder.resolve().name
+    near = _named(folder, NEIGHBOURS)
+    told = {one: next((WORDS[word] for word in _words(one) if word in WORDS), None) for one in near}
+    known = sorted({each for each in told.values() if each})
+    if metric is None and len(known) > 1:
+        raise BadInput(
+            f"there are neighbours by {', '.join(known)}", file=str(folder), hint=f"name one: --metric {known[0]}"
+        )
+    # The published collections say nothing where they mean the Euclidean distance.
+    chosen = metric or (known[0] if known else "l2")
+    fitting = [one for one in near if told[one] == chosen] or [one for one in near if not told[one] and chosen == "l2"]
+    asked = _named(folder, QUERIES)
+    if not asked:
+        return replace(_one_file(file, chosen, limit, queries, seed), name=name)
+    rows, ours = read_vectors(file, limit=limit), read_vectors(_only(asked, "queries"), limit=queries)
+    neighbours = None
+    if fitting and limit is None:
+        place = _only(fitting, "neighbours")
+        found = read_vectors(place, limit=queries).vectors
+        if found.dtype.kind not in "iu" or len(found) != len(ours.vectors):
+            what = f"{len(found)} rows of {found.dtype}"
+            raise BadInput(f"holds {what}, not the neighbours of {len(ours.vectors)} queries", file=str(place))
+        neighbours = found.astype(np.int64)
+    base, vectors = _single(rows, file), _single(ours, asked[0])
+    if base.shape[1] != vectors.shape[1]:
+        what = f"the vectors have {base.shape[1]} dimensions, the queries {vectors.shape[1]}"
+        raise BadInput(what, file=str(folder))
+    return VectorSet(name, base, vectors, chosen, neighbours, rows.ids, ours.ids)
+
+
+def _one_file(path: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
+    """Some rows become queries; the base is the rest."""
+    rows = read_vectors(path, limit=None if limit is None else limit + (queries or min(HELD_OUT, -(-limit // 9))))
+    count = len(rows.vectors)
+    held = queries or min(HELD_OUT, count // 10)
+    if not 0 < held < count:
+        hint = "a tenth of the rows, at most 1000, are held out where nothing is said"
+        raise BadInput(f"has {count} rows, of which {held} cannot become queries", file=str(path), hint=hint)
+    chosen = np.zeros(count, np.bool_)
+    chosen[np.random.default_rng(seed).choice(count, held, replace=False)] = True
+    matrix = _single(rows, path)
+    ids = np.array(rows.ids, dtype=object)
+    kept, asked = (ids[~chosen].tolist(), ids[chosen].tolist()) if len(ids) else ((), ())
+    note = f"{held} of {count:,} rows were held out as queries (seed {seed})"
+    made = VectorSet(
+        Source(str(path)).stem, matrix[~chosen], matrix[chosen], metric or "l2", ids=kept, query_ids=asked, notes=[note]
+    )
+    return _first(made, limit, None)
+
+
+def _single(rows: Rows, path: Path) -> Matrix:
+    with np.errstate(over="ignore"):
+        matrix = np.ascontiguousarray(rows.vectors, np.float32)
+    if not len(matrix):
+        raise BadInput("has no rows", file=str(path))
+    if rows.vectors.dtype.itemsize > 4 and not (finite := np.isfinite(matrix).all(axis=1)).all():
+        raise BadInput(f"row {int((~finite).argmax())} has a number that float32 does not hold", file=str(path))
+    return matrix
+
+
+def _embedded(
+    dataset: Dataset,
+    metric: str | None,
+    embedder: str | Embedder | None,
+    limit: int | None,
+    queries: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> VectorSet:
+    """The texts of a dataset as vectors; those of a model are computed once."""
+    model = _embedder(EMBEDDER if embedder is None else embedder)
+    kept: Embedder = Cached(model, cache_folder() / "embeddings")
+    if progress is not None:
+        kept = InPieces(kept, progress)
+    documents = list(dataset.documents)[:limit]
+    asked = dict(list(dataset.queries.items())[:queries])
+    if not documents or not asked:
+        raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
+    base = np.asarray(kept.embed([document.whole for document in documents]), np.float32)
+    vectors = np.asarray(kept.embed(list(asked.values())), np.float32)
+    notes = [f"the vectors are those of {model.name}"]
+    if len(documents) < len(dataset.documents):
+        notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")
+    ids = [document.id for document in documents]
+    return VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
+
+
+def _embedder(described: str | Embedder) -> Embedder:
+    if not isinstance(described, str):
+        return described
+    spec = parse(described)
+    factory = plugins.find("embedders", spec.name)
+    try:
+        made: Embedder = factory(**spec.options)
+    except TypeError as error:
+        raise BadInput(f"`{described}`: {error}") from None
+    return made
+
+
+def _checked(data: VectorSet) -> VectorSet:
+    """The same with notes about what would surprise; under cosine without vectors that have no direction."""
+    notes = list(data.notes)
+    if data.metric == "cosine":
+        some: Mask = np.any(data.base, axis=1)
+        ours: Mask = np.any(data.queries, axis=1)
+        if not some.any() or not ours.any():
+            raise BadInput(f"{data.name}: all {'queries' if some.any() else 'vectors'} are zeros and have no cosine")
+        if not some.all():
+            notes.append(f"{_many(int((~some).sum()), 'vector', 'is', 'are')} all zeros: without a cosine, left out")
+            ids = _kept(data.ids, some)
+            data = replace(data, base=data.base[some], ids=ids, neighbours=None)
+        if not ours.all():
+            notes.append(f"{_many(int((~ours).sum()), 'query', 'is', 'are')} all zeros: without a cosine, left out")
+            near = None if data.neighbours is None else data.neighbours[ours]
+            data = replace(data, queries=data.queries[ours], query_ids=_kept(data.query_ids, ours), neighbours=near)
+    twins, themselves = _repeated(data.base, data.queries)
+    if twins:
+        notes.append(f"{_many(twins, 'vector', 'is', 'are')} equal to an earlier one: which is found is chance")
+    if themselves:
+        notes.append(f"{_many(themselves, 'query', 'is', 'are')} in the base too: rank 1 is the query itself")
+    return replace(data, notes=notes)
+
+
+def _many(count: int, noun: str, verb: str, verbs: str) -> str:
+    plural = "queries" if noun == "query" else f"{noun}s"
+    return f"{count:,} {noun} {verb}" if count == 1 else f"{count:,} {plural} {verbs}"
+
+
+def _kept(ids: Sequence[str], which: Mask) -> Sequence[str]:
+    return [name for name, there in zip(ids, which.tolist(), strict=True) if there] if len(ids) else ids
+
+
+def _repeated(base: Matrix, queries: Matrix) -> tuple[int, int]:
+    """How many vectors are equal to an earlier one, and how many queries to some vector."""
+    marks = np.random.default_rng(0).integers(1, 1 << 63, base.shape[1], dtype=np.uint64) | np.uint64(1)
+
+    def hashes(rows: Any) -> NDArray[np.uint64]:
+        parts = [
+            # To zero is added, since -0 has other bits; the high bits are mixed in, since floats often lack low ones.
+            ((block + np.float32(0)).view(np.uint32).astype(np.uint64) * marks >> np.uint64(7)).sum(axis=1)
+            for block in (rows[start : start + 16_384] for start in range(0, len(rows), 16_384))
+        ]
+        return np.concatenate(parts)
+
+    theirs = hashes(base)
+    order = np.argsort(theirs, kind="stable")
+    near = np.flatnonzero(theirs[order][1:] == theirs[order][:-1])
+    # A hash only says where to look.
+    twins = int((base[order[near]] == base[order[near + 1]]).all(axis=1).sum())
+    sorted_hashes, ours = theirs[order], hashes(queries)
+    place = np.minimum(np.searchsorted(sorted_hashes, ours), len(base) - 1)
+    same = (sorted_hashes[place] == ours) & (base[order[place]] == queries).all(axis=1)
+    return twins, int(same.sum())

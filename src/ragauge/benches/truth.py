@@ -1,0 +1,246 @@
+"""The exact neighbours that stores are measured against: computed once, kept by content, and never just believed."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import Executor, as_completed
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.benches import accelerated
+from ragauge.errors import BadInput
+from ragauge.formats.writing import whole_file
+from ragauge.records import Floats, Ints
+from ragauge.sweeps import Truth, VectorSet
+from ragauge.systems.stores.intake import METRICS, one_of, whole
+from ragauge.systems.stores.nearest import nearest, pair_distances
+
+Progress = Callable[[int, int], None]
+
+WAYS = ("auto", "numpy", "faiss", "torch")
+QUERIES_AT_ONCE = 1024
+ENOUGH_FOR_A_CARD = 1e12
+"""Multiplications from which on it pays to wake a graphics card; NumPy takes half a minute for them."""
+CHECKED_IN_FULL = 4e11
+"""Up to so many multiplications published neighbours are checked for every query; beyond, for SOME of them."""
+SOME = 256
+TOLERANCE = 1e-5
+"""By how much of a distance published neighbours may be off: many were computed in single precision."""
+
+
+def truth(
+    data: VectorSet,
+    k: int,
+    *,
+    by: str = "auto",
+    cache: Path | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Truth:
+    """The `k` exact neighbours of every query.
+
+    `by` is what computes them: `numpy`, `faiss` or `torch`; all give the same. `cache` is a folder in which they are
+    kept by what the vectors are, so that the next one who asks need not wait. Neighbours that came with the data are
+    checked: for every query, or for some where that would take long; a wrong one is refused. An `executor` gets the
+    queries in parts. `progress` hears how many queries are done, of how many.
+
+    >>> base = np.array([[0, 0], [3, 4], [6, 8]], np.float32)
+    >>> found = truth(VectorSet("three", base, base[:1], "l2"), 2)
+    >>> found.neighbours.tolist(), found.distances.tolist(), found.by
+    ([[0, 1]], [[0.0, 5.0]], 'numpy')
+    """
+    k = min(whole("k", k), len(data.base))
+    one_of("way to find exact neighbours", by, WAYS)
+    one_of("metric", data.metric, METRICS)
+    if not len(data.base) or not len(data.queries):
+        raise BadInput(f"{data.name} has no {'queries' if len(data.base) else 'vectors'}")
+    given = data.neighbours
+    if given is not None and len(given) != len(data.queries):
+        raise BadInput(f"{data.name}: there are published neighbours of {len(given)} queries, not {len(data.queries)}")
+    if given is not None and given.shape[1] < k:
+        given = None
+    found = None if cache is None else _kept(cache, data, k)
+    if given is not None and found is None and _work(data) > CHECKED_IN_FULL:
+        return _sampled(data, given[:, :k])
+    if found is None:
+        found = _computed(data, k, by, executor, progress)
+        if cache is not None:
+            _keep(cache, data, found)
+    if given is None:
+        return found
+    _check(data, np.arange(len(given)), given[:, :k], found.distances)
+    return replace(found, by="given")
+
+
+def cached_at(cache: Path, data: VectorSet, k: int) -> Path:
+    """Where the neighbours of these vectors are kept: named after every byte of them."""
+    return cache / "truth" / f"{data.hash[:40]}-{data.metric}-{k}.npz"
+
+
+def _work(data: VectorSet) -> float:
+    return float(data.base.size) * len(data.queries)
+
+
+def find(
+    base: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    k: int,
+    metric: str,
+    way: str,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Ints, Floats]:
+    """The nearest rows of some queries, by one of the ways; a plain function, so that any process can be sent it."""
+    if way == "faiss":
+        return accelerated.by_faiss(base, queries, k, metric)
+    if way == "torch":
+        return accelerated.by_torch(base, queries, k, metric)
+    return nearest(base, queries, k, metric, progress=progress)
+
+
+def _computed(data: VectorSet, k: int, by: str, executor: Executor | None, progress: Progress | None) -> Truth:
+    way = by
+    if by == "auto":
+        way = "torch" if _work(data) > ENOUGH_FOR_A_CARD and accelerated.has_card() else "numpy"
+    base = np.ascontiguousarray(data.base, np.float32)
+    queries = np.ascontiguousarray(data.queries, np.float32)
+    total, said = len(queries), _Said(progress, len(queries))
+    neighbours, distances = np.empty((total, k), np.int64), np.empty((total, k))
+    if executor is None:
+        # What builds something first does it once for all queries.
+        for part in _slices(total, QUERIES_AT_ONCE if way == "numpy" else total):
+            found = find(base, queries[part], k, data.metric, way, said.within(part))
+            neighbours[part], distances[part] = found
+            said(part.stop)
+        return Truth(neighbours, distances, data.metric, way)
+    # Few parts: an executor of processes sends the vectors with every one of them.
+    parts = {
+        executor.submit(find, base, queries[part], k, data.metric, way): part
+        for part in _slices(total, max(64, -(-total // 16)))
+    }
+    done = 0
+    try:
+        for future in as_completed(parts):
+            part = parts[future]
+            neighbours[part], distances[part] = future.result()
+            done += part.stop - part.start
+            said(done)
+    finally:
+        for future in parts:
+            future.cancel()
+    return Truth(neighbours, distances, data.metric, way)
+
+
+class _Said:
+    """Tells how many queries are done, once for each number."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._last = progress, total, -1
+
+    def __call__(self, done: float) -> None:
+        if self._progress is not None and int(done) > self._last:
+            self._last = int(done)
+            self._progress(self._last, self._total)
+
+    def within(self, part: slice) -> Callable[[float], None]:
+        return lambda share: self(part.start + share * (part.stop - part.start))
+
+
+def _slices(total: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, total)) for start in range(0, total, step)]
+
+
+def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
+    """What is in the cache, if it is deep enough and whole."""
+    wanted = cached_at(cache, data, k)
+    deep = []
+    for file in wanted.parent.glob(f"{wanted.name.rpartition('-')[0]}-*.npz"):
+        told = file.stem.rpartition("-")[2]
+        if told.isdigit() and int(told) >= k:
+            deep.append((int(told), file))
+    for depth, file in sorted(deep):
+        # A damaged file is as good as none: it is made again.
+        with (
+            suppress(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile),
+            file.open("rb") as opened,
+            np.load(opened, allow_pickle=False) as kept,
+        ):
+            neighbours, distances, by = kept["neighbours"], kept["distances"], str(kept["by"])
+            shape = (len(data.queries), depth)
+            inside = neighbours.size and neighbours.min() >= 0 and neighbours.max() < len(data.base)
+            if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and inside:
+                return Truth(neighbours[:, :k].copy(), distances[:, :k].copy(), data.metric, by)
+    return None
+
+
+def _keep(cache: Path, data: VectorSet, found: Truth) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, neighbours=found.neighbours, distances=found.distances, by=np.array(found.by))
+    with whole_file(str(cached_at(cache, data, found.neighbours.shape[1]))) as out:
+        out.write(buffer.getvalue())
+
+
+def _sampled(data: VectorSet, given: Ints) -> Truth:
+    """Published neighbours, in their order by distances of our own, if those of some queries are right."""
+    some = np.unique(np.linspace(0, len(given) - 1, SOME).astype(np.int64))
+    base = np.ascontiguousarray(data.base, np.float32)
+    _, distances = nearest(base, data.queries[some], given.shape[1], data.metric)
+    _check(data, some, given[some], distances)
+    own = _distances(data, np.arange(len(given)), given)
+    order = np.lexsort((given, own), axis=1)
+    near, far = np.take_along_axis(given, order, 1), np.take_along_axis(own, order, 1)
+    return Truth(near.astype(np.int64), far, data.metric, "given")
+
+
+def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
+    """How far the neighbours really are that were published for some queries; also whether there are such rows."""
+    wrong = (given < 0) | (given >= len(data.base))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise BadInput(
+            f"{data.name}: the published neighbours of query {queries[row]} name row {given[row, column]}, "
+            f"and there are {len(data.base):,}",
+            hint="are they those of a larger base?",
+        )
+    pairs = pair_distances(
+        data.base,
+        np.asarray(data.queries, np.float64),
+        np.repeat(queries, given.shape[1]),
+        given.ravel(),
+        data.metric,
+    )
+    return pairs.reshape(given.shape)
+
+
+def _check(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
+    """Refuse published neighbours of which one is farther than the true one of its rank, or named twice."""
+    own = np.sort(_distances(data, queries, given), axis=1)
+    # What a distance is made of may be larger than itself, and is what rounding is a share of.
+    room = TOLERANCE * np.maximum(np.abs(exact), np.abs(exact).max(axis=1, keepdims=True))
+    beaten = (own > exact + room).any(axis=1)
+    twice = (np.diff(np.sort(given, axis=1), axis=1) == 0).any(axis=1)
+    wrong = np.flatnonzero(beaten | twice)
+    if not len(wrong):
+        return
+    row = int(wrong[0])
+    if twice[row]:
+        what = "name one row twice"
+    else:
+        rank = int((own[row] > exact[row] + room[row]).argmax())
+        what = f"are not the nearest: that of rank {rank + 1} is at {own[row, rank]:.6g}, the true one at"
+        what += f" {exact[row, rank]:.6g}"
+    fits = [metric for metric in METRICS if metric != data.metric and _fit(data, metric, int(queries[row]), given[row])]
+    hint = f"they are those by {fits[0]}: take that metric" if fits else "leave them out, and they are computed"
+    of = f"{len(wrong)} of {len(queries)} queries" + (" looked at" if len(queries) < len(data.queries) else "")
+    raise BadInput(f"{data.name}: the published neighbours of query {queries[row]} {what} ({of} are wrong)", hint=hint)
+
+
+def _fit(data: VectorSet, metric: str, query: int, given: Ints) -> bool:
+    """Whether the neighbours of a query are the nearest by another metric."""
+    near, _ = nearest(np.ascontiguousarray(data.base), data.queries[query : query + 1], len(given), metric)
+    return len(np.intersect1d(near[0], given)) >= 0.99 * len(given)
