@@ -18,7 +18,7 @@ from ragauge.measures.table import TABLE
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
 
-NOUNS = {"errors", "records", "outcomes", "comparisons", "findings", "gates", "overviews", "histories"}
+NOUNS = {"errors", "records", "outcomes", "comparisons", "findings", "gates", "overviews", "histories", "sweeps"}
 DOING = {"datasets", "systems", "runs", "seams", "stages", "plugins", "fusion"}
 MAY_IMPORT = {
     "errors": set(),
@@ -29,10 +29,11 @@ MAY_IMPORT = {
     "outcomes": {"errors", "records", "comparisons"},
     "overviews": NOUNS,
     "histories": NOUNS,
+    "sweeps": {"errors", "records", "outcomes"},
     "stages": set(),
     "seams": {"errors", "records"},
     "plugins": {"errors"},
-    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings"},
+    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps"},
     "fusion": {"errors", "records"},
     "datasets": {"errors", "records", "findings", "formats"},
     "systems": {"errors", "records", "seams", "stages", "plugins", "fusion"},
@@ -40,6 +41,8 @@ MAY_IMPORT = {
     "measures": NOUNS,
     "stats": NOUNS,
     "audits": NOUNS | {"measures", "stats"},
+    "benches": NOUNS | DOING | {"formats", "measures"},
+    "benching": NOUNS | DOING | {"benches", "formats", "measures", "verbs"},
     "reports": NOUNS | {"stages"},
     "verbs": {"errors", "records", "formats", "measures"},
     "fusing": {"errors", "records", "formats", "fusion", "measures", "verbs"},
@@ -59,9 +62,11 @@ MAY_IMPORT = {
     "chronicle": NOUNS | {"formats", "measures", "rules", "runs", "stats", "verbs"},
     "surveying": NOUNS | {"datasets", "measures", "stats"},
     "gathered": NOUNS | {"corpora", "formats", "inputs", "measures", "scored", "surveying", "verbs"},
+    "forms": {"errors", "formats", "reports"},
+    "sweep_files": NOUNS | {"formats", "forms", "reports", "vega"},
     "reporting": NOUNS
-    | {"auditing", "comparing", "formats", "gathered", "inputs", "measures", "reports", "runs", "sides"}
-    | {"surveying", "vega"},
+    | {"auditing", "comparing", "formats", "forms", "gathered", "inputs", "measures", "reports", "runs", "sides"}
+    | {"surveying", "sweep_files", "vega"},
     "vega": {"errors", "formats", "reports", "systems"},
     "pytest_plugin": {"gates", "gating"},
     "experiments": NOUNS | DOING | {"comparing", "formats", "measures", "verbs", "work"},
@@ -159,7 +164,8 @@ def test_every_option_and_value_stands_in_conventions_md(option):
 
 
 VERBS = """
-run evaluate compare report gate audit reliability history k-range fuse validate convert datasets systems measures demo
+run evaluate compare report bench gate audit reliability history k-range fuse validate convert
+datasets systems measures demo
 """
 
 

@@ -14,7 +14,8 @@ from scipy import stats
 import ragauge
 from ragauge.cli import main
 from ragauge.errors import BadInput, Incomparable, MissingExtra, UnknownName
-from ragauge.reporting import KINDS, kind_of, overview, report
+from ragauge.forms import kind_of
+from ragauge.reporting import KINDS, overview, report
 from ragauge.stats.enough import enough, enough_each
 from ragauge.stats.intervals import mean_intervals
 
@@ -402,14 +403,14 @@ def test_the_layouts_of_rig_take_one_system_and_two(folder, tmp_path):
 
 
 def test_endings_tell_the_form_and_names_win():
-    assert [kind_of(f"x{end}") for end in (".html", ".htm", ".JSON", ".csv", ".md", ".tex")] == [
+    assert [kind_of(f"x{end}", None, KINDS) for end in (".html", ".htm", ".JSON", ".csv", ".md", ".tex")] == [
         "html", "html", "json", "csv", "markdown", "latex",
     ]  # fmt: skip
-    assert kind_of("x.csv", "swarm") == "swarm"
+    assert kind_of("x.csv", "swarm", KINDS) == "swarm"
     with pytest.raises(BadInput, match="not clear"):
-        kind_of("x.docx")
+        kind_of("x.docx", None, KINDS)
     with pytest.raises(UnknownName, match="wode"):
-        kind_of("x.csv", "wode")
+        kind_of("x.csv", "wode", KINDS)
 
 
 def test_charts_are_written_as_svg_and_png(folder, tmp_path):

@@ -38,9 +38,12 @@ _HOMES = {
     "Reliability": "ragauge.outcomes",
     "Run": "ragauge.records",
     "Scores": "ragauge.records",
+    "Sweep": "ragauge.sweeps",
     "UnknownName": "ragauge.errors",
+    "VectorSet": "ragauge.sweeps",
     "arrays": "ragauge.formats",
     "audit": "ragauge.auditing",
+    "bench": "ragauge.benching",
     "compare": "ragauge.comparing",
     "evaluate": "ragauge.verbs",
     "fuse": "ragauge.fusing",
@@ -61,6 +64,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from ragauge.auditing import audit
+    from ragauge.benching import bench
     from ragauge.chronicle import history
     from ragauge.comparing import compare
     from ragauge.comparisons import Comparison, Comparisons
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
     from ragauge.records import Dataset, Document, Hit, Judgments, Run, Scores
     from ragauge.reporting import overview, report
     from ragauge.stages import stage
+    from ragauge.sweeps import Sweep, VectorSet
     from ragauge.systems.pgvector_db import PgVectorDB
     from ragauge.trials import reliability
     from ragauge.verbs import evaluate
@@ -122,10 +127,13 @@ __all__ = [
     "Reliability",
     "Run",
     "Scores",
+    "Sweep",
     "UnknownName",
+    "VectorSet",
     "__version__",
     "arrays",
     "audit",
+    "bench",
     "compare",
     "evaluate",
     "fuse",

@@ -7,15 +7,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, overload
 
+from ragauge import sweep_files
 from ragauge.auditing import audit
 from ragauge.comparing import compare
 from ragauge.comparisons import Comparison, Comparisons, Method
-from ragauge.errors import BadInput, UnknownName
+from ragauge.errors import BadInput
 from ragauge.formats import layouts
 from ragauge.formats.settings import as_record
-from ragauge.formats.writing import whole_file
+from ragauge.forms import Kind, kind_of, write_charts, written
 from ragauge.gathered import Gathered, from_experiment, from_files, from_layouts
 from ragauge.inputs import named
 from ragauge.measures.conventions import Convention
@@ -24,7 +25,7 @@ from ragauge.measures.speed import latency
 from ragauge.outcomes import Experiment, Speed
 from ragauge.overviews import Entry, Overview, ranked
 from ragauge.records import Document, Judgments, Run, Scores
-from ragauge.reports.charts import as_png, as_svg, drawn
+from ragauge.reports.charts import drawn
 from ragauge.reports.latex import overview_table
 from ragauge.reports.overviews_csv import queries_csv, queries_wide_csv, summary_csv, wide_csv
 from ragauge.reports.overviews_data import as_data
@@ -33,25 +34,20 @@ from ragauge.reports.page import page
 from ragauge.runs.manifest import judgments_hash, now
 from ragauge.sides import named_sides, refuse_other_circumstances, shared_queries
 from ragauge.surveying import Tags, audited_by, curves, entries, restricted, strata, tagged
+from ragauge.sweeps import Sweep
 from ragauge.vega import vega
 
 Watch = Callable[[str], None]
 """Is told what is being done."""
-
-
-class Kind(NamedTuple):
-    """A form that an overview can be written in."""
-
-    ending: str
-    about: str
-    write: Callable[[Overview], str]
+Files = str | Path | Sequence[str | Path]
+"""A file, or several."""
 
 
 def _json(overview: Overview) -> str:
     return json.dumps(as_data(overview, per_query=True), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, Kind[Overview]] = {
     "html": Kind(".html", "one self-contained page", lambda found: page(found, vega())),
     "json": Kind(".json", "everything but the rankings, by a published schema", _json),
     "csv": Kind(".csv", "a row for each system and figure, with its interval", summary_csv),
@@ -65,38 +61,50 @@ KINDS: Mapping[str, Kind] = {
 """By name; of several with the same ending, that ending means the first."""
 
 
-def kind_of(path: str | Path, form: str | None = None) -> str:
-    """The name of the kind that a file is to have: the one that is named, or that of its ending."""
-    if form is not None:
-        if form not in KINDS:
-            raise UnknownName("form", form, KINDS, hint=f"there are {', '.join(KINDS)}")
-        return form
-    ending = Path(path).suffix.lower()
-    ending = ".html" if ending == ".htm" else ending
-    for name, kind in KINDS.items():
-        if kind.ending == ending:
-            return name
-    endings = ", ".join(dict.fromkeys(kind.ending for kind in KINDS.values()))
-    raise BadInput(f"what is to be written is not clear from `{ending}`", file=str(path), hint=f"{endings}, or --as")
+@overload
+def report(
+    given: Sweep,
+    out: Files = ...,
+    *,
+    form: str | None = ...,
+    charts: str | Path | None = ...,
+    watch: Watch | None = ...,
+) -> Sweep: ...
+
+
+@overload
+def report(
+    given: Any,
+    out: Files = ...,
+    *,
+    form: str | None = ...,
+    charts: str | Path | None = ...,
+    watch: Watch | None = ...,
+    **options: Any,
+) -> Overview: ...
 
 
 def report(
     given: Any,
-    out: str | Path | Sequence[str | Path] = (),
+    out: Files = (),
     *,
     form: str | None = None,
     charts: str | Path | None = None,
     watch: Watch | None = None,
     **options: Any,
-) -> Overview:
+) -> Overview | Sweep:
     """Gather all that is known of some systems, and write it: a page, tables, charts.
 
     `out` is a file or several; what each becomes is told by its ending (.html, .json, .csv, .md, .tex) or by `form`,
     one of `KINDS`, among them the layouts of other systems, which bring their own measures and convention. `charts` is
-    a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`.
+    a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; a Sweep, which `bench`
+    measured, has forms of its own (`ragauge.sweep_files.KINDS`).
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
-    kinds = {file: kind_of(file, form) for file in files}
+    if isinstance(given, Sweep):
+        sweep_files.write(given, files, form, charts)
+        return given
+    kinds = {file: kind_of(file, form, KINDS) for file in files}
     _refuse_to_overwrite(given, files)
     for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
         layout = layouts.find(str(kind))
@@ -105,11 +113,9 @@ def report(
     look = watch or _unwatched
     for file, kind in kinds.items():
         look(f"writing {file}")
-        text = KINDS[kind].write(found)
-        with whole_file(file) as target:
-            target.write(text.encode("utf-8", "replace"))
+        written(found, KINDS[kind], file)
     if charts is not None:
-        _write_charts(found, Path(charts), look)
+        write_charts(drawn(found), Path(charts), look)
     return found
 
 
@@ -122,16 +128,6 @@ def _refuse_to_overwrite(given: Any, files: Sequence[str]) -> None:
         if place in taken:
             raise BadInput("this file is read, or written already", file=file, hint="give the output another name")
         taken.add(place)
-
-
-def _write_charts(found: Overview, folder: Path, watch: Watch) -> None:
-    """Every chart as SVG and as PNG."""
-    for name, drawing in drawn(found).items():
-        watch(f"drawing {name}")
-        spec = drawing.sheet()
-        for ending, data in ((".svg", as_svg(spec).encode("utf-8", "replace")), (".png", as_png(spec))):
-            with whole_file(str(folder / f"{name}{ending}")) as target:
-                target.write(data)
 
 
 def _unwatched(what: str) -> None:

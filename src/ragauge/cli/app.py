@@ -8,6 +8,7 @@ import typer
 
 from ragauge import __version__
 from ragauge.cli.audit import audit
+from ragauge.cli.bench import bench
 from ragauge.cli.compare import compare
 from ragauge.cli.convert import convert
 from ragauge.cli.datasets import datasets
@@ -43,6 +44,7 @@ app.command()(gate)
 app.command()(audit)
 app.command()(reliability)
 app.command()(history)
+app.command()(bench)
 app.command("k-range")(k_range)
 app.command()(fuse)
 app.command()(validate)

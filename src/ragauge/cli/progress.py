@@ -121,3 +121,64 @@ class Bar:
                 self._live.console.print(line, style="dim", markup=False, highlight=False)
             else:
                 sys.stderr.write(f"{line}\n")
+
+
+class Stages:
+    """Shows a sweep as it goes: how many stores are done, and how far the one is that is being measured.
+
+    On anything but a terminal it names each configuration as its turn comes, and what begins.
+    """
+
+    WHOLE = "stores"
+    """The stage that counts all the others."""
+
+    def __init__(self) -> None:
+        self._live: Any = None
+        self._tasks: dict[str, Any] = {}
+        self._drawn = 0.0
+        self.now = ""
+        """What is being done, for whoever is interrupted."""
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+            from rich.progress import TimeElapsedColumn as Elapsed
+
+            self._live = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=12),
+                MofNCompleteColumn(),
+                Elapsed(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+
+    def __enter__(self) -> Stages:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """So much of a stage is done; drawn ten times a second at most, so that drawing does not cost."""
+        row = self.WHOLE if stage == self.WHOLE else "stage"
+        fresh = row == "stage" and stage != self.now
+        if self._live is None:
+            what, before = (text.partition(": ")[0] for text in (stage, self.now))
+            if fresh and what != before:
+                sys.stderr.write(f"{stage}\n")
+        elif fresh or done >= total or time.perf_counter() - self._drawn > 0.1:
+            self._drawn = time.perf_counter()
+            short = stage if len(stage) <= 40 else f"{stage[:22]}…{stage[-17:]}"
+            if row not in self._tasks:
+                self._tasks[row] = self._live.add_task(short, total=total)
+            elif fresh:
+                self._live.reset(self._tasks[row], description=short, total=total)
+            self._live.update(self._tasks[row], description=short, completed=done, total=total)
+        if row == "stage":
+            self.now = stage

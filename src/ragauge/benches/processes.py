@@ -1,0 +1,121 @@
+"""A process of its own for every store: started, listened to, given up after its time; a crash is a sentence here."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from ragauge.benches.clocks import environment
+from ragauge.benches.orders import Order
+from ragauge.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
+
+Progress = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and of how much."""
+KINDS: dict[str, type[RagaugeError]] = {"BadInput": BadInput, "MissingExtra": MissingExtra}
+LAST_WORDS = 2_000
+PATIENCE = 15.0
+"""Seconds that a process has to end."""
+
+
+def carry_out(order: Order, progress: Progress | None = None) -> None:
+    """Let a new process do what an order says; what it raises is raised here, in its own words."""
+    folder = Path(order.folder)
+    told = folder / f"{order.stage}.order.json"
+    order.write(told)
+    log = folder / f"{order.stage}.log"
+    with log.open("wb") as words:
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, and a file of ours
+            [sys.executable, "-m", "ragauge.benches.worker", str(told)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=words,
+            env={**os.environ, **environment(order.plan.threads)},
+            start_new_session=True,
+        )
+        try:
+            said = _listen(process, order, progress)
+            # Once it has said that all is done, it need not be waited for: engines may leave threads that never end.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=PATIENCE)
+        finally:
+            _end(process)
+    if "error" in said:
+        raise _error(said)
+    if "ended" not in said:
+        raise BackendFailed(f"{_died(process.returncode)} while {_doing(order)}{_last_words(log)}")
+    told.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
+
+
+def _listen(process: subprocess.Popen[bytes], order: Order, progress: Progress | None) -> dict[str, Any]:
+    """Follow what a process tells, line by line, until it ends or its time is over; the last that it said."""
+    out: IO[bytes] = process.stdout or sys.stdin.buffer
+    until = time.monotonic() + order.plan.timeout
+    stage, buffered = order.stage, b""
+    said: dict[str, Any] = {}
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(out, selectors.EVENT_READ)
+        while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise BackendFailed(
+                    f"gave up after {order.plan.timeout:g} seconds while {_doing(order, stage)}",
+                    hint="--timeout gives it longer",
+                )
+            if not waiting.select(timeout=min(left, 1.0)):
+                continue
+            got = os.read(out.fileno(), 65_536)
+            if not got:
+                return said
+            *lines, buffered = (buffered + got).split(b"\n")
+            for line in lines:
+                said = json.loads(line)
+                if "stage" in said:
+                    stage = said["stage"]
+                    if progress is not None:
+                        progress(stage, said["done"], said["total"])
+
+
+def _doing(order: Order, stage: str = "") -> str:
+    words = {"build": "building", "cold": "opening it again", "load": "under load", "filters": "filtering"}
+    return {**words, "changes": "changing it", "insert": "inserting", "index": "indexing", "search": "searching"}.get(
+        stage or order.stage, stage or order.stage
+    )
+
+
+def _error(said: dict[str, Any]) -> RagaugeError:
+    if said["error"] == "MissingExtra":
+        missing = MissingExtra(said["message"], "")
+        missing.message, missing.hint = said["message"], said["hint"]
+        return missing
+    return KINDS.get(said["error"], BackendFailed)(said["message"], hint=said["hint"])
+
+
+def _died(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return f"the process was ended by {signal.Signals(-code).name}"
+    return f"the process ended with exit code {code}"
+
+
+def _last_words(log: Path) -> str:
+    said = log.read_bytes()[-LAST_WORDS:].decode(errors="replace").strip().splitlines()
+    return f"; its last words: {said[-1]}" if said else ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Nothing of it goes on: neither the process nor what it started and did not detach."""
+    if process.stdout is not None:
+        process.stdout.close()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,265 @@
+"""What a store's own process does: build and search, open again, stand a load, filter, change."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ragauge import seams
+from ragauge.benches import changes, filters, load
+from ragauge.benches.filters import Mask, ladder, metadata
+from ragauge.benches.loops import Raw, rounds, timed, tune
+from ragauge.benches.opening import found
+from ragauge.benches.orders import Order, Vectors, standing, write_json, write_piece
+from ragauge.benches.resources import disk_bytes, memory, settle, watched
+from ragauge.systems.stores.null import Null
+
+Progress = Callable[[str, int, int], None]
+BATCH = 4_096
+"""Vectors that are given to a store at once."""
+WARM_UP = 100
+FLOOR = 100
+"""Vectors of the store that does nothing."""
+
+
+def build(order: Order, progress: Progress) -> None:
+    """Put all vectors in, or open what was put in before, and search with every setting."""
+    vectors = Vectors(order.vectors)
+    there = standing(Path(order.folder))
+    with _opened(order, built=there) as store:
+        if not there:
+            write_json(_filled(store, vectors, order, progress), Path(order.folder) / "build.json")
+        if not order.results:
+            return
+        queries = vectors.rows("queries")
+        progress("search", 0, order.plan.repeats * len(order.searches))
+        taken = rounds(
+            store,
+            queries,
+            order.plan.k,
+            order.searches,
+            index=vectors.index(),
+            floor=_floor(vectors, order.metric),
+            warm_up=vectors.others(WARM_UP, order.plan.seed),
+            repeats=order.plan.repeats,
+            seed=order.plan.seed,
+            progress=lambda done, total: progress("search", done, total),
+        )
+        for raw, search, name in zip(taken, order.searches, order.results, strict=True):
+            tune(store, search)
+            write_piece(Path(name), {"about": _about(store, queries, order)}, raw)
+
+
+def cold(order: Order, progress: Progress) -> None:
+    """Open what was kept, in this new process, and search once: the engine's library has to be loaded too."""
+    vectors = Vectors(order.vectors)
+    query = vectors.rows("queries", 0, 1)
+    progress("cold", 0, 1)
+    began = time.perf_counter_ns()
+    with _opened(order, built=True) as store:
+        opened = time.perf_counter_ns()
+        first = int(timed(store, query, order.plan.k).nanoseconds[0])
+    write_piece(Path(order.results[0]), {"open_ms": (opened - began) / 1e6, "first_ms": first / 1e6}, {})
+
+
+def stand(order: Order, progress: Progress) -> None:
+    """Several processes at once, as fast as they can and at fixed rates."""
+    vectors, plan = Vectors(order.vectors), order.plan
+    most = max(plan.clients, default=1)
+    # Shares of the most need to know the most.
+    closed = sorted({*plan.clients, *([most] if plan.shares else [])})
+    wanted: list[tuple[int, float | None, float | None]] = [(n, None, None) for n in closed]
+    wanted += [(most, rate, None) for rate in plan.rates] + [(most, None, share) for share in plan.shares]
+    arrays: Raw = {}
+    notes, top = [], 0.0
+    for number, (clients, rate, share) in enumerate(wanted):
+        progress("load", number, len(wanted))
+        raw, note = load.run(
+            order.opening,
+            vectors.rows("queries"),
+            plan.k,
+            clients=clients,
+            rate=rate if share is None else share * top,
+            seconds=plan.seconds,
+            threads=plan.threads,
+            warm_up=vectors.others(WARM_UP, plan.seed),
+            server=hasattr(found(order.store), "pids"),
+            seed=plan.seed,
+        )
+        if rate is None and share is None:
+            top = len(raw["ended_ns"]) / (float(raw["ended_ns"].max()) - float(raw["began_ns"].min())) * 1e9
+        notes.append(note)
+        arrays |= {f"{number}_{name}": values for name, values in raw.items()}
+    write_piece(Path(order.results[0]), {"notes": notes}, arrays)
+
+
+def narrow(order: Order, progress: Progress) -> None:
+    """A store of its own, with metadata, searched under conditions that let fewer and fewer vectors through."""
+    vectors, plan = Vectors(order.vectors), order.plan
+    rungs = ladder(len(vectors), plan.filters, seed=plan.seed)
+    with _filled_aside(order, vectors, progress, rungs) as store:
+        if "filter" not in seams.abilities(store):
+            write_piece(Path(order.results[0]), {"able": False}, {})
+            return
+        arrays: Raw = {}
+        for number, rung in enumerate(rungs):
+            progress("filters", number, len(rungs))
+            warm_up = vectors.others(WARM_UP, plan.seed)
+            raw = filters.searched(store, vectors.rows("queries"), plan.k, rung, index=vectors.index(), warm_up=warm_up)
+            arrays |= {f"{rung}_{name}": values for name, values in raw.items()}
+        write_piece(Path(order.results[0]), {"able": True}, arrays)
+
+
+def change(order: Order, progress: Progress) -> None:
+    """Search while vectors come in; then insert, update and delete. In a store of its own, since it changes by that."""
+    vectors, plan = Vectors(order.vectors), order.plan
+    base, queries = vectors.rows("base"), vectors.rows("queries")
+    with _filled_aside(order, vectors, progress) as store:
+        arrays: Raw = {}
+        able = seams.abilities(store)
+        if plan.mixed and "insert" in able:
+            progress("search while inserting", 0, 1)
+            raw = changes.mixed(
+                store,
+                base,
+                queries,
+                plan.k,
+                index=vectors.index(),
+                metric=order.metric,
+                n=plan.mixed,
+                seconds=plan.seconds,
+                seed=plan.seed,
+            )
+            arrays |= {f"mixed_{name}": values for name, values in raw.items()}
+        for number, one in enumerate(changes.OPERATIONS):
+            if plan.changes and one in able:
+                progress(one, number, len(changes.OPERATIONS))
+                raw = changes.timed(
+                    store, base, plan.k, one, ids=vectors.ids(), metric=order.metric, n=plan.changes, seed=plan.seed
+                )
+                arrays |= {f"{one}_{name}": values for name, values in raw.items()}
+        write_piece(Path(order.results[0]), {}, arrays)
+
+
+def remove(order: Order, progress: Progress) -> None:
+    """Take away what a store keeps outside of its folder, such as a table of a server."""
+    progress("remove", 0, 1)
+    _removed(order.opening.open(), Path(order.folder) / "store")
+
+
+TABLE: dict[str, Callable[[Order, Progress], None]] = {
+    "build": build,
+    "cold": cold,
+    "load": stand,
+    "filters": narrow,
+    "changes": change,
+    "remove": remove,
+}
+
+
+@contextmanager
+def _opened(order: Order, *, built: bool) -> Iterator[Any]:
+    """The store in its place; what half a build may have left there is taken away first."""
+    place = Path(order.folder) / "store"
+    if not built:
+        shutil.rmtree(place, ignore_errors=True)
+    store = order.opening.open()
+    try:
+        yield store
+    finally:
+        seams.close(store)
+
+
+@contextmanager
+def _filled_aside(
+    order: Order, vectors: Vectors, progress: Progress, rungs: dict[str, Mask] | None = None
+) -> Iterator[Any]:
+    """A second store of the same kind, which nothing is left of."""
+    place = Path(order.folder) / f"{order.stage}-store"
+    shutil.rmtree(place, ignore_errors=True)
+    store = order.opening.at(str(place)).open()
+    try:
+        about = None if rungs is None or "filter" not in seams.abilities(store) else metadata(rungs)
+        _insert(store, vectors, progress, about)
+        _build(store)
+        tune(store, order.searches[0])
+        yield store
+    finally:
+        _removed(store, place)
+
+
+def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> dict[str, Any]:
+    """Insert, index and keep all vectors: how long each took, and what it takes up."""
+    pids = store.pids() if hasattr(store, "pids") else ()
+    settle()
+    before = memory(pids)
+    with watched(pids) as peak:
+        inserting = _insert(store, vectors, progress, None)
+        progress("index", 0, 1)
+        indexing = _build(store)
+    settle()
+    after = memory(store.pids() if hasattr(store, "pids") else ())
+    kept = "save" in seams.abilities(store)
+    if kept:
+        store.save()
+    place = Path(order.folder) / "store"
+    return {
+        "vectors": len(vectors),
+        "insert_seconds": inserting,
+        "index_seconds": indexing,
+        "memory_bytes": max(0, after.bytes - before.bytes),
+        "memory_peak_bytes": max(0, peak.more),
+        "memory_by": after.by,
+        "disk_bytes": store.disk_bytes() if hasattr(store, "disk_bytes") else disk_bytes(place) if kept else None,
+        "kept": kept,
+    }
+
+
+def _insert(store: Any, vectors: Vectors, progress: Progress, about: list[dict[str, str]] | None) -> float:
+    """The seconds that the store took, without reading the vectors."""
+    spent = 0.0
+    for start in range(0, len(vectors), BATCH):
+        names, rows = vectors.ids(start, BATCH), vectors.rows("base", start, BATCH)
+        progress("insert", start, len(vectors))
+        began = time.perf_counter()
+        if about is None:
+            store.add(names, rows)
+        else:
+            store.add(names, rows, about[start : start + BATCH])
+        spent += time.perf_counter() - began
+    return spent
+
+
+def _build(store: Any) -> float:
+    began = time.perf_counter()
+    if hasattr(store, "build"):
+        store.build()
+    return time.perf_counter() - began
+
+
+def _about(store: Any, queries: Any, order: Order) -> dict[str, Any]:
+    """What a store says of itself, and whether it used its index, where it can tell."""
+    about: dict[str, Any] = dict(store.describe()) if hasattr(store, "describe") else {}
+    if hasattr(store, "index_used"):
+        about["index_used"] = store.index_used(queries[0], order.plan.k)
+    return about
+
+
+def _floor(vectors: Vectors, metric: str) -> Null:
+    floor = Null(metric=metric)
+    floor.add(vectors.ids(0, FLOOR), vectors.rows("base", 0, FLOOR))
+    return floor
+
+
+def _removed(store: Any, place: Path) -> None:
+    """Close a store, and leave nothing of it."""
+    try:
+        if hasattr(store, "remove"):
+            store.remove()
+    finally:
+        seams.close(store)
+        shutil.rmtree(place, ignore_errors=True)

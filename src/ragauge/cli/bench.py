@@ -1,0 +1,209 @@
+"""`ragauge bench DATASET --store …`: measure vector stores on the same vectors, over a sweep of their options."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from importlib.resources import files as packaged
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from ragauge.benches.plan import SELECTIVITIES
+from ragauge.benching import STORES
+from ragauge.benching import bench as measure
+from ragauge.cli import console
+from ragauge.cli.progress import Stages, status
+from ragauge.datasets.folders import name_of
+from ragauge.errors import BadInput
+from ragauge.experiments import slug
+from ragauge.forms import write_charts
+from ragauge.reports.charts.sweeps import drawn
+from ragauge.reports.sweeps import broken, legends, notes, summary, tables
+from ragauge.reports.sweeps_csv import points_csv
+from ragauge.reports.sweeps_data import as_data
+from ragauge.sweep_files import write_folder
+from ragauge.sweeps import Sweep
+
+N = TypeVar("N", int, float)
+CHANGED = 200
+"""So many vectors are inserted, updated and deleted, and come in while others are searched for."""
+
+
+def bench(  # noqa: PLR0913 - each is an option of the command
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="[DATASET]",
+            show_default=False,
+            help="A file or folder of vectors, or a dataset to embed.  [dim]default clustered: made here, the same "
+            "for the same --seed[/dim]",
+        ),
+    ] = "clustered",
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-s",
+            "--store",
+            metavar="NAME[:param=v,…]",
+            help="hnswlib, hnswlib:m=16,ef_search=10+40+160, fast=faiss:kind=hnsw, module:Class; again for more; "
+            f"values joined by + are swept.  [dim]default {', '.join(STORES)}[/dim]",
+        ),
+    ] = None,
+    k: Annotated[int | None, typer.Option("-k", help="Neighbours a query.  [dim]default 10[/dim]")] = None,
+    metric: Annotated[str | None, typer.Option(help="l2, cosine or ip.  [dim]default the data's[/dim]")] = None,
+    embedder: Annotated[str | None, typer.Option(help="What turns the texts of a dataset into vectors.")] = None,
+    limit: Annotated[int | None, typer.Option(help="The first so many vectors only.")] = None,
+    queries: Annotated[int | None, typer.Option(help="The first so many queries only.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads a store may use.  [dim]default 1[/dim]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Ask every query so often.  [dim]default 3[/dim]")] = None,
+    clients: Annotated[
+        str | None, typer.Option(metavar="N,…", help="Also so many processes at once, as fast as they can.")
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QPS|%,…",
+            help="Also at fixed rates, or shares of the most (50%,90%), timed from when each query was due.",
+        ),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long each load lasts.  [dim]default 5[/dim]")] = None,
+    filters: Annotated[
+        bool,
+        typer.Option("--filters", help=f"Also with filters: {', '.join(f'{100 * s:g}%' for s in SELECTIVITIES)}."),
+    ] = False,
+    selectivity: Annotated[
+        str | None, typer.Option(metavar="SHARE,…", help="Filters that let these shares through: 0.5,0.01.")
+    ] = None,
+    changes: Annotated[bool, typer.Option("--changes", help="Also time inserts, updates and deletes.")] = False,
+    mixed: Annotated[bool, typer.Option("--mixed", help="Also search while vectors come in.")] = False,
+    judgments: Annotated[
+        bool, typer.Option("--judgments", help="Also score by the dataset's judgments: nDCG and hit rate.")
+    ] = False,
+    price: Annotated[float | None, typer.Option(help="Of the machine for an hour: cost per million queries.")] = None,
+    truth: Annotated[
+        str | None, typer.Option(help="What finds the exact neighbours: numpy, faiss, torch.  [dim]default auto[/dim]")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer settings: a first look in a minute or two.")] = False,
+    no_sweep: Annotated[
+        bool, typer.Option("--no-sweep", help="Options that are not given keep the store's default.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds for each process of a store.  [dim]default 600[/dim]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything random.  [dim]default 0[/dim]")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the stores themselves in the folder.")] = False,
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", metavar="FOLDER", help="[dim]default bench/ and the dataset[/dim]")
+    ] = None,
+    charts: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
+    ] = None,
+    output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="CSV on standard output: a row for each configuration.")
+    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
+) -> None:
+    """Measure vector stores on the same vectors: recall, speed, load, size, over a sweep of their options.
+
+    [dim]ragauge bench --quick[/dim]
+
+    [dim]ragauge bench glove.hdf5 -s hnswlib -s faiss:kind=ivf,nprobe=1+4+16 --rate 100,1000[/dim]
+
+    Every result is kept at once: after Ctrl-C or a crash the same command goes on where it stopped.
+    """
+    if schema:
+        typer.echo((packaged("ragauge.reports") / "sweep.schema.json").read_text(encoding="utf-8"), nl=False)
+        return
+    console.only_one({"--json": output, "--csv": as_csv})
+    shares = _numbers(selectivity, float, "--selectivity") or (SELECTIVITIES if filters else None)
+    given: dict[str, Any] = {
+        "k": k, "metric": metric, "embedder": embedder, "limit": limit, "queries": queries, "threads": threads,
+        "repeats": repeats, "clients": _numbers(clients, int, "--clients"),
+        "rates": _numbers(_parts(rate, share=False), float, "--rate"),
+        "shares": _numbers(_parts(rate, share=True), _percent, "--rate"),
+        "seconds": seconds, "filters": shares, "changes": CHANGED if changes else None,
+        "mixed": CHANGED if mixed else None, "judgments": judgments or None, "price": price, "truth": truth,
+        "quick": quick or None,
+        "sweep": False if no_sweep else None, "timeout": timeout, "seed": seed, "keep": keep or None,
+    }  # fmt: skip
+    settings = {name: value for name, value in given.items() if value is not None}
+    folder = Path(out) if out is not None else Path("bench") / slug(_called(data))
+    found = _measured(data, store or list(STORES), folder, settings)
+    if output:
+        typer.echo(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+    elif as_csv:
+        typer.echo(points_csv(found), nl=False)
+    finish(found, folder, charts, shown=not output and not as_csv)
+
+
+def _measured(data: str, stores: list[str], folder: Path, settings: dict[str, Any]) -> Sweep:
+    """Measure, with somebody looking on; Ctrl-C says how to go on."""
+    with Stages() as watch:
+        try:
+            found = measure(data, stores, folder=folder, progress=watch, **settings)
+        except KeyboardInterrupt:
+            sys.stderr.write(
+                f"\nstopped at {watch.now or 'the beginning'}; what was measured is kept in "
+                f"{shlex.quote(str(folder))}, and the same command goes on from there\n"
+            )
+            raise typer.Exit(130) from None
+    return found
+
+
+def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> None:
+    """Show the tables, write the files, say what is doubtful and what broke."""
+    left: list[str] = []
+    if shown:
+        pieces, left = tables(found, console.data().width)
+        console.show(*pieces)
+    with status(after=0.5) as tell:
+        tell("writing")
+        files, missing = write_folder(found, folder)
+        drawings = drawn(found) if charts is not None else {}
+        write_charts(drawings, Path(charts or ""))
+    console.talk(
+        [
+            *(legends(found) if shown else []),
+            *(notes(found) if shown else []),
+            *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
+            *missing,
+            f"{summary(found)}; wrote {folder}{os.sep}: {', '.join(files)}",
+            *([f"wrote the charts to {charts}: {', '.join(drawings)}"] if charts is not None else []),
+        ]
+    )
+    for line in broken(found):
+        sys.stderr.write(f"error: {line}\n")
+    if found.failures:
+        raise typer.Exit(max(one.exit_code for one in found.failures))
+
+
+def _called(data: str) -> str:
+    """What a folder of results is called after."""
+    place = Path(data)
+    return name_of(place) if place.is_dir() else place.name.partition(".")[0] or data
+
+
+def _parts(rates: str | None, *, share: bool) -> str | None:
+    """The rates that are shares of the most, or those that are not."""
+    found = [part for part in (rates or "").split(",") if part.strip().endswith("%") is share]
+    return ",".join(found) if any(found) else None
+
+
+def _percent(text: str) -> float:
+    return float(text.strip().removesuffix("%")) / 100
+
+
+def _numbers(text: str | None, kind: Callable[[str], N], option: str) -> tuple[N, ...] | None:
+    """Numbers joined by commas."""
+    if text is None:
+        return None
+    try:
+        return tuple(kind(part) for part in text.replace("+", ",").split(","))
+    except ValueError:
+        raise BadInput(f"{option} takes numbers joined by commas, not `{text}`", hint=f"{option} 1,2") from None

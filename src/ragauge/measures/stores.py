@@ -1,0 +1,326 @@
+"""Measures of vector stores: from positions and raw nanoseconds to quality, latency, load, changes and filters.
+
+Distances are always recomputed here in double precision from the vectors; what a store claims is only held against it.
+Positions are rows of the base; -1 where nothing was found, -2 for an id that nobody gave to the store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.errors import MissingEvidence
+from ragauge.measures.speed import latency
+from ragauge.outcomes import Latency
+from ragauge.records import Floats, Ints
+from ragauge.sweeps import Change, Clock, Filtered, Load, Matrix, Mixed, Truth, VectorSet
+
+Raw = Mapping[str, NDArray[Any]]
+Mask = NDArray[np.bool_]
+
+EPS = 0.001
+"""How much farther than the k-th true neighbour one may be and still count, as a share: `recall(of=eps)`."""
+PAIRS_AT_ONCE = 4_096
+COMPARED_AT_ONCE = 1 << 18
+CLAIM = 0.01
+"""How far a claimed distance may be from the true one, as a share: below what 16-bit floats do to it."""
+ROUNDING = 1e-5
+"""How far two claims may be out of order, as a share of the usual distance: single precision."""
+FLOOR_DRIFT = 1.5
+"""Left alone, the floor of a round stays within a tenth of the least; a busy twin of a processor makes it 1.7 times."""
+SPREAD = 0.25
+"""Left alone, repeats differ by a twentieth in speed; by a third where something ran beside one of them."""
+ASIDE = 0.05
+"""Left alone, a search has the processor for 99.4% of its time or more; beside one that wants the same, for half."""
+SWITCHES_PER_SECOND = 100.0
+"""A neighbour on another processor puts a process aside 60 times a second and costs it nothing; one on the same 125
+times."""
+SWITCHES = 10
+STOLEN = 0.02
+STOLEN_TICKS = 3
+"""A tick is 10 ms: one or two may be anybody's."""
+LATE_NS = 1_000_000
+
+
+def distances(base: Matrix, queries: Matrix, positions: Ints, metric: str) -> Floats:
+    """The distance of each query to each of its positions, in double precision; infinity where there is no vector.
+
+    >>> base = np.array([[0, 0], [3, 4]], np.float32)
+    >>> distances(base, base[:1], np.array([[1, 0, -1]]), "l2").tolist()
+    [[5.0, 0.0, inf]]
+    """
+    found = np.full(positions.shape, np.inf)
+    rows, columns = np.nonzero(positions >= 0)
+    for start in range(0, len(rows), PAIRS_AT_ONCE):
+        mine = slice(start, start + PAIRS_AT_ONCE)
+        ours = queries[rows[mine]].astype(np.float64)
+        theirs = base[positions[rows[mine], columns[mine]]].astype(np.float64)
+        if metric == "l2":
+            ours -= theirs
+            far = np.sqrt(_products(ours, ours))
+        else:
+            far = -_products(ours, theirs)
+        if metric == "cosine":
+            sizes = np.sqrt(_products(ours, ours)) * np.sqrt(_products(theirs, theirs))
+            far = np.clip(1 + np.divide(far, sizes, out=np.zeros(len(far)), where=sizes > 0), 0, 2)
+        found[rows[mine], columns[mine]] = far
+    return found
+
+
+def quality(truth: Truth, positions: Ints, data: VectorSet, k: int) -> dict[str, float]:
+    """Means over all queries, by canonical name.
+
+    `recall(of=k)@k` is the share of the k true neighbours that were found; `recall(of=eps)@k` counts whatever is no
+    farther than the k-th of them, so that of equally near ones each will do. `recall@k`, `precision@k` and `mrr@k` take
+    all neighbours of the truth for relevant, as the RAGdbEval document does: with 100 of them a perfect recall@10 is
+    0.10. A vector that stands twice in an answer counts once.
+    """
+    true = _true(truth, k, len(data.base))
+    mine = np.where(_once(positions[:, :k]), positions[:, :k], -1)
+    relevant, nearest = _among(mine, true), _among(mine, true[:, :k])
+    good = relevant.sum(axis=1)
+    total = (true >= 0).sum(axis=1)
+    first = np.where(relevant.any(axis=1), 1 / (1 + relevant.argmax(axis=1)), 0.0)
+    near = _near(mine, _kth(true, data, k), data, k)
+    columns = {
+        f"recall(of=eps)@{k}": near / k,
+        f"recall(of=k)@{k}": nearest.sum(axis=1) / k,
+        f"recall@{k}": np.divide(good, total, out=np.zeros(len(good)), where=total > 0),
+        f"precision@{k}": good / k,
+        f"mrr@{k}": first,
+    }
+    return {name: float(values.mean()) if len(values) else math.nan for name, values in columns.items()}
+
+
+def lies(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> list[str]:
+    """What is wrong with answers, whatever their recall: one sentence for each kind, none for an honest store."""
+    rows = len(positions)
+    there = positions >= 0
+    found = []
+    if unknown := int((positions < -1).sum()):
+        found.append(f"{unknown} answers are ids that were never added")
+    twice = int((there & ~_once(positions)).any(axis=1).sum())
+    if twice:
+        found.append(f"{twice} of {rows} queries got the same vector twice")
+    true = distances(data.base, data.queries[:rows], positions, data.metric)
+    claims = np.asarray(claimed, np.float64)[:, : positions.shape[1]]
+    # Near 0 a share means nothing: cosines of single precision are off by some 1e-7 whatever they are.
+    scale = np.abs(true[there]).mean() if there.any() else 0.0
+    if unsaid := int((there & np.isnan(claims)).sum()):
+        found.append(f"{unsaid / int(there.sum()):.0%} of the answers come without a distance")
+    with np.errstate(invalid="ignore"):
+        off = there & (np.abs(claims - true) > CLAIM * np.maximum(np.abs(true), scale))
+        fallen = np.diff(np.where(positions == -1, np.inf, claims), axis=1) < -ROUNDING * scale
+    if wrong := int(off.sum()):
+        middle = float(np.median(true[off]))
+        typical = float(np.median(claims[off])) / middle if middle else math.inf
+        found.append(
+            f"{wrong / int(there.sum()):.0%} of the distances that it claims are not the true ones "
+            f"(typically {typical:.3g} times)"
+        )
+    if disorder := int(fallen.any(axis=1).sum()):
+        found.append(f"{disorder} of {rows} answers are not in the order of the distances that it claims")
+    return found
+
+
+def latency_of(nanoseconds: NDArray[Any]) -> Latency:
+    """The figures of raw times, those of all repeats together: percentiles are never averaged."""
+    return latency(np.asarray(nanoseconds, np.float64).ravel() / 1e6)
+
+
+def qps_spread(nanoseconds: NDArray[Any]) -> float:
+    """The largest less the smallest QPS of the repeats, as a share of the middle one; NaN for a single repeat.
+
+    >>> qps_spread(np.array([[1e6, 1e6], [2e6, 2e6]]))
+    0.6666666666666666
+    """
+    if len(nanoseconds) < 2:
+        return math.nan
+    rates = 1e9 / np.asarray(nanoseconds, np.float64).mean(axis=1)
+    return float((rates.max() - rates.min()) / np.median(rates))
+
+
+def clock(raw: Raw, *, in_process: bool = True, least_floor_ns: float = math.inf) -> Clock:
+    """Whether the machine let a setting's rounds alone: of `nanoseconds`, `floor_ns` and `readings`.
+
+    A round's floor is the lesser of those before and after it, since a hiccup of a millisecond between two rounds says
+    nothing of either. `least_floor_ns` is the least that was seen in any process with such queries: a machine may be
+    slow for as long as one of them lives. A server may be waited for; any other store should be at work.
+    """
+    floors = np.asarray(raw["floor_ns"], np.float64).reshape(-1, 2)
+    seconds, cpu, switches, faults, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
+    least = min(float(floors.min(initial=math.inf)), least_floor_ns)
+    drift = float(floors.min(axis=1).max() / least) if floors.size and least > 0 else math.nan
+    steal = float(stolen / ticks) if ticks > 0 else math.nan
+    spread = qps_spread(raw["nanoseconds"])
+    doubts = []
+    if spread > SPREAD:
+        doubts.append(f"the repeats differ by {spread:.0%} in speed")
+    if drift > FLOOR_DRIFT:
+        doubts.append(f"a store that does nothing was {drift:.1f} times as slow as at another time")
+    if in_process and cpu < (1 - ASIDE) * seconds:
+        why = "it read from disk" if faults > 0 else "it waited"
+        doubts.append(f"{1 - cpu / seconds:.0%} of the time the process did not run: {why}")
+    if switches >= SWITCHES and switches > SWITCHES_PER_SECOND * seconds:
+        doubts.append(f"the process was put aside {switches / seconds:.0f} times a second for another")
+    if steal > STOLEN and stolen >= STOLEN_TICKS:
+        doubts.append(f"the host took {steal:.0%} of the processor time away")
+    return Clock(float(np.median(floors)) / 1e6, 0 if math.isnan(switches) else int(switches), steal, doubts)
+
+
+def load(raw: Raw, note: str = "") -> Load:
+    """What came of several clients. A query that was given up has waited at least until the end, and counts so."""
+    due, began, ended = (np.asarray(raw[name], np.int64) for name in ("due_ns", "began_ns", "ended_ns"))
+    sent = began >= 0
+    rate = float(raw["rate"])
+    until = max(int(raw["stopped_ns"]), int(ended.max(initial=0)))
+    wall = float(ended.max() - began[sent].min()) / 1e9 if sent.any() else math.nan
+    waited = np.where(sent, ended - due, until - due)
+    late = np.where(sent, began, until) - due > LATE_NS
+    notes = [note] if note else ["each client had a copy of the store"] if int(raw["copies"]) else []
+    if given_up := int((~sent).sum()):
+        notes.append(f"{given_up} of {len(sent)} queries were given up before they could be sent")
+    if empty := int(raw["empty"]):
+        notes.append(f"{empty} answers were empty")
+    seconds, cpu, _, _, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
+    asleep = int(raw["server"]) or not math.isnan(rate) or int(raw["clients"]) > int(raw["cores"])
+    if not asleep and cpu < (1 - ASIDE) * seconds:
+        notes.append(f"{1 - cpu / seconds:.0%} of the time the clients did not run, though none had to wait")
+    if ticks > 0 and stolen >= STOLEN_TICKS and stolen / ticks > STOLEN:
+        notes.append(f"the host took {stolen / ticks:.0%} of the processor time away")
+    return Load(
+        int(raw["clients"]),
+        None if math.isnan(rate) else rate,
+        int(sent.sum()) / wall if wall > 0 else math.nan,
+        latency_of(waited),
+        latency_of((ended - began)[sent]),
+        float(late.mean()) if len(late) else 0.0,
+        "; ".join(notes),
+    )
+
+
+def change(operation: str, raw: Raw) -> Change:
+    """What came of changing one vector at a time."""
+    seen = np.asarray(raw["seen"], np.float64)
+    seen = seen[~np.isnan(seen)]
+    visible = float(seen.mean()) if len(seen) else math.nan
+    return Change(operation, latency_of(raw["ns"]), latency_of(raw["search_ns"]), visible)
+
+
+def filtered(raw: Raw, mask: Mask, data: VectorSet, k: int, neighbours: Ints) -> Filtered:
+    """What came of a condition; `neighbours` are the exact ones among the rows that match, nearest first.
+
+    Where fewer than k match, all of them are what can be found.
+    """
+    positions = np.asarray(raw["positions"], np.int64)[:, :k]
+    matching = int(mask.sum())
+    wanted = min(k, matching)
+    there = positions >= 0
+    good = there & mask[np.where(there, positions, 0)]
+    mine = np.where(good & _once(positions), positions, -1)
+    near = _near(mine, _kth(neighbours, data, wanted), data, wanted)
+    return Filtered(
+        selectivity=matching / len(mask),
+        matching=matching,
+        returned=float(((mine >= 0).sum(axis=1) / wanted).mean()) if len(mine) else math.nan,
+        recall=float((near / wanted).mean()) if len(mine) else math.nan,
+        wrong=int((positions != -1).sum() - good.sum()),
+        latency=latency_of(raw["ns"]),
+    )
+
+
+def mixed(raw: Raw, truth: Truth, data: VectorSet, k: int) -> Mixed:
+    """What came of searching while vectors came in, each search held against the exact neighbours of its moment.
+
+    The bar is the distance of the k-th nearest among the base and the newcomers that were surely in when the search
+    began. One that came in meanwhile and is nearer than that counts as well; one that was not even on its way does not.
+    """
+    query, positions = np.asarray(raw["query"], np.int64), np.asarray(raw["positions"], np.int64)[:, :k]
+    before, after = np.asarray(raw["before"], np.int64), np.asarray(raw["after"], np.int64)
+    fresh = np.asarray(raw["newcomers"], np.float32)
+    n = len(data.base)
+    everything = np.concatenate([data.base, fresh])
+    near_base = distances(data.base, data.queries, _true(truth, k, n)[:, :k], data.metric)
+    # Newcomers are few; for each query all of their distances, once.
+    asked, of = np.unique(query, return_inverse=True)
+    each = np.broadcast_to(np.arange(len(fresh)), (len(asked), len(fresh)))
+    near_fresh = distances(fresh, data.queries[asked], each, data.metric)
+    bar = np.empty(len(query))
+    for place, row in enumerate(query.tolist()):
+        here = np.concatenate([near_base[row], near_fresh[of[place], : before[place]]])
+        bar[place] = np.partition(here, k - 1)[k - 1] if len(here) >= k else here.max()
+    known = positions < n + after[:, None]
+    mine = np.where(known & _once(positions), positions, -1)
+    far = distances(everything, data.queries[query], mine, data.metric)
+    near = (far <= _at_most(bar)[:, None]).sum(axis=1)
+    seconds = float(raw["insert_seconds"])
+    inserted = int(raw["inserted"])
+    return Mixed(
+        inserted=inserted,
+        inserts_per_second=inserted / seconds if seconds > 0 else math.nan,
+        together=bool(raw["together"]),
+        recall=float((near / k).mean()) if len(near) else math.nan,
+        latency=latency_of(raw["ended_ns"] - raw["due_ns"]),
+        alone=latency_of(raw["alone_ended_ns"] - raw["alone_due_ns"]),
+    )
+
+
+def _true(truth: Truth, k: int, n: int) -> Ints:
+    """The true neighbours, of which there must be k, or all that there are."""
+    if truth.neighbours.shape[1] < min(k, n):
+        raise MissingEvidence(
+            f"there are {truth.neighbours.shape[1]} true neighbours for each query, and {k} are asked for",
+            hint="take a smaller k, or have the exact neighbours computed",
+        )
+    return np.asarray(truth.neighbours, np.int64)
+
+
+def _kth(true: Ints, data: VectorSet, k: int) -> Floats:
+    """The distance of the k-th true neighbour, or of the last where there are fewer; -inf where there is none."""
+    last = np.maximum((true[:, :k] >= 0).sum(axis=1) - 1, 0)
+    far = distances(data.base, data.queries[: len(true)], np.take_along_axis(true, last[:, None], axis=1), data.metric)
+    return np.asarray(np.where(np.isfinite(far[:, 0]), far[:, 0], -np.inf))
+
+
+def _at_most(bar: Floats) -> Floats:
+    """The bar and a little more; away from 0 to the far side, since inner products make distances below 0."""
+    return bar + EPS * np.abs(np.where(np.isfinite(bar), bar, 0.0))
+
+
+def _near(mine: Ints, bar: Floats, data: VectorSet, k: int) -> Ints:
+    """How many positions of each row are near enough, k at most."""
+    far = distances(data.base, data.queries[: len(mine)], mine, data.metric)
+    return np.asarray(np.minimum((far <= _at_most(bar)[:, None]).sum(axis=1), k))
+
+
+def _once(positions: Ints) -> Mask:
+    """Where a position stands for the first time in its row.
+
+    >>> _once(np.array([[4, 7, 4]])).tolist()
+    [[True, True, False]]
+    """
+    order = np.argsort(positions, axis=1, kind="stable")
+    ranked = np.take_along_axis(positions, order, axis=1)
+    again = np.zeros(positions.shape, np.bool_)
+    again[:, 1:] = ranked[:, 1:] == ranked[:, :-1]
+    first = np.empty(positions.shape, np.bool_)
+    np.put_along_axis(first, order, ~again, axis=1)
+    return first
+
+
+def _among(positions: Ints, true: Ints) -> Mask:
+    """Which positions are among the true ones of their row: all are compared, some rows at a time."""
+    found = np.zeros(positions.shape, np.bool_)
+    rows = max(1, COMPARED_AT_ONCE // max(1, positions.shape[1] * true.shape[1]))
+    for start in range(0, len(positions), rows):
+        mine = slice(start, start + rows)
+        found[mine] = (positions[mine, :, None] == true[mine, None, :]).any(axis=2)
+    return np.asarray(found & (positions >= 0))
+
+
+def _products(left: Floats, right: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", left, right), dtype=np.float64)

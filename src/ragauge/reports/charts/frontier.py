@@ -1,0 +1,209 @@
+"""What stores reach: recall against speed, with a line along each store's frontier and what is beaten faint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ragauge.reports.charts.looks import Cast
+from ragauge.reports.charts.recalls import Axis, axis
+from ragauge.reports.charts.sketches import (
+    Panel,
+    Rows,
+    Sketch,
+    altair,
+    figure,
+    panel,
+    powers,
+    sentence,
+    shown,
+    span,
+    ticked,
+)
+from ragauge.reports.sweeps_words import at, options, ranked, stops
+from ragauge.reports.sweeps_words import enough as where_enough
+from ragauge.reports.tables import rate
+from ragauge.sweeps import Point, Sweep, unbeaten
+
+HEIGHT = 380
+Value = Callable[[Point], float]
+
+
+def speed(sweep: Sweep) -> Sketch | None:
+    """Recall against queries per second."""
+    points = _drawable(sweep, lambda one: one.qps)
+    if not points:
+        return None
+    made = _panel(sweep, points, lambda one: one.qps, "queries per second (log scale)", up=True, chosen=True)
+    said = [
+        f"{name} {rate(found.qps) if found.qps else 'does not get there'}"
+        for name in ranked(sweep)
+        if (found := at(sweep, name)) is not None
+    ]
+    caption = sentence(
+        "further right finds more and further up is faster",
+        "a line joins the settings of a store that none of its others beats, and faint marks are beaten ones",
+        "recall is drawn by what is missing to 1",
+        "a click on a name leaves only that store, and shift adds others",
+    )
+    told = f"{sweep.recall} against queries per second. At recall 0.95: {', '.join(said)}."
+    return Sketch([made], told, caption)
+
+
+def latency(sweep: Sweep) -> Sketch | None:
+    """Recall against the median and the 99th percentile of one query."""
+    panels: list[Panel] = []
+    said = []
+    for name in ("p50", "p99"):
+        value = _percentile(name)
+        points = _drawable(sweep, value)
+        if points:
+            panels.append(_panel(sweep, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
+            least = min(points, key=value)
+            said.append(f"{name} from {shown(value(least))} ms ({least.configuration.series})")
+    if not panels:
+        return None
+    caption = sentence("further right finds more and further down is faster", "one client, one query after the other")
+    return Sketch(panels, f"{sweep.recall} against latency: {', '.join(said)}.", caption)
+
+
+def relevance(sweep: Sweep) -> Sketch | None:
+    """What the judgments of people say, against recall; a panel for each measure."""
+    panels: list[Panel] = []
+    for name in dict.fromkeys(name for one in sweep.points for name in one.relevance):
+        points = [one for one in _drawable(sweep, _judged(name)) if math.isfinite(one.relevance.get(name, math.nan))]
+        if len(points) > 1:
+            panels.append(_relevance(sweep, points, name, keyed=not panels))
+    if not panels:
+        return None
+    told = [stops(one) for one in where_enough(sweep)]
+    caption = sentence("each mark is a configuration", "where the marks lie level, more recall buys nothing")
+    return Sketch(panels, sentence(*told), caption)
+
+
+def _judged(name: str) -> Value:
+    return lambda one: one.relevance.get(name, math.nan)
+
+
+def _percentile(name: str) -> Value:
+    return lambda one: float(getattr(one.latency, name))
+
+
+def _drawable(sweep: Sweep, value: Value) -> list[Point]:
+    """The points that have a recall, and a place on a logarithmic axis."""
+    return [
+        one
+        for one in sweep.points
+        if not one.is_floor and math.isfinite(one.quality.get(sweep.recall, math.nan)) and 0 < value(one) < math.inf
+    ]
+
+
+def _axis(sweep: Sweep, points: Sequence[Point]) -> Axis:
+    return axis([one.quality[sweep.recall] for one in points])
+
+
+def _rows(sweep: Sweep, points: Sequence[Point], value: Value, up: bool, cast: Cast) -> Rows:
+    """A row for each point, with everything that somebody may ask of it; `line` is whether it is on a frontier."""
+    where = _axis(sweep, points)
+    kept: set[int] = set()
+    for name in dict.fromkeys(one.configuration.series for one in points):
+        mine = [i for i, one in enumerate(points) if one.configuration.series == name]
+        speeds = [value(points[i]) if up else 1 / value(points[i]) for i in mine]
+        kept |= {mine[i] for i in unbeaten([points[j].quality[sweep.recall] for j in mine], speeds)}
+    return [
+        {
+            "system": one.configuration.series,
+            "dash": cast.dashes[one.configuration.series],
+            "options": options(one.configuration) or "as it comes",
+            "recall": figure(one.quality[sweep.recall], 7),
+            "at": figure(where.place(one.quality[sweep.recall])),
+            "value": figure(value(one)),
+            "qps": figure(one.qps),
+            "p50": figure(one.latency.p50),
+            "p99": figure(one.latency.p99),
+            "build": figure(one.build.seconds),
+            "memory": None if one.build.memory_bytes is None else figure(one.build.memory_bytes / 1e6),
+            "doubts": "; ".join(one.clock.doubts) or "none",
+            "line": i in kept,
+        }
+        for i, one in enumerate(points)
+    ]
+
+
+def _tips(alt: Any, rows: Rows) -> list[Any]:
+    tips = [
+        alt.Tooltip("system:N", title="store"),
+        alt.Tooltip("options:N", title="options"),
+        alt.Tooltip("recall:Q", title="recall", format=".4f"),
+        alt.Tooltip("qps:Q", title="QPS", format=",.4~g"),
+        alt.Tooltip("p50:Q", title="p50 ms", format=".4~g"),
+        alt.Tooltip("p99:Q", title="p99 ms", format=".4~g"),
+        alt.Tooltip("build:Q", title="build s", format=".4~g"),
+        alt.Tooltip("memory:Q", title="memory MB", format=".4~g"),
+        alt.Tooltip("doubts:N", title="doubts"),
+    ]
+    return [one for one in tips if any(row[one.shorthand.partition(":")[0]] is not None for row in rows)]
+
+
+def _panel(
+    sweep: Sweep,
+    points: Sequence[Point],
+    value: Value,
+    words: str,
+    *,
+    up: bool,
+    keyed: bool = True,
+    chosen: bool = False,
+) -> Panel:
+    """Recall against something on a logarithmic axis; `chosen` is whether a click on a name leaves that store alone."""
+    alt = altair()
+    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
+    cast = Cast(names)
+    rows = _rows(sweep, points, value, up, cast)
+    x = _axis(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    every = [value(one) for one in points]
+    ends = ticked(min(every) / 1.25, max(every) * 1.25)
+    side = alt.Axis(values=powers(*ends), format="~s" if ends[1] >= 1000 else "~g")
+    y = alt.Y("value:Q", title=words, scale=alt.Scale(type="log", domain=[figure(one) for one in ends]), axis=side)
+    key = names if keyed else []
+    colour, shape, dash = cast.colour(alt, key), cast.shape(alt, key), cast.dash(alt)
+    kept = [row for row in rows if row["line"]]
+    beaten = [row for row in rows if not row["line"]]
+    line = alt.Chart(alt.Data(values=kept)).mark_line(strokeWidth=2, clip=True)
+    dots = alt.Chart(alt.Data(values=kept)).mark_point(filled=True, size=55)
+    faint = alt.Chart(alt.Data(values=beaten)).mark_point(filled=True, size=28)
+    bright, dim = (1.0, 0.35)
+    show = [alt.value(bright), alt.value(dim)]
+    layers = [
+        faint.encode(x=x, y=y, color=colour, shape=shape, tooltip=_tips(alt, rows), opacity=show[1]),
+        line.encode(x=x, y=y, color=colour, strokeDash=dash, order=alt.Order("at:Q"), opacity=show[0]),
+        dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=_tips(alt, rows), opacity=show[0]),
+    ]
+    if chosen and len(names) > 1:
+        picked = alt.selection_point(name="picked", fields=["system"], bind="legend")
+        layers = [
+            layer.encode(opacity=alt.condition(picked, alt.value(value), alt.value(0.04)))
+            for layer, value in zip(layers, (dim, bright, bright), strict=True)
+        ]
+        layers[-1] = layers[-1].add_params(picked)
+    return panel("", layers[0 if beaten else 1 :], HEIGHT if chosen else 280, wide=chosen)
+
+
+def _relevance(sweep: Sweep, points: Sequence[Point], name: str, *, keyed: bool) -> Panel:
+    alt = altair()
+    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
+    cast = Cast(names)
+    rows = _rows(sweep, points, lambda one: one.qps or 1.0, True, cast)
+    for row, one in zip(rows, points, strict=True):
+        row["value"] = figure(one.relevance[name])
+    x = _axis(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    ends = [figure(one) for one in span([one.relevance[name] for one in points])]
+    scale = alt.Scale(domain=ends, zero=False, nice=False)
+    y = alt.Y("value:Q", title=name, scale=scale, axis=alt.Axis(tickCount=6))
+    key = names if keyed else []
+    tips = [alt.Tooltip("value:Q", title=name, format=".4f"), *_tips(alt, rows)]
+    chart = alt.Chart(alt.Data(values=rows))
+    dots = chart.mark_point(filled=True, size=55, opacity=0.85)
+    layers = [dots.encode(x=x, y=y, color=cast.colour(alt, key), shape=cast.shape(alt, key), tooltip=tips)]
+    return panel("", layers, 280, wide=False)

@@ -1,0 +1,134 @@
+"""What stores cost and can: time to build, memory, disk, and what becomes of recall under a filter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ragauge.reports.charts.looks import Cast
+from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, powers, sentence, shown, steps
+from ragauge.reports.sweeps_words import MEGABYTE, chosen, named, of_series, ranked
+from ragauge.sweeps import Point, Sweep
+
+FAR = 30
+"""From this ratio of the largest to the least on, dots on a logarithmic axis say more than bars."""
+FIGURES: Mapping[str, Callable[[Point], float | None]] = {
+    "build, s": lambda one: one.build.seconds,
+    "memory, MB": lambda one: None if one.build.memory_bytes is None else one.build.memory_bytes / MEGABYTE,
+    "disk, MB": lambda one: None if one.build.disk_bytes is None else one.build.disk_bytes / MEGABYTE,
+    "cold start, ms": lambda one: one.build.cold_open_ms + one.build.cold_first_ms,
+}
+
+
+def costs(sweep: Sweep) -> Sketch | None:
+    """A panel for each figure: a row for each store, in the configuration that stands for it."""
+    points = {name: one for name in ranked(sweep) if (one := chosen(sweep, name)) is not None}
+    cast = Cast(list(points))
+    panels, said = [], []
+    for title, value in FIGURES.items():
+        found = {name: value(one) for name, one in points.items()}
+        known = {name: v for name, v in found.items() if v is not None and math.isfinite(v) and v > 0}
+        if known:
+            panels.append(_panel(title, known, {name: named(sweep, points[name]) for name in known}, cast))
+            least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+            said.append(f"{title}: least {least} {shown(known[least])}, most {most} {shown(known[most])}")
+    if not panels:
+        return None
+    caption = sentence(
+        "of each store the fastest setting with recall 0.95, or else the one with the most recall", "less is better"
+    )
+    return Sketch(panels, f"{'; '.join(said)}.", caption)
+
+
+def _panel(title: str, values: Mapping[str, float], settings: Mapping[str, str], cast: Cast) -> Panel:
+    alt = altair()
+    rows: Rows = [
+        {"system": name, "setting": settings[name], "value": figure(v), "label": shown(v)} for name, v in values.items()
+    ]
+    low, high = min(values.values()), max(values.values())
+    far = high / low > FAR
+    chart = alt.Chart(alt.Data(values=rows))
+    y = cast.rows(alt, list(values))
+    tips = [alt.Tooltip("setting:N", title="store"), alt.Tooltip("value:Q", title=title, format=".4~g")]
+    if far:
+        ends = steps(low, high * 2)
+        axis = alt.Axis(values=powers(*ends), format="~g", labelOverlap="greedy")
+        x = alt.X("value:Q", title=None, scale=alt.Scale(type="log", domain=list(ends)), axis=axis)
+        marks = chart.mark_point(filled=True, size=80, opacity=1).encode(
+            x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
+        )
+    else:
+        # To stack bars, Vega-Lite would write the names into an expression.
+        scale = alt.Scale(domain=[0, figure(1.3 * high)], nice=False)
+        x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
+        marks = chart.mark_bar(height={"band": 0.66}).encode(x=x, y=y, color=cast.colour(alt), tooltip=tips)
+    words = chart.mark_text(style="words", align="left", dx=8 if far else 5)
+    layers = [marks, words.encode(x=x, y=y, text="label:N")]
+    return panel(f"{title} (log scale)" if far else title, layers, 20 * len(rows) + 4, wide=False)
+
+
+def filters(sweep: Sweep) -> Sketch | None:
+    """Recall and rows returned by the share of vectors that a filter lets through."""
+    points = [one for name in ranked(sweep) for one in of_series(sweep, name) if one.filters]
+    if not points:
+        return None
+    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
+    cast = Cast(names)
+    rows: Rows = [
+        {
+            "system": point.configuration.series,
+            "dash": cast.dashes[point.configuration.series],
+            "setting": named(sweep, point),
+            "share": figure(100 * one.selectivity),
+            "recall": figure(one.recall),
+            "returned": figure(one.returned),
+            "matching": one.matching,
+            "p50": figure(one.latency.p50),
+        }
+        for point in points
+        for one in point.filters
+        if one.selectivity > 0
+    ]
+    if not rows:
+        return None
+    panels = [_filtered(rows, "recall", cast, names), _filtered(rows, "returned", cast, [])]
+    said = []
+    for point in points:
+        least = min(point.filters, key=lambda one: one.selectivity)
+        said.append(
+            f"{named(sweep, point)} at {100 * least.selectivity:g}% recall {shown(least.recall)}, "
+            f"{shown(least.returned)} of the rows"
+        )
+    caption = sentence(
+        f"returned is the share of rows that came back, of the smaller of {sweep.k} and what matches",
+        "recall is against the exact neighbours among what matches",
+    )
+    return Sketch(panels, f"Under a filter: {'; '.join(said)}.", caption)
+
+
+def _filtered(rows: Rows, field: str, cast: Cast, key: Sequence[str]) -> Panel:
+    alt = altair()
+    shares = [row["share"] for row in rows]
+    ends = (min(shares) / 1.4, max(shares) * 1.4)
+    x = alt.X(
+        "share:Q",
+        title="vectors that the filter lets through, %",
+        scale=alt.Scale(type="log", domain=[figure(one) for one in ends], reverse=True),
+        axis=alt.Axis(values=sorted(set(shares)), format="~g", labelOverlap="greedy"),
+    )
+    y = alt.Y(f"{field}:Q", title=field, scale=alt.Scale(domain=[0, 1.02], nice=False), axis=alt.Axis(tickCount=6))
+    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
+    tips = [
+        alt.Tooltip("setting:N", title="store"),
+        alt.Tooltip("share:Q", title="let through, %", format=".4~g"),
+        alt.Tooltip("matching:Q", title="vectors", format=","),
+        alt.Tooltip("recall:Q", title="recall", format=".4f"),
+        alt.Tooltip("returned:Q", title="returned", format=".4f"),
+        alt.Tooltip("p50:Q", title="p50 ms", format=".4~g"),
+    ]
+    chart = alt.Chart(alt.Data(values=rows))
+    layers = [
+        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt), detail="setting:N"),
+        chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
+    ]
+    return panel("", layers, 240, wide=False)

@@ -1,0 +1,107 @@
+"""A sweep on a terminal: what is worth having, how fast at which recall, and what not to believe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ragauge.reports.sweeps_rows import Figure, Part, frontier, parts
+from ragauge.reports.sweeps_words import DOUBT, about, doubts, failed, floor, verdict
+from ragauge.reports.tables import cell, counted, fitting, milliseconds, plain_table, shortened
+from ragauge.sweeps import Sweep
+
+MOST = 4
+"""So many doubts are told."""
+
+
+def tables(sweep: Sweep, width: int) -> tuple[list[RenderableType], list[str]]:
+    """Everything for a terminal, and the titles of the columns for which it is too narrow."""
+    pieces: list[RenderableType] = [cell(f"{sweep.data}: {about(sweep)}", "bold"), Text("")]
+    left: dict[str, None] = {}
+    for part in parts(sweep, brief=True):
+        flat = _grouped(part)
+        kept = fitting(flat.header, flat.texts, width, flat.goes)
+        left.update({flat.header[i]: None for i in range(len(flat.header)) if i not in kept and flat.header[i]})
+        pieces += [cell(part.title, "bold"), _table(flat, kept, width), Text("")]
+    pieces += [cell(line) for line in verdict(sweep)]
+    return pieces, list(left)
+
+
+def legends(sweep: Sweep) -> list[str]:
+    """What the figures of each table are, and how much of them a terminal has."""
+    lines = [f"{part.title.rstrip('?')}: {'; '.join(part.legend)}" for part in parts(sweep) if part.legend]
+    shown, known = (len(frontier(sweep, brief=brief).rows) for brief in (True, False))
+    left = f"{known - shown} more settings are worth having; the page and the tables in files have them"
+    return [*lines, left] if shown < known else lines
+
+
+def notes(sweep: Sweep) -> list[str]:
+    """What is to be said of all figures, and which of them should not be believed."""
+    lines = []
+    least = floor(sweep)
+    if math.isfinite(least):
+        lines.append(f"the harness itself takes {milliseconds(least)} ms a query, which is in every time")
+    found = doubts(sweep)
+    if found:
+        told = ", ".join(f"{name} ({why})" for name, why in list(found.items())[:MOST])
+        more = f", and {len(found) - MOST} more" if len(found) > MOST else ""
+        lines.append(f"{DOUBT} after a time: not to be believed: {told}{more}")
+    said: dict[str, list[str]] = {}
+    for one in sweep.points:
+        for note in () if one.is_floor else one.notes:
+            said.setdefault(note, []).append(str(one.configuration))
+    for note, who in said.items():
+        more = f" and {counted(len(who) - 1, 'other configuration')}" if len(who) > 1 else ""
+        lines.append(f"{who[0]}{more}: {note}")
+    return [*dict.fromkeys([*lines, *sweep.notes])]
+
+
+def broken(sweep: Sweep) -> list[str]:
+    """What could not be measured, in its own words."""
+    return [f"{who}, {stage}: {why}" + (f" ({hint})" if hint else "") for who, stage, why, hint in failed(sweep)]
+
+
+def _grouped(part: Part) -> Part:
+    """A line for a store above those of its configurations; where it has but one, both in one line."""
+    if not part.groups:
+        return Part(part.id, part.title, part.header, _once(part.rows), part.legend, part.goes)
+    rows: list[Sequence[Figure]] = []
+    before = ""
+    for name, row in zip(part.groups, part.rows, strict=True):
+        if part.groups.count(name) == 1:
+            rows.append([Figure(f"{name} {row[0].text}".strip()), *row[1:]])
+            continue
+        if name != before:
+            rows.append([Figure(name), *(Figure("") for _ in row[1:])])
+        rows.append([Figure(f"  {row[0].text}"), *row[1:]])
+        before = name
+    return Part(part.id, part.title, part.header, rows, part.legend, part.goes)
+
+
+def _once(rows: Sequence[Sequence[Figure]]) -> list[Sequence[Figure]]:
+    """A name that stands above is not said again."""
+    found: list[Sequence[Figure]] = []
+    before = None
+    for row in rows:
+        found.append([Figure(""), *row[1:]] if row[0].text == before else row)
+        before = row[0].text
+    return found
+
+
+def _table(part: Part, kept: Sequence[int], width: int) -> Table:
+    table = plain_table([part.header[i] for i in kept])
+    for name, row in zip(shortened(part.header, part.texts, kept, width), part.rows, strict=True):
+        head = not row[0].text.startswith(" ") and not any(one.text for one in row[1:])
+        cells = [cell(row[i].text, "bold" if row[i].best else "") for i in kept if i]
+        table.add_row(cell(name, "bold" if head else ""), *cells)
+    return table
+
+
+def summary(sweep: Sweep) -> str:
+    """What became of it, for somebody who was waiting."""
+    real = sum(not one.is_floor for one in sweep.points)
+    return f"{counted(real, 'configuration')} of {counted(len(sweep.frontiers), 'store')}"

@@ -1,0 +1,78 @@
+"""A sweep as CSV: a row for each configuration with all its figures, and one for each load; empty where unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from ragauge.outcomes import Latency
+from ragauge.reports.tables import csv_text, number
+from ragauge.sweeps import Point, Sweep, told
+
+LATENCY = tuple(one.name for one in fields(Latency))
+BUILD = ("insert_seconds", "index_seconds", "disk_bytes", "memory_bytes", "cold_open_ms", "cold_first_ms")
+
+
+def points_csv(sweep: Sweep) -> str:
+    """Wide: a row for each configuration; options of the build and of the search have columns of their own."""
+    points = sweep.points
+    build, search = (
+        list(dict.fromkeys(name for one in points for name in getattr(one.configuration, part)))
+        for part in ("build", "search")
+    )
+    quality, relevance = (
+        list(dict.fromkeys(name for one in points for name in getattr(one, part))) for part in ("quality", "relevance")
+    )
+    header = ["series", "store", "name", *(f"build.{one}" for one in build), *(f"search.{one}" for one in search)]
+    header += [*quality, *(f"relevance.{one}" for one in relevance), "qps", "qps_spread", *_latency_columns()]
+    header += [*BUILD, "bytes_per_vector", "cost_per_million", "frontier", "series_frontier"]
+    header += ["floor_ms", "switches", "steal", "doubts", "notes"]
+    own = {place for places in sweep.frontiers.values() for place in places}
+    rows = []
+    for place, one in enumerate(points):
+        made, clock = one.configuration, one.clock
+        rows.append(
+            [
+                *(made.series, made.store, made.name),
+                *(_option(made.build, name) for name in build),
+                *(_option(made.search, name) for name in search),
+                *(number(one.quality.get(name)) for name in quality),
+                *(number(one.relevance.get(name)) for name in relevance),
+                *(number(one.qps), number(one.qps_spread), *_latency(one.latency)),
+                *(number(getattr(one.build, name)) for name in BUILD),
+                *(number(one.build.bytes_per_vector), number(one.cost_per_million)),
+                *(str(place in set(sweep.frontier)).lower(), str(place in own).lower()),
+                *(number(clock.floor_ms), str(clock.switches), number(clock.steal)),
+                *("; ".join(clock.doubts), "; ".join(one.notes)),
+            ]
+        )
+    return csv_text(header, rows)
+
+
+def loads_csv(sweep: Sweep) -> str:
+    """A row for each load of each configuration: times from when a query was due, and from when it was sent."""
+    header = ["series", "configuration", "clients", "rate", "qps", "kept_up", "late"]
+    header += [*_latency_columns(), *_latency_columns("service_"), "note"]
+    return csv_text(header, (row for one in sweep.points for row in _loads(one)))
+
+
+def _loads(one: Point) -> Iterator[list[str]]:
+    for load in one.loads:
+        yield [
+            *(one.configuration.series, str(one.configuration), str(load.clients), number(load.rate)),
+            *(number(load.qps), str(load.kept_up).lower(), number(load.late)),
+            *(*_latency(load.latency), *_latency(load.service), load.note),
+        ]
+
+
+def _latency_columns(before: str = "") -> list[str]:
+    return [f"{before}{name}" if name == "n" else f"{before}{name}_ms" for name in LATENCY]
+
+
+def _latency(found: Latency) -> list[str]:
+    return [number(getattr(found, name)) for name in LATENCY]
+
+
+def _option(options: Any, name: str) -> str:
+    return told(options[name]) if name in options else ""

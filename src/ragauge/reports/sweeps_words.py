@@ -1,0 +1,272 @@
+"""A sweep in words: who is fastest where, who is small, who never got there, and what not to believe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ragauge.reports.tables import counted, milliseconds, one_line, rate
+from ragauge.sweeps import Configuration, Point, Reached, Sweep, told
+
+LEVEL = 0.95
+"""The recall at which stores are ranked."""
+CLOSE = 0.005
+"""Of a measure of relevance: so much nobody would notice."""
+FULL = 0.9995
+"""From this recall on the neighbours are the exact ones, as far as it shows."""
+DOUBT = "?"
+"""Stands behind times that should not be believed."""
+MEGABYTE = 1e6
+
+
+class Enough(NamedTuple):
+    """Where more recall stops buying relevance."""
+
+    measure: str
+    best: float
+    """What the most recall gives."""
+    most: float
+    """That recall."""
+    recall: float
+    """The least recall from which on every configuration is within `CLOSE` of it."""
+
+
+def options(found: Configuration, but: Mapping[str, Any] | None = None) -> str:
+    """The options of a configuration as they are typed, without those that all of its series have alike.
+
+    >>> options(Configuration("x", {"m": 16, "kind": "hnsw"}, {"ef": 40}), {"m": 16, "kind": "hnsw"})
+    'ef=40'
+    """
+    mine = {**found.build, **found.search}
+    shared = but or {}
+    return " ".join(f"{k}={told(v)}" for k, v in mine.items() if k not in shared or shared[k] != v)
+
+
+def shared(points: Sequence[Point]) -> dict[str, Any]:
+    """The options that all of these have alike."""
+    first = points[0].configuration if points else Configuration("")
+    every = [{**one.configuration.build, **one.configuration.search} for one in points]
+    mine = {**first.build, **first.search}
+    return {k: v for k, v in mine.items() if all(k in one and one[k] == v for one in every)}
+
+
+def of_series(sweep: Sweep, series: str) -> list[Point]:
+    """All points of a series."""
+    return [one for one in sweep.points if one.configuration.series == series]
+
+
+def named(sweep: Sweep, point: Point) -> str:
+    """A configuration as it stands in a row: its series, and what tells it from the others of that series."""
+    series = point.configuration.series
+    return f"{series} {options(point.configuration, shared(of_series(sweep, series)))}".strip()
+
+
+def at(sweep: Sweep, series: str, level: float = LEVEL) -> Reached | None:
+    """How fast a store is at a recall, where that was worked out."""
+    return next((one for one in sweep.reached if one.store == series and math.isclose(one.recall, level)), None)
+
+
+def ranked(sweep: Sweep) -> list[str]:
+    """The stores: the fastest at the level first, then those that did not get there, by the most they did."""
+    stores = [one for one in sweep.stores if not any(p.is_floor for p in of_series(sweep, one))]
+
+    def order(series: str) -> tuple[float, float]:
+        found = at(sweep, series)
+        return (-(found.qps or 0.0) if found is not None else 0.0, -most(sweep, series))
+
+    return sorted(stores, key=order)
+
+
+def most(sweep: Sweep, series: str) -> float:
+    """The most recall that a store has in any configuration; -1 where it has none."""
+    recalls = [one.quality.get(sweep.recall, math.nan) for one in of_series(sweep, series)]
+    return max((one for one in recalls if math.isfinite(one)), default=-1.0)
+
+
+def chosen(sweep: Sweep, series: str) -> Point | None:
+    """The configuration that stands for a store: the fastest that has the level, else the one with the most recall."""
+    places = sweep.frontiers.get(series, ())
+    line = [sweep.points[place] for place in places]
+    good = [one for one in line if one.quality[sweep.recall] >= LEVEL - 1e-9]
+    return good[0] if good else line[-1] if line else None
+
+
+def floor(sweep: Sweep) -> float:
+    """Milliseconds that the harness itself takes; NaN where that was not measured."""
+    own = [one.latency.p50 for one in sweep.points if one.is_floor]
+    return own[0] if own else min((one.clock.floor_ms for one in sweep.points), default=math.nan)
+
+
+def doubts(sweep: Sweep) -> dict[str, str]:
+    """Why the times of some configurations and loads that are shown should not be believed, by their names."""
+    on = {place for places in sweep.frontiers.values() for place in places}
+    shown = [one for place, one in enumerate(sweep.points) if place in on]
+    found = {named(sweep, one): "; ".join(one.clock.doubts) for one in shown if one.clock.doubts}
+    for one in sweep.points:
+        for load in one.loads:
+            if load.note:
+                asked = counted(load.clients, "client") if load.rate is None else f"{load.rate:,.4g} a second"
+                found[f"{named(sweep, one)} with {asked}"] = load.note
+    return found
+
+
+def enough(sweep: Sweep) -> list[Enough]:
+    """For each measure of relevance where more recall stops buying any."""
+    measures = dict.fromkeys(name for one in sweep.points if not one.is_floor for name in one.relevance)
+    return [one for name in measures if (one := _enough(sweep, name)) is not None]
+
+
+def _enough(sweep: Sweep, measure: str) -> Enough | None:
+    pairs = sorted(
+        (one.quality.get(sweep.recall, math.nan), one.relevance.get(measure, math.nan))
+        for one in sweep.points
+        if not one.is_floor
+    )
+    pairs = [pair for pair in pairs if all(map(math.isfinite, pair))]
+    if len(pairs) < 2:
+        return None
+    most, best = pairs[-1]
+    short = [recall for recall, value in pairs if value < best - CLOSE]
+    least = min((recall for recall, _ in pairs if not short or recall > max(short)), default=most)
+    return Enough(measure, best, most, least)
+
+
+def stops(one: Enough) -> str:
+    """Where more recall stops buying relevance, in a sentence."""
+    who = "exact neighbours have" if one.most >= FULL else f"the most recall, {one.most:.3f}, has"
+    if one.recall >= one.most:
+        return f"{who} {one.measure} {one.best:.4f}, and less recall has less"
+    return (
+        f"{who} {one.measure} {one.best:.4f}, and from recall {one.recall:.3f} on every configuration is within "
+        f"{CLOSE:g} of it, so that more recall buys nothing there"
+    )
+
+
+def about(sweep: Sweep) -> str:
+    """What was measured, in a line."""
+    parts = [
+        f"{counted(sweep.vectors, 'vector')} of {sweep.dimension:,} numbers",
+        counted(sweep.queries, "query", "queries"),
+        sweep.metric,
+        f"k = {sweep.k}",
+        counted(sweep.threads, "thread"),
+        f"each query asked {counted(sweep.repeats, 'time')}",
+    ]
+    return ", ".join(parts)
+
+
+def verdict(sweep: Sweep) -> list[str]:
+    """The whole sweep in a few sentences."""
+    if not ranked(sweep):
+        return ["No store could be measured.", *_broken(sweep)]
+    said = [_fastest(sweep), _small(sweep), _short(sweep), *_judged(sweep), _doubtful(sweep), *_broken(sweep)]
+    return [one for one in said if one]
+
+
+def _fastest(sweep: Sweep) -> str:
+    there = [(one, found.qps) for one in ranked(sweep) if (found := at(sweep, one)) is not None and found.qps]
+    if not there:
+        best = max(ranked(sweep), key=lambda one: most(sweep, one))
+        return f"No store reaches recall {LEVEL:g}; {best} comes nearest, with {most(sweep, best):.3f}."
+    (name, qps), *others = there
+    head = f"At recall {LEVEL:g} {name} is the fastest: {rate(qps)} queries per second"
+    if not others:
+        return f"{head}; no other store gets there." if len(ranked(sweep)) > 1 else f"{head}."
+    second, next_qps = others[0]
+    both = [one for one in (chosen(sweep, name), chosen(sweep, second)) if one is not None]
+    spreads = [one.qps_spread for one in both if math.isfinite(one.qps_spread)]
+    doubt = "; both on a quiet machine may say otherwise" if any(one.clock.doubts for one in both) else ""
+    if qps <= next_qps * (1 + max(spreads, default=0.0)):
+        return f"{head}, but {second} ({rate(next_qps)}) is within what one store differs from time to time{doubt}."
+    return f"{head}, {qps / next_qps:.1f} times as many as {second}{doubt}."
+
+
+def _small(sweep: Sweep) -> str:
+    """Who takes the least memory, and who is built in the least time, of those that have the level where any do."""
+    points = [one for name in ranked(sweep) if (one := chosen(sweep, name)) is not None]
+    good = [one for one in points if one.quality[sweep.recall] >= LEVEL - 1e-9] or points
+    if len(good) < 2:
+        return ""
+    quick = min(good, key=lambda one: one.build.seconds).configuration.series
+    built = f"is built the fastest ({seconds(min(one.build.seconds for one in good))} s)"
+    sized = [one for one in good if one.build.memory_bytes]
+    said = f"{quick} {built}"
+    if len(sized) > 1:
+        least = min(sized, key=lambda one: one.build.memory_bytes or 0)
+        small, size = least.configuration.series, (least.build.memory_bytes or 0) / MEGABYTE
+        said = f"{small} takes the least memory ({megabytes(size)} MB) and {built if small == quick else said}"
+    return f"Of those that get there {said}." if len(good) < len(points) else f"Of all {said}."
+
+
+def _short(sweep: Sweep) -> str:
+    names = [
+        f"{one} ({most(sweep, one):.3f})" if most(sweep, one) >= 0 else one
+        for one in ranked(sweep)
+        if (found := at(sweep, one)) is None or found.qps is None
+    ]
+    if not names or len(names) == len(ranked(sweep)):
+        return ""
+    return f"No setting that was tried gets {_listed(names, 'or')} to {LEVEL:g}."
+
+
+def _judged(sweep: Sweep) -> list[str]:
+    """Where more recall stops buying relevance, by the first measure of it."""
+    told = [stops(one) for one in enough(sweep)[:1]]
+    return [f"{one[:1].upper()}{one[1:]}." for one in told]
+
+
+def _doubtful(sweep: Sweep) -> str:
+    found = [one for one in sweep.points if one.clock.doubts and not one.is_floor]
+    if not found:
+        return ""
+    all_of = sum(not one.is_floor for one in sweep.points)
+    of = "All times" if len(found) == all_of else f"The times of {len(found)} of {all_of} configurations"
+    return f"{of} are to be doubted, since the machine was busy with something else."
+
+
+def _broken(sweep: Sweep) -> list[str]:
+    names = list(dict.fromkeys(f"{one.configuration.series} ({one.stage})" for one in sweep.failures))
+    return [f"Not measured, or not all of it: {_listed(names, 'and')}."] if names else []
+
+
+def _listed(parts: Sequence[str], joint: str) -> str:
+    return f"{', '.join(parts[:-1])} {joint} {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def failed(sweep: Sweep) -> list[tuple[str, str, str, str]]:
+    """What broke, at which stage, in its own words, and what may help."""
+    return [
+        (str(one.configuration), one.stage, one_line(one.message), one_line(one.hint or "")) for one in sweep.failures
+    ]
+
+
+def megabytes(value: float) -> str:
+    """Three digits that matter, two decimals at most.
+
+    >>> megabytes(5.123), megabytes(56.78), megabytes(1234.5), megabytes(math.nan)
+    ('5.12', '56.8', '1,234', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def seconds(value: float) -> str:
+    """Likewise.
+
+    >>> seconds(0.0123), seconds(12.34)
+    ('0.012', '12.3')
+    """
+    return milliseconds(value)
+
+
+def recalled(value: float) -> str:
+    """Four decimals, and 1 only where nothing is missing.
+
+    >>> recalled(0.99999), recalled(1.0), recalled(math.nan)
+    ('0.9999', '1.0000', '-')
+    """
+    if math.isnan(value):
+        return "-"
+    return "0.9999" if 0.99995 <= value < 1 else f"{value:.4f}"

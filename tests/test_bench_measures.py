@@ -1,0 +1,343 @@
+"""What is made of raw figures of vector stores: against the engine, against brute force, and by hand."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragauge import arrays, evaluate, neighbours
+from ragauge.errors import MissingEvidence
+from ragauge.measures import stores
+from ragauge.sweeps import Truth, VectorSet
+from ragauge.systems.stores.nearest import nearest
+
+
+def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+
+
+def brute(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
+    """All distances in double precision, without any trick."""
+    a, b = queries.astype(np.float64)[:, None, :], base.astype(np.float64)[None, :, :]
+    if metric == "l2":
+        return np.sqrt(((a - b) ** 2).sum(axis=2))
+    products = (a * b).sum(axis=2)
+    return -products if metric == "ip" else 1 - products / np.sqrt((a**2).sum(axis=2) * (b**2).sum(axis=2))
+
+
+def truth_of(base: np.ndarray, queries: np.ndarray, metric: str, depth: int) -> Truth:
+    return Truth(*nearest(base, queries, depth, metric), metric, "numpy")
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_distances_are_those_of_brute_force(metric):
+    base, queries = vectors(50, 7), vectors(9, 7, 1)
+    positions = np.random.default_rng(2).integers(-2, 50, size=(9, 6))
+    found = stores.distances(base, queries, positions, metric)
+    expected = np.take_along_axis(brute(base, queries, metric), np.maximum(positions, 0), axis=1)
+    np.testing.assert_allclose(found[positions >= 0], expected[positions >= 0], rtol=1e-12, atol=1e-12)
+    assert np.isinf(found[positions < 0]).all()
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.integers(1, 8),
+    depth=st.integers(8, 30),
+    metric=st.sampled_from(["l2", "cosine"]),
+    missing=st.floats(0, 1),
+)
+def test_quality_is_what_the_engine_says(seed, k, depth, metric, missing):
+    random = np.random.default_rng(seed)
+    base, queries = random.normal(size=(40, 3)).astype(np.float32), random.normal(size=(6, 3)).astype(np.float32)
+    truth = truth_of(base, queries, metric, depth)
+    # Answers as stores give them: near ones and strays, nearest first, fewer at times.
+    found = np.array(
+        [random.permutation(np.r_[row[: k + 2], random.permutation(40)])[: 3 * k] for row in truth.neighbours]
+    )
+    positions = np.full((6, k), -1)
+    for row in range(6):
+        once = np.array(list(dict.fromkeys(found[row].tolist()))[:k])
+        order = np.argsort(stores.distances(base, queries[row : row + 1], once[None], metric)[0], kind="stable")
+        kept = once[order][: k - int(missing * random.integers(0, k))]
+        positions[row, : len(kept)] = kept
+    mine = stores.quality(truth, positions, VectorSet("x", base, queries, metric), k)
+    far = stores.distances(base, queries, truth.neighbours, metric)
+    run = arrays(positions, -np.where(positions >= 0, stores.distances(base, queries, positions, metric), 1e9))
+    judgments = neighbours(truth.neighbours, far)
+    engine = evaluate(judgments, run, list(mine)).means
+    assert list(engine) == list(mine)
+    assert mine == pytest.approx(engine, abs=1e-12)
+
+
+def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
+    """On a line: the query at 0, vectors at 1, -1, 2, 5. The truth is 0, 1 (tied); the store says 1, 3."""
+    base = np.array([[1.0], [-1.0], [2.0], [5.0]], np.float32)
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    truth = Truth(np.array([[0, 1, 2]]), np.array([[1.0, 1.0, 2.0]]), "l2", "given")
+    assert stores.quality(truth, np.array([[1, 3]]), data, 2) == {
+        "recall(of=eps)@2": 0.5,
+        "recall(of=k)@2": 0.5,
+        "recall@2": pytest.approx(1 / 3),
+        "precision@2": 0.5,
+        "mrr@2": 1.0,
+    }
+    # The first true neighbour is 0, but 1 is as near: by distance it will do, by id it will not.
+    assert stores.quality(truth, np.array([[1]]), data, 1) == {
+        "recall(of=eps)@1": 1.0,
+        "recall(of=k)@1": 0.0,
+        "recall@1": pytest.approx(1 / 3),
+        "precision@1": 1.0,
+        "mrr@1": 1.0,
+    }
+
+
+def test_inner_products_make_distances_below_zero_and_the_truth_is_still_perfect():
+    base, queries = vectors(300, 5), vectors(20, 5, 1)
+    truth = truth_of(base, queries, "ip", 100)
+    assert (truth.distances[:, 9] < 0).all()
+    found = stores.quality(truth, truth.neighbours[:, :10], VectorSet("x", base, queries, "ip"), 10)
+    assert found["recall(of=eps)@10"] == found["recall(of=k)@10"] == found["precision@10"] == found["mrr@10"] == 1.0
+    assert found["recall@10"] == pytest.approx(0.1)
+
+
+def test_a_vector_that_stands_twice_counts_once_and_an_unknown_one_never():
+    base, queries = vectors(50, 4), vectors(1, 4, 1)
+    data = VectorSet("x", base, queries, "l2")
+    truth = truth_of(base, queries, "l2", 4)
+    first = int(truth.neighbours[0, 0])
+    found = stores.quality(truth, np.array([[-2, first, first, first]]), data, 4)
+    assert found["recall(of=k)@4"] == found["recall(of=eps)@4"] == found["recall@4"] == found["precision@4"] == 0.25
+    assert found["mrr@4"] == 0.5
+
+
+def test_a_truth_that_is_too_shallow_is_refused():
+    base, queries = vectors(50, 4), vectors(2, 4, 1)
+    data = VectorSet("x", base, queries, "l2")
+    with pytest.raises(MissingEvidence, match="there are 5 true neighbours for each query, and 10 are asked for"):
+        stores.quality(truth_of(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
+
+
+def test_fewer_vectors_than_k_are_all_that_can_be_found():
+    base, queries = vectors(3, 4), vectors(2, 4, 1)
+    truth = truth_of(base, queries, "l2", 10)
+    positions = np.concatenate([truth.neighbours, np.full((2, 2), -1)], axis=1)
+    found = stores.quality(truth, positions, VectorSet("x", base, queries, "l2"), 5)
+    assert found["recall@5"] == 1.0
+    assert found["recall(of=k)@5"] == found["recall(of=eps)@5"] == 0.6
+
+
+def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
+    folder = shared("ann_bigann10k")
+
+    def read(name, width, kind):
+        raw = np.frombuffer(gzip.decompress((folder / name).read_bytes()), np.uint8)
+        return raw.reshape(-1, 4 + width * np.dtype(kind).itemsize)[:, 4:].copy().view(kind)
+
+    base = read("base.bvecs.gz", 128, np.uint8).astype(np.float32)
+    queries = read("query.bvecs.gz", 128, np.uint8).astype(np.float32)
+    given = read("groundtruth.ivecs.gz", 100, np.int32).astype(np.int64)
+    data = VectorSet("bigann", base, queries, "l2")
+    found = stores.quality(truth_of(base, queries, "l2", 100), given[:, :10], data, 10)
+    assert found["recall(of=eps)@10"] == 1.0
+    assert found["recall(of=k)@10"] == 1.0
+    assert found["recall@10"] == pytest.approx(0.1)
+    assert found["precision@10"] == found["mrr@10"] == 1.0
+
+
+def test_an_honest_store_tells_no_lies():
+    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    for metric in ("l2", "cosine", "ip"):
+        truth = truth_of(base, queries, metric, 10)
+        data = VectorSet("x", base, queries, metric)
+        assert stores.lies(truth.neighbours, truth.distances.astype(np.float32), data) == []
+        half = truth.distances.astype(np.float16).astype(np.float32)
+        assert stores.lies(truth.neighbours, half, data) == []
+
+
+def test_fewer_answers_than_asked_for_are_no_lie():
+    base, queries = vectors(5, 4), vectors(2, 4, 1)
+    truth = truth_of(base, queries, "l2", 5)
+    positions = np.concatenate([truth.neighbours, np.full((2, 3), -1)], axis=1)
+    claimed = np.concatenate([truth.distances, np.full((2, 3), np.inf)], axis=1)
+    assert stores.lies(positions, claimed, VectorSet("x", base, queries, "l2")) == []
+
+
+def test_each_lie_is_found():
+    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    data = VectorSet("x", base, queries, "l2")
+    truth = truth_of(base, queries, "l2", 10)
+    squared = stores.lies(truth.neighbours, truth.distances**2, data)
+    assert squared[0].startswith("100% of the distances that it claims are not the true ones (typically ")
+    strange = truth.neighbours.copy()
+    strange[3, 4] = -2
+    assert stores.lies(strange, truth.distances, data) == ["1 answers are ids that were never added"]
+    twice, claimed = truth.neighbours.copy(), truth.distances.copy()
+    twice[5, 1], claimed[5, 1] = twice[5, 0], claimed[5, 0]
+    assert stores.lies(twice, claimed, data) == ["1 of 10 queries got the same vector twice"]
+    backwards = stores.lies(truth.neighbours[:, ::-1], truth.distances[:, ::-1], data)
+    assert backwards == ["10 of 10 answers are not in the order of the distances that it claims"]
+    unsaid = np.full(truth.distances.shape, np.nan)
+    assert stores.lies(truth.neighbours, unsaid, data) == ["100% of the answers come without a distance"]
+
+
+def test_times_of_repeats_are_pooled_and_never_averaged():
+    raw = np.array([[1e6] * 99 + [100e6], [1e6] * 100])
+    found = stores.latency_of(raw)
+    assert found.n == 200
+    assert found.max == 100.0
+    assert found.p50 == 1.0
+    assert np.isnan(stores.qps_spread(raw[:1]))
+
+
+def quiet(**changed):
+    """Three rounds of a second that nobody disturbed."""
+    raw = {
+        "nanoseconds": np.full((3, 10), 1e6),
+        "floor_ns": np.full((3, 2), 9000.0),
+        "readings": np.tile([1.0, 0.999, 4.0, 0.0, 0.0, 100.0], (3, 1)),
+    }
+    return raw | changed
+
+
+def readings(**changed):
+    names = ("seconds", "cpu_seconds", "switches", "faults", "stolen", "ticks")
+    told = dict(zip(names, [1.0, 0.999, 4.0, 0.0, 0.0, 100.0], strict=True)) | changed
+    return np.tile([told[name] for name in names], (3, 1))
+
+
+def test_a_quiet_machine_leaves_no_doubts():
+    found = stores.clock(quiet())
+    assert found.doubts == []
+    assert found.floor_ms == pytest.approx(0.009)
+    assert found.switches == 12
+    assert found.steal == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "doubt"),
+    [
+        ({"nanoseconds": np.array([[1e6], [1e6], [2e6]])}, "the repeats differ by 50% in speed"),
+        ({"floor_ns": np.array([[9e3, 9e3], [18e3, 19e3], [9e3, 9e3]])}, "2.0 times as slow as at another time"),
+        ({"readings": readings(cpu_seconds=0.5)}, "50% of the time the process did not run: it waited"),
+        ({"readings": readings(cpu_seconds=0.5, faults=3)}, "did not run: it read from disk"),
+        ({"readings": readings(switches=125)}, "put aside 125 times a second"),
+        ({"readings": readings(stolen=5)}, "the host took 5% of the processor time away"),
+    ],
+)
+def test_whatever_disturbs_a_measurement_is_a_doubt(changed, doubt):
+    assert [doubt in one for one in stores.clock(quiet(**changed)).doubts] == [True]
+
+
+def test_a_hiccup_between_rounds_and_a_neighbour_elsewhere_are_none():
+    assert stores.clock(quiet(floor_ns=np.array([[9e3, 30e3], [9e3, 9e3], [25e3, 9e3]]))).doubts == []
+    assert stores.clock(quiet(readings=readings(switches=60))).doubts == []
+    # A tick or two are nobody's fault, whatever share of a short time they are.
+    assert stores.clock(quiet(readings=readings(stolen=0.6, ticks=2))).doubts == []
+
+
+def test_a_server_may_be_waited_for_and_a_slow_machine_is_known_by_its_floor():
+    assert stores.clock(quiet(readings=readings(cpu_seconds=0.1)), in_process=False).doubts == []
+    assert "1.8 times as slow" in stores.clock(quiet(), least_floor_ns=5000).doubts[0]
+
+
+def test_where_the_system_tells_nothing_nothing_is_claimed():
+    found = stores.clock(quiet(readings=readings(switches=np.nan, faults=np.nan, stolen=np.nan, ticks=np.nan)))
+    assert found.doubts == []
+    assert np.isnan(found.steal)
+
+
+def loaded(due, began, ended, **changed):
+    raw = {"due_ns": due, "began_ns": began, "ended_ns": ended, "clients": 2, "rate": 100.0, "copies": 0, "empty": 0}
+    raw |= {"stopped_ns": max(ended), "readings": np.zeros((2, 6)), "server": 0, "cores": 2} | changed
+    return {name: np.array(value) for name, value in raw.items()}
+
+
+def test_load_by_hand():
+    """Three queries due at 0, 10 and 20 ms; the first takes 30 ms, so the others begin at 30 and 31 and take 1 ms."""
+    ms = 1_000_000
+    found = stores.load(loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms]))
+    assert found.latency.p50 == 21.0
+    assert found.latency.max == 30.0
+    assert found.service.p50 == 1.0
+    assert found.qps == pytest.approx(3 / 0.032)
+    assert found.late == pytest.approx(2 / 3)
+    assert found.note == ""
+    assert not found.kept_up
+
+
+def test_queries_that_were_given_up_have_waited_until_the_end():
+    ms = 1_000_000
+    raw = loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, -1], [30 * ms, 31 * ms, -1], stopped_ns=50 * ms, empty=1)
+    found = stores.load(raw, "each had a copy")
+    assert found.latency.n == 3
+    assert found.latency.p50 == 30.0
+    assert found.service.n == 2
+    assert found.qps == pytest.approx(2 / 0.031)
+    assert found.note == "each had a copy; 1 of 3 queries were given up before they could be sent; 1 answers were empty"
+
+
+def test_clients_that_should_have_run_and_did_not_are_told():
+    ms = 1_000_000
+    times = [0, ms], [0, ms], [ms, 2 * ms]
+    busy = np.tile([1.0, 0.5, 0, 0, 0, 0], (2, 1))
+    told = "50% of the time the clients did not run, though none had to wait"
+    assert stores.load(loaded(*times, rate=np.nan, readings=busy)).note == told
+    # At a rate, of a server, and where clients share processors, waiting is what they do.
+    for changed in ({"rate": 10.0}, {"rate": np.nan, "server": 1}, {"rate": np.nan, "cores": 1}):
+        assert stores.load(loaded(*times, readings=busy, **changed)).note == ""
+
+
+def test_filters_by_hand():
+    """Vectors at 0 … 9 on a line, of which the even ones match; the query is at 0, and the store returns 0, 1, 4."""
+    base = np.arange(10, dtype=np.float32)[:, None]
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    mask = np.arange(10) % 2 == 0
+    raw = {"ns": np.array([2_000_000]), "positions": np.array([[0, 1, 4]])}
+    found = stores.filtered(raw, mask, data, 3, np.array([[0, 2, 4]]))
+    assert (found.selectivity, found.matching, found.wrong) == (0.5, 5, 1)
+    assert found.returned == found.recall == pytest.approx(2 / 3)
+    assert found.latency.p50 == 2.0
+    few = np.arange(10) < 2
+    all_of_them = stores.filtered({**raw, "positions": np.array([[1, 0, -1]])}, few, data, 3, np.array([[0, 1]]))
+    assert (all_of_them.recall, all_of_them.returned, all_of_them.wrong) == (1.0, 1.0, 0)
+
+
+def test_searching_among_newcomers_by_hand():
+    """The base at 10 and 20 on a line, newcomers at 1 and 2, the query at 0, k = 1.
+
+    The first search begins before any is in and finds 10: right. The second begins when 1 is in and finds 10: wrong.
+    The third begins before any is in and finds 2, which came meanwhile: right. The fourth finds 2 too early: wrong.
+    """
+    base = np.array([[10.0], [20.0]], np.float32)
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    truth = Truth(np.array([[0, 1]]), np.array([[10.0, 20.0]]), "l2", "given")
+    raw = {
+        "query": np.zeros(4, np.int64),
+        "positions": np.array([[0], [0], [3], [3]]),
+        "before": np.array([0, 1, 0, 0]),
+        "after": np.array([0, 1, 2, 1]),
+        "newcomers": np.array([[1.0], [2.0]], np.float32),
+        "inserted": np.array(2),
+        "insert_seconds": np.array(0.5),
+        "together": np.array(1),
+        "due_ns": np.zeros(4, np.int64),
+        "ended_ns": np.full(4, 3_000_000),
+        "alone_due_ns": np.zeros(1, np.int64),
+        "alone_ended_ns": np.full(1, 1_000_000),
+    }
+    found = stores.mixed(raw, truth, data, 1)
+    assert found.recall == 0.5
+    assert (found.inserted, found.inserts_per_second, found.together) == (2, 4.0, True)
+    assert (found.latency.p50, found.alone.p50) == (3.0, 1.0)
+
+
+def test_changes_that_cannot_be_judged_are_left_out():
+    raw = {"ns": np.array([1e6, 3e6, 5e6]), "search_ns": np.array([2e6] * 3), "seen": np.array([1.0, 0.0, np.nan])}
+    found = stores.change("delete", raw)
+    assert (found.visible, found.latency.mean, found.latency.n) == (0.5, 3.0, 3)
+    assert found.next_search.mean == 2.0
+    assert np.isnan(stores.change("delete", raw | {"seen": np.full(3, np.nan)}).visible)

@@ -1,0 +1,404 @@
+"""A sweep shown: on a terminal, as CSV, JSON, Markdown, LaTeX, in RAGdbEval's layout, as charts and as a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.formats.layouts import ragdbeval, ragdbeval_sweeps, recognise
+from ragauge.reporting import report
+from ragauge.reports import sweeps as terminal
+from ragauge.reports import sweeps_words as words
+from ragauge.reports.charts.recalls import axis
+from ragauge.reports.charts.sweeps import drawn
+from ragauge.reports.sweeps_csv import loads_csv, points_csv
+from ragauge.reports.sweeps_data import as_data, from_data
+from ragauge.reports.sweeps_latex import latex
+from ragauge.reports.sweeps_markdown import markdown
+from ragauge.reports.sweeps_rows import frontier, loads, parts, reached
+from ragauge.sweeps import Configuration, Failure
+from sweep_builder import RECALL, doubted, load, point, sweep, whole
+
+SCHEMA = json.loads((files("ragauge.reports") / "sweep.schema.json").read_text(encoding="utf-8"))
+
+
+def printed(found, width=80):
+    console = Console(width=width, file=io.StringIO(), force_terminal=False, highlight=False)
+    pieces, left = terminal.tables(found, width)
+    for one in pieces:
+        console.print(one)
+    return console.file.getvalue(), left
+
+
+def table(part):
+    return {row[0].text: [one.text for one in row[1:]] for row in part.rows}
+
+
+def test_a_terminal_of_80_columns_has_every_table_and_says_which_columns_it_left_out():
+    text, left = printed(whole())
+    assert max(map(len, text.splitlines())) <= 80
+    for part in parts(whole()):
+        assert part.title in text
+    assert "disk MB" in left
+    assert printed(whole(), 200)[1] == []
+
+
+def test_configurations_stand_below_their_store_with_only_the_options_that_tell_them_apart():
+    lines = printed(whole())[0].splitlines()
+    at = next(i for i, line in enumerate(lines) if line.strip() == "hnswlib")
+    assert lines[at + 1].startswith("  m=16 ef_search=10 ")
+    assert not any("ef_construction" in line for line in lines)
+    assert any(re.match(r"exact +1\.0000 +1,111 ", line) for line in lines)
+
+
+def test_beaten_configurations_are_left_out_and_stand_in_the_list_of_every_one():
+    assert len(frontier(whole()).rows) == 7
+    assert len(frontier(whole(), every=True).rows) == 8
+
+
+def test_the_best_of_each_column_is_marked_and_none_where_all_are_alike():
+    part = frontier(whole())
+    best = {part.header[i]: row[i].text for row in part.rows for i in range(1, len(row)) if row[i].best}
+    assert best == {
+        "recall": "1.0000", "QPS": "33,333", "p50 ms": "0.030", "p99 ms": "0.060", "build s": "0.020",
+        "memory MB": "4.90", "disk MB": "6.80",
+    }  # fmt: skip
+
+
+def test_times_to_doubt_carry_a_sign_that_a_note_explains():
+    row = next(row for row in frontier(whole()).rows if row[1].text == "0.9950")
+    assert [one.text for one in row[2:5]] == ["5,882?", "0.170?", "0.340?"]
+    [note] = [line for line in terminal.notes(whole()) if line.startswith("?")]
+    assert "hnswlib m=16 ef_search=160 (341 involuntary switches; 4% of the time was stolen)" in note
+    assert "and 3 more" in next(line for line in terminal.notes(doubted(whole())) if line.startswith("?"))
+
+
+def test_what_is_not_reached_is_said_and_never_0():
+    assert table(reached(whole()))["annoy"] == ["not reached"] * 3 + ["-"] * 3
+    assert table(reached(whole()))["faiss ivf"][2] == "not reached"
+
+
+def test_the_harness_is_a_floor_and_not_a_competitor():
+    text, _ = printed(whole())
+    assert "null" not in text
+    assert "the harness itself takes 0.002 ms a query, which is in every time" in terminal.notes(whole())
+
+
+def test_a_load_says_whether_the_store_kept_up_and_shows_both_clocks():
+    rows = [[one.text for one in row[2:]] for row in loads(whole()).rows]
+    assert rows[0][:3] == ["flat out", "11,800", "-"]
+    assert rows[1] == ["500/s", "500", "yes", "0.300", "0.500", "0.200", "0.400"]
+    assert rows[2] == ["5,000/s", "4,100", "no", "0.300", "48.0", "0.200", "0.500"]
+
+
+def test_a_load_to_doubt_carries_the_sign_and_its_reason_stands_in_a_note():
+    busy = replace(load(500.0, 0.5, 0.4), note="the host took 4% away")
+    found = sweep(point("a", 0.96, 1.0, loads=[busy]))
+    assert [one.text for one in loads(found).rows[0]][3:7] == ["500?", "yes", "0.300?", "0.500?"]
+    assert "? after a time: not to be believed: a with 500 a second (the host took 4% away)" in terminal.notes(found)
+
+
+def test_the_verdict_names_the_fastest_the_smallest_the_quickest_to_build_who_fell_short_and_what_broke():
+    assert words.verdict(whole()) == [
+        "At recall 0.95 hnswlib is the fastest: 17,100 queries per second, 1.9 times as many as faiss ivf.",
+        "Of those that get there faiss ivf takes the least memory (4.90 MB) and exact is built the fastest (0.020 s).",
+        "No setting that was tried gets annoy (0.880) to 0.95.",
+        "Exact neighbours have ndcg@10 0.4120, and from recall 0.955 on every configuration is within 0.005 of it, so "
+        "that more recall buys nothing there.",
+        "The times of 1 of 8 configurations are to be doubted, since the machine was busy with something else.",
+        "Not measured, or not all of it: chroma (insert) and scann (opening).",
+    ]
+
+
+def test_two_stores_within_what_one_differs_from_time_to_time_are_not_ranked():
+    close = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.103))
+    assert "within what one store differs" in words.verdict(close)[0]
+    apart = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.106))
+    assert "1.1 times as many as b" in words.verdict(apart)[0]
+
+
+def test_the_verdict_is_careful_with_times_that_are_to_be_doubted():
+    found = doubted(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2)))
+    assert words.verdict(found)[0].endswith("2.0 times as many as b; both on a quiet machine may say otherwise.")
+    assert words.verdict(found)[-1].startswith("All times are to be doubted")
+
+
+def test_one_store_that_is_smallest_and_quickest_to_build_is_named_once():
+    found = sweep(
+        point("a", 0.96, 1.0, memory=10_000_000, seconds=1.0), point("b", 0.97, 2.0, memory=20_000_000, seconds=2.0)
+    )
+    assert words.verdict(found)[1] == "Of all a takes the least memory (10.0 MB) and is built the fastest (1.00 s)."
+
+
+def test_where_no_store_gets_there_the_verdict_says_who_came_nearest():
+    assert words.verdict(sweep(point("a", 0.5, 1.0), point("b", 0.7, 9.0)))[0] == (
+        "No store reaches recall 0.95; b comes nearest, with 0.700."
+    )
+
+
+def test_where_nothing_could_be_measured_that_is_the_verdict():
+    broken = Failure(Configuration("chroma"), "insert", "no")
+    assert words.verdict(sweep(failures=[broken])) == [
+        "No store could be measured.",
+        "Not measured, or not all of it: chroma (insert).",
+    ]
+    text, _ = printed(sweep(failures=[broken]))
+    assert "No store could be measured." in text
+
+
+def test_more_recall_buys_nothing_from_the_recall_on_where_all_are_within_a_hair_of_the_exact_one():
+    first = words.enough(whole())[0]
+    assert (first.measure, first.best, first.most, first.recall) == ("ndcg@10", 0.412, 1.0, 0.955)
+    # By hand: 0.412 - 0.005 = 0.407 is missed at recall 0.94 (0.405) and met from 0.955 (0.409) on.
+    lucky = sweep(
+        point("a", 0.5, 1.0, relevance={"ndcg@10": 0.412}),
+        point("a", 0.9, 2.0, relevance={"ndcg@10": 0.3}),
+        point("a", 0.98, 3.0, relevance={"ndcg@10": 0.41}),
+    )
+    [found] = words.enough(lucky)
+    assert found.recall == 0.98  # one lucky point below does not count
+    assert words.stops(found) == "the most recall, 0.980, has ndcg@10 0.4100, and less recall has less"
+    assert words.enough(whole(relevance=False)) == []
+
+
+def test_texts_of_stores_are_texts_on_a_terminal_in_markdown_and_in_latex():
+    odd = "[bold]x[/bold] \x1b[31m <b>|&_%"
+    found = replace(sweep(point("a", 0.96, 1.0, name=odd)), data=odd)
+    text, _ = printed(found, 200)
+    assert "[bold]x[/bold]" in text
+    assert "\x1b" not in text
+    assert "<b>" not in markdown(found)
+    assert r"\&\_\%" in latex(found)
+
+
+def test_csv_has_a_row_for_each_configuration_with_options_in_columns_of_their_own():
+    rows = list(csv.DictReader(io.StringIO(points_csv(whole()))))
+    assert len(rows) == 9
+    one = rows[2]
+    assert (one["store"], one["build.m"], one["search.ef_search"], one["build.kind"]) == ("hnswlib", "16", "40", "")
+    assert (float(one[RECALL]), float(one["qps"]), float(one["relevance.ndcg@10"])) == (0.955, 1000 / 0.06, 0.409)
+    assert [row["series_frontier"] for row in rows] == ["true"] * 4 + ["false"] + ["true"] * 3 + ["false"]
+    assert rows[7]["memory_bytes"] == ""
+    assert rows[3]["doubts"] == "341 involuntary switches; 4% of the time was stolen"
+
+
+def test_csv_of_loads_has_both_clocks():
+    rows = list(csv.DictReader(io.StringIO(loads_csv(whole()))))
+    assert [row["rate"] for row in rows] == ["", "500.0", "5000.0"]
+    assert (rows[2]["p99_ms"], rows[2]["service_p99_ms"], rows[2]["kept_up"]) == ("48.0", "0.5", "false")
+
+
+def test_json_follows_its_schema_and_is_the_same_sweep_when_it_is_read_again():
+    data = json.loads(json.dumps(as_data(whole()), allow_nan=False))
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(data, SCHEMA)
+    again = from_data(data)
+    assert as_data(again) == as_data(whole())
+    assert again.points[2].build == whole().points[2].build
+    assert again.points[2].loads == whole().points[2].loads
+    assert math.isnan(again.points[8].relevance["ndcg@10"])
+    assert printed(again) == printed(whole())
+    with pytest.raises(jsonschema.ValidationError, match="more"):
+        jsonschema.validate({**data, "more": 1}, SCHEMA)
+
+
+def test_what_is_no_sweep_is_refused():
+    with pytest.raises(BadInput, match=r"x.json: this is no sweep: its schema is 'ragauge-report/1'"):
+        from_data({"schema": "ragauge-report/1"}, "x.json")
+    with pytest.raises(BadInput, match="this is no sweep"):
+        from_data([])
+    with pytest.raises(BadInput, match="cannot be read"):
+        from_data({"schema": "ragauge-sweep/1", "points": [{}]})
+
+
+def test_markdown_has_every_table_the_verdict_and_what_broke():
+    text = markdown(whole())
+    assert "17,100 queries per second" in text
+    assert "| annoy | not reached | not reached | not reached | - | - | - |" in text
+    assert "| chroma | insert | Batch size 10000 exceeds &lt;b>maximum&lt;/b> | fewer at a time |" in text
+    assert "| hnswlib m=32 ef_search=80 |" in text
+
+
+def test_latex_is_a_booktabs_table_with_the_best_in_bold():
+    text = latex(whole())
+    assert re.search(r"hnswlib +& 0\.9950 & \\textbf\{22\{,\}105\} & \\textbf\{17\{,\}100\}", text)
+    assert re.search(r"annoy +& 0\.8800 & -- +& -- +& -- +& 0\.500 +& -- \\\\", text)
+    assert text.count(r"\textbf") == 5
+    assert r"\toprule" in text
+
+
+def test_ragdbeval_gets_an_experiment_for_each_configuration_and_reads_it_again(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(ragdbeval_sweeps.write(whole()), encoding="utf-8")
+    assert recognise(str(path)) == "ragdbeval"
+    held = json.loads(path.read_text(encoding="utf-8"))
+    assert held["metadata"]["num_results"] == 10  # eight configurations, two failures, and no harness
+    one = next(r for r in held["results"] if r["index_config"] == "m=16,ef_construction=200,ef_search=40")
+    figures = one["mean_metrics"]
+    assert figures["quality_recall@10"] == 0.955
+    assert figures["perf_qps_at_recall_95"] == pytest.approx(17_100.07, abs=0.01)
+    assert figures["perf_qps_max"] == pytest.approx(1000 / 0.06)
+    assert (figures["resource_disk_bytes"], figures["ops_insert_latency_single_ms"]) == (6_800_000, 0.4)
+    assert next(r["error_message"] for r in held["results"] if not r["success"]).startswith("insert: Batch size")
+    again = ragdbeval.read(str(path))
+    assert again.entries["exact"].means["recall(of=capped)@10"].value == 1.0
+    assert set(again.failures) == {"chroma", "scann"}
+    table = tmp_path / "results.csv"
+    table.write_text(ragdbeval_sweeps.write_csv(whole()), encoding="utf-8")
+    assert recognise(str(table)) == "ragdbeval-csv"
+    assert len(ragdbeval.read_csv(str(table)).entries) == 8
+
+
+def test_recall_is_drawn_by_what_is_missing_to_1_and_1_itself_has_a_place():
+    found = axis([0.5, 0.999, 1.0])
+    places = [found.place(one) for one in (0.5, 0.9, 0.99, 0.999, 1.0)]
+    assert places == pytest.approx([0.30103, 1, 2, 3, 3.30103], abs=1e-5)
+    assert found.low < 0.3
+    assert found.high > 3.3
+    assert found.ticks[-1] == pytest.approx(3.30103)
+
+
+class TestCharts:
+    @pytest.fixture(autouse=True)
+    def _library(self):
+        pytest.importorskip("altair")
+        pytest.importorskip("vl_convert")
+
+    def drawn(self, found):
+        from ragauge.reports.charts.sweeps import drawn
+
+        return drawn(found)
+
+    def rows(self, drawing, panel=0):
+        spec = drawing.panels[panel].spec
+        return [row for part in (spec, *spec["layer"]) if "data" in part for row in part["data"]["values"]]
+
+    def test_each_chart_is_there_where_there_is_enough_for_it(self):
+        assert list(self.drawn(whole())) == ["frontier", "recall_latency", "costs", "relevance", "rates", "filters"]
+        bare = sweep(point("a", 0.9, 1.0))
+        assert list(self.drawn(bare)) == ["frontier", "recall_latency", "costs"]
+        assert self.drawn(sweep()) == {}
+
+    def test_the_frontier_has_lines_along_it_and_what_is_beaten_faint(self):
+        faint, line, dots = self.drawn(whole())["frontier"].panels[0].spec["layer"]
+        assert [row["recall"] for row in faint["data"]["values"]] == [0.94]
+        assert len(line["data"]["values"]) == len(dots["data"]["values"]) == 7
+        one = dots["data"]["values"][1]
+        assert (one["system"], one["options"]) == ("hnswlib", "m=16 ef_construction=200 ef_search=10")
+        assert not any(row["system"] == "null" for row in dots["data"]["values"])
+
+    def test_a_rate_has_the_time_from_due_and_from_sent(self):
+        found = [row for row in self.rows(self.drawn(whole())["rates"]) if row["rate"] == 5000]
+        assert {(row["from"], row["ms"]) for row in found} == {
+            ("from when it was due", 48.0),
+            ("from when it was sent", 0.5),
+        }
+        assert not any(row["kept"] for row in found)
+
+    def test_clients_are_a_line_where_there_are_several_numbers_of_them(self):
+        two = [load(None, 1, 1, clients=n, qps=100.0 * n) for n in (1, 2)]
+        found = self.drawn(sweep(point("a", 0.96, 1.0, loads=two)))["clients"]
+        assert {(row["clients"], row["qps"]) for row in self.rows(found)} == {(1, 100.0), (2, 200.0)}
+
+    def test_every_chart_becomes_svg_and_names_are_never_part_of_an_expression(self):
+        from ragauge.reports.charts import as_svg
+
+        odd = "it's </script> ${alert(1)} constructor"
+        points = [replace(one, configuration=replace(one.configuration, name=odd)) for one in whole().points[1:4]]
+        for drawing in self.drawn(sweep(*points)).values():
+            assert as_svg(drawing.sheet()).startswith("<svg")
+            for panel in drawing.panels:
+                expressions = re.findall(r'"(?:expr|labelExpr|test)": "([^"]*)"', json.dumps(panel.spec))
+                assert not any("alert" in one for one in expressions)
+
+    def test_the_page_is_one_file_with_verdict_tables_charts_failures_and_circumstances(self):
+        from ragauge.reports.page.sweep import page
+
+        text = page(whole(), vega="window.vegaEmbed = async () => {};")
+        assert "At recall 0.95 hnswlib is the fastest" in text
+        for place in ("frontier", "points", "load", "filters", "changes", "failures", "stores", "again"):
+            assert f'<section id="{place}">' in text
+        assert "Batch size 10000 exceeds &lt;b&gt;maximum&lt;/b&gt;" in text
+        assert "<b>maximum" not in text
+        assert not re.search(r'(src|href)="https?:', text)
+        assert 'data-chart="frontier-0"' in text
+
+    def test_a_sweep_of_which_nothing_came_has_a_page_too(self):
+        from ragauge.reports.page.sweep import page
+
+        broken = Failure(Configuration("chroma"), "insert", "no")
+        text = page(sweep(failures=[broken]), vega="window.vegaEmbed = async () => {};")
+        assert "No store could be measured." in text
+
+
+class TestFiles:
+    @pytest.fixture(autouse=True)
+    def _library(self):
+        pytest.importorskip("altair")
+        pytest.importorskip("vl_convert")
+
+    def test_a_folder_has_the_page_the_tables_and_a_file_that_is_read_again(self, tmp_path):
+        from ragauge.sweep_files import found_in, read_sweep, write_folder
+
+        names, missing = write_folder(whole(), tmp_path)
+        assert (sorted(names), missing) == (
+            ["loads.csv", "points.csv", "report.html", "report.md", "sweep.json"],
+            [],
+        )
+        assert found_in(str(tmp_path)) == str(tmp_path / "sweep.json")
+        assert as_data(read_sweep(str(tmp_path / "sweep.json"))) == as_data(whole())
+        assert found_in(str(tmp_path / "points.csv")) is None
+        (tmp_path / "other.json").write_text("{}")
+        assert found_in(str(tmp_path / "other.json")) is None
+        assert found_in("nowhere") is None
+
+    def test_a_file_is_what_its_ending_says_or_what_is_named(self):
+        from ragauge.forms import kind_of
+        from ragauge.sweep_files import KINDS
+
+        assert {kind_of(f"x{kind.ending}", None, KINDS) for kind in KINDS.values()} == {
+            "html",
+            "json",
+            "csv",
+            "markdown",
+            "latex",
+        }
+        assert kind_of("x.json", "ragdbeval", KINDS) == "ragdbeval"
+        with pytest.raises(BadInput, match="not clear"):
+            kind_of("x.pdf", None, KINDS)
+        with pytest.raises(UnknownName, match="latx"):
+            kind_of("x.tex", "latx", KINDS)
+
+    def test_charts_are_written_as_svg_and_png(self, tmp_path):
+        made = sweep(point("a", 0.9, 1.0))
+        assert report(made, charts=tmp_path) is made
+        names = drawn(made)
+        assert sorted(Path(one).name for one in tmp_path.iterdir()) == sorted(
+            f"{name}.{ending}" for name in names for ending in ("svg", "png")
+        )
+
+
+def test_a_long_list_is_shortened_on_a_terminal_and_only_there():
+    points = [
+        point(f"s{s}", 0.5 + 0.05 * i, 1 + i, search={"ef": i}, relevance={"ndcg@10": 0.1 * i})
+        for s in range(4)
+        for i in range(10)
+    ]
+    found = sweep(*points)
+    assert len(frontier(found).rows) == 40
+    kept = [row[1].text for row in frontier(found, brief=True).rows[:3]]
+    assert kept == ["0.9000", "0.9500", "0.9000"]  # 0.99 is not reached: the last stands for it
+    assert any("32 more settings are worth having" in line for line in terminal.legends(found))
+    assert "ef=0" in markdown(found)
+    assert "ef=0" not in printed(found)[0]
