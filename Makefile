@@ -43,6 +43,8 @@ clean:
 .venv/dev: .venv/bin/python pyproject.toml
 	@echo "== installing ragauge with the test, check and benchmark tools"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[hnswlib,annoy]' || \
+	  echo "== hnswlib and annoy come as source and need a C++ compiler: their tests will be skipped"
 	@touch $@ .venv/demo
 
 # Without a browser the tests of the page are skipped by name, so nothing here fails.

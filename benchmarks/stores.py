@@ -47,20 +47,16 @@ def main() -> None:
 
 
 def measured(folder: Path, out: Path, *, quick: bool) -> Sweep:
-    """Every store but the one that does nothing, alone, under load, filtered and changed."""
+    """Every store but the one that does nothing."""
     stores = [name for name in plugins.names("stores") if name != "null"]
     return bench(
         str(folder),
         stores,
         metric=METRICS.get(folder.name),
         folder=out,
+        timeout=180.0,
         quick=quick,
-        clients=[1, 2],
-        shares=[0.5, 0.9],
-        seconds=3.0,
         filters=[0.5, 0.1, 0.01, 0.001],
-        changes=100,
-        mixed=100,
         progress=lambda what, done, total: print(f"\r{what} {done}/{total}".ljust(79)[:79], end="", file=sys.stderr),
     )
 

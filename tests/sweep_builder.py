@@ -20,7 +20,7 @@ from ragauge.sweeps import (
     Sweep,
 )
 
-RECALL = "recall(of=eps)@10"
+RECALL = "recall(of=eps,eps=1e-06)@10"
 CALM = Clock(0.002, 0, 0.0)
 
 

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragauge import arrays, evaluate, neighbours
+from ragauge.benches import changes
 from ragauge.errors import MissingEvidence
 from ragauge.measures import stores
-from ragauge.sweeps import Truth, VectorSet
+from ragauge.sweeps import RECALL, Truth, VectorSet
+from ragauge.systems.stores.exact import Exact
 from ragauge.systems.stores.nearest import nearest
 
 
@@ -79,6 +81,7 @@ def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
     truth = Truth(np.array([[0, 1, 2]]), np.array([[1.0, 1.0, 2.0]]), "l2", "given")
     assert stores.quality(truth, np.array([[1, 3]]), data, 2) == {
+        "recall(of=eps,eps=1e-06)@2": 0.5,
         "recall(of=eps)@2": 0.5,
         "recall(of=k)@2": 0.5,
         "recall@2": pytest.approx(1 / 3),
@@ -87,6 +90,7 @@ def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
     }
     # The first true neighbour is 0, but 1 is as near: by distance it will do, by id it will not.
     assert stores.quality(truth, np.array([[1]]), data, 1) == {
+        "recall(of=eps,eps=1e-06)@1": 1.0,
         "recall(of=eps)@1": 1.0,
         "recall(of=k)@1": 0.0,
         "recall@1": pytest.approx(1 / 3),
@@ -95,12 +99,48 @@ def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
     }
 
 
+@pytest.mark.parametrize(
+    ("far", "ties", "eps"), [(2.0, 1.0, 1.0), (2.000001, 1.0, 1.0), (2.0005, 0.5, 1.0), (2.003, 0.5, 0.5)]
+)
+def test_only_what_is_as_near_as_the_true_neighbour_counts_and_a_thousandth_farther_by_another_name(far, ties, eps):
+    """On a line: the query at 0, the two true neighbours at 1 and 2; the store says 1, and one that is at `far`."""
+    base = np.array([[1.0], [2.0], [-far]], np.float32)
+    data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
+    truth = Truth(np.array([[0, 1]]), np.array([[1.0, 2.0]]), "l2", "given")
+    found = stores.quality(truth, np.array([[0, 2]]), data, 2)
+    assert (found[f"{RECALL}@2"], found["recall(of=eps)@2"], found["recall(of=k)@2"]) == (ties, eps, 0.5)
+
+
+def test_where_all_distances_are_much_alike_strangers_are_no_neighbours():
+    """In 1,536 dimensions the 11th to the 20th are hardly farther than the 10th, and still none of the first ten."""
+    base, queries = vectors(2000, 1536), vectors(10, 1536, 1)
+    truth = truth_of(base, queries, "l2", 20)
+    found = stores.quality(truth, truth.neighbours[:, 10:], VectorSet("x", base, queries, "l2"), 10)
+    assert found[f"{RECALL}@10"] == found["recall(of=k)@10"] == 0.0
+    assert found["recall(of=eps)@10"] > 0.1
+
+
+def test_of_scaled_copies_of_one_vector_each_is_right_by_the_cosine():
+    """They differ by what doubles round, some 1e-16, of which no share is enough."""
+    random = np.random.default_rng(0)
+    one = random.normal(size=16)
+    copies = one * random.uniform(0.1, 10, size=(50, 1))
+    base = np.concatenate([copies, random.normal(size=(100, 16))]).astype(np.float32)
+    data = VectorSet("copies", base, one[None].astype(np.float32), "cosine")
+    truth = truth_of(base, data.queries, "cosine", 100)
+    far = stores.distances(base, data.queries, np.arange(50)[None], "cosine")[0]
+    worst = np.argsort(-far)[None, :10]
+    assert far[worst[0, -1]] > far[truth.neighbours[0, 9]]
+    assert stores.quality(truth, worst, data, 10)[f"{RECALL}@10"] == 1.0
+    assert stores.quality(truth, np.arange(60, 70)[None], data, 10)[f"{RECALL}@10"] == 0.0
+
+
 def test_inner_products_make_distances_below_zero_and_the_truth_is_still_perfect():
     base, queries = vectors(300, 5), vectors(20, 5, 1)
     truth = truth_of(base, queries, "ip", 100)
     assert (truth.distances[:, 9] < 0).all()
     found = stores.quality(truth, truth.neighbours[:, :10], VectorSet("x", base, queries, "ip"), 10)
-    assert found["recall(of=eps)@10"] == found["recall(of=k)@10"] == found["precision@10"] == found["mrr@10"] == 1.0
+    assert found[f"{RECALL}@10"] == found["recall(of=k)@10"] == found["precision@10"] == found["mrr@10"] == 1.0
     assert found["recall@10"] == pytest.approx(0.1)
 
 
@@ -110,7 +150,7 @@ def test_a_vector_that_stands_twice_counts_once_and_an_unknown_one_never():
     truth = truth_of(base, queries, "l2", 4)
     first = int(truth.neighbours[0, 0])
     found = stores.quality(truth, np.array([[-2, first, first, first]]), data, 4)
-    assert found["recall(of=k)@4"] == found["recall(of=eps)@4"] == found["recall@4"] == found["precision@4"] == 0.25
+    assert found["recall(of=k)@4"] == found[f"{RECALL}@4"] == found["recall@4"] == found["precision@4"] == 0.25
     assert found["mrr@4"] == 0.5
 
 
@@ -127,7 +167,7 @@ def test_fewer_vectors_than_k_are_all_that_can_be_found():
     positions = np.concatenate([truth.neighbours, np.full((2, 2), -1)], axis=1)
     found = stores.quality(truth, positions, VectorSet("x", base, queries, "l2"), 5)
     assert found["recall@5"] == 1.0
-    assert found["recall(of=k)@5"] == found["recall(of=eps)@5"] == 0.6
+    assert found["recall(of=k)@5"] == found[f"{RECALL}@5"] == 0.6
 
 
 def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
@@ -142,7 +182,7 @@ def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
     given = read("groundtruth.ivecs.gz", 100, np.int32).astype(np.int64)
     data = VectorSet("bigann", base, queries, "l2")
     found = stores.quality(truth_of(base, queries, "l2", 100), given[:, :10], data, 10)
-    assert found["recall(of=eps)@10"] == 1.0
+    assert found[f"{RECALL}@10"] == 1.0
     assert found["recall(of=k)@10"] == 1.0
     assert found["recall@10"] == pytest.approx(0.1)
     assert found["precision@10"] == found["mrr@10"] == 1.0
@@ -156,6 +196,33 @@ def test_an_honest_store_tells_no_lies():
         assert stores.lies(truth.neighbours, truth.distances.astype(np.float32), data) == []
         half = truth.distances.astype(np.float16).astype(np.float32)
         assert stores.lies(truth.neighbours, half, data) == []
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_rounding_of_single_precision_is_no_lie_even_where_every_distance_is_0(metric):
+    """Each query is in the base, and k is 1. By inner product each has a neighbour at a right angle, at distance 0."""
+    base = vectors(50, 16) + 3
+    queries, positions = base[:10].copy(), np.arange(10)[:, None]
+    if metric == "ip":
+        queries = np.stack([base[:, 1], -base[:, 0], *np.zeros((14, 50), np.float32)], axis=1)[:10]
+    data = VectorSet("x", base, queries, metric)
+    ours, theirs = queries, base[:10]
+    products = (ours * theirs).sum(axis=1, dtype=np.float32)
+    sizes = np.sqrt((ours**2).sum(axis=1) * (theirs**2).sum(axis=1))
+    # As engines count in single precision; a Euclidean distance as the root of what two large squares leave.
+    squares = (ours**2).sum(axis=1) + (theirs**2).sum(axis=1) - 2 * np.nextafter(products, np.float32(0))
+    claims = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
+    assert stores.lies(positions, claims[metric][:, None], data) == []
+    far = stores.lies(positions, np.full((10, 1), 2.0), data)
+    assert far == ["100% of the distances that it claims are not the true ones (typically 2 where 0 is true)"]
+
+
+def test_a_wrong_distance_is_told_as_a_ratio_where_there_is_one():
+    base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
+    data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
+    assert stores.lies(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
+        "100% of the distances that it claims are not the true ones (typically 8.33 times)"
+    ]
 
 
 def test_fewer_answers_than_asked_for_are_no_lie():
@@ -269,6 +336,18 @@ def test_load_by_hand():
     assert not found.kept_up
 
 
+def test_a_low_rate_is_answered_no_faster_than_it_is_asked():
+    """Three queries in ten seconds, each answered in a millisecond; and one alone, after which nothing more was due."""
+    s, ms = 1_000_000_000, 1_000_000
+    due = np.array([0, 10 * s // 3, 20 * s // 3])
+    found = stores.load(loaded(due, due, due + ms, rate=0.3))
+    assert found.qps == pytest.approx(0.3)
+    assert found.kept_up
+    assert stores.load(loaded([0], [0], [ms], rate=0.3)).qps == pytest.approx(0.3)
+    # As fast as they can, there is nothing to wait for: from the first to the last.
+    assert stores.load(loaded([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
+
+
 def test_queries_that_were_given_up_have_waited_until_the_end():
     ms = 1_000_000
     raw = loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, -1], [30 * ms, 31 * ms, -1], stopped_ns=50 * ms, empty=1)
@@ -341,3 +420,29 @@ def test_changes_that_cannot_be_judged_are_left_out():
     assert (found.visible, found.latency.mean, found.latency.n) == (0.5, 3.0, 3)
     assert found.next_search.mean == 2.0
     assert np.isnan(stores.change("delete", raw | {"seen": np.full(3, np.nan)}).visible)
+
+
+class Hoarding:
+    """A store that puts an updated vector in its new place, and leaves it in the old one as well."""
+
+    def __init__(self) -> None:
+        self.held = Exact(metric="l2")
+        self.add = self.held.add
+
+    def update(self, ids, vectors):
+        self.held.add([f"new {one}" for one in ids], vectors)
+
+    def search(self, vectors, k):
+        names, far = self.held.search(vectors, k)
+        return [[one.removeprefix("new ") for one in row] for row in names], far
+
+
+@pytest.mark.parametrize(("kind", "visible"), [(lambda: Exact(metric="l2"), 1.0), (Hoarding, 0.0)])
+def test_an_update_is_seen_where_the_new_place_has_it_and_the_old_one_has_not(kind, visible):
+    base = vectors(60, 4)
+    ids = [str(place) for place in range(60)]
+    store = kind()
+    store.add(ids, base)
+    # With k = 20 of 60 an updated vector is often found from its old place too, at the distance of the new one.
+    raw = changes.timed(store, base, 20, "update", ids=ids, metric="l2", n=20)
+    assert stores.change("update", raw).visible == visible

@@ -17,6 +17,18 @@ from ragauge.reports.page.sweep import page
 
 EVIL = '</script><img src=x onerror="alert(1)"> ${7*7} {{ 7*7 }} datum.value'
 
+BROKEN = r"""[...document.querySelectorAll('.settings tbody th')].filter(one => one.offsetParent).flatMap(one => {
+  const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/\w+=\S+/g)) {
+    const range = document.createRange();
+    range.setStart(texts.currentNode, word.index);
+    range.setEnd(texts.currentNode, word.index + word[0].length);
+    if (range.getClientRects().length > 1) found.push(word[0]);
+  }
+  return found;
+})"""
+"""The options that stand in two lines."""
+
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
@@ -67,3 +79,4 @@ def test_nothing_is_wider_than_a_phone(file, opened):  # noqa: F811
     shown.set_viewport_size({"width": 360, "height": 800})
     shown.wait_for_timeout(200)
     assert shown.evaluate("document.documentElement.scrollWidth") <= 360
+    assert shown.evaluate(BROKEN) == []

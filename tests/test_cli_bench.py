@@ -31,7 +31,7 @@ class Broken:
     def search(self, vectors, k):
         raise RuntimeError("never built")
 
-class Lacking:
+class Lacking(Broken):
     def __init__(self, *, metric="l2"):
         raise MissingExtra("the store Lacking", "lacking")
 """
@@ -68,17 +68,27 @@ def folder(tmp_path):
 
 def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
     done = ragauge("bench", *SMALL, "-s", "exact", "-s", "two=exact", "-s", "null", "--rate", "200", "--seconds", "0.2")
-    assert "At the same recall" in done.stdout
-    assert "Under load" in done.stdout
-    assert "null" not in done.stdout
-    assert "the harness itself takes" in done.stderr
+    before, after = done.stdout.split("Under load")
+    assert "At the same recall" in before
+    assert "null" not in before + after.partition("\n\n")[2]  # neither a competitor nor in the verdict
+    assert "a store of ours that does nothing takes" in done.stderr
     place = tmp_path / "bench" / "clustered"
     data = json.loads((place / "sweep.json").read_text(encoding="utf-8"))
     jsonschema.validate(data, SCHEMA)
     assert [one["series"] for one in data["points"]] == ["exact", "two", "null"]
-    assert data["points"][0]["quality"]["recall(of=eps)@10"] == 1.0
+    assert data["points"][0]["quality"]["recall(of=eps,eps=1e-06)@10"] == 1.0
     assert {"points.csv", "loads.csv", "report.md"} <= {one.name for one in place.iterdir()}
     assert len(list(csv.DictReader(io.StringIO((place / "points.csv").read_text())))) == 3
+
+
+def test_the_harness_told_to_stall_shows_what_a_closed_loop_hides(ragauge):
+    load = ("--rate", "100+50%", "--clients", "1", "--seconds", "0.5", "--no-sweep")
+    done = ragauge("bench", *SMALL, "-s", "null:stall_ms=50,every=20", *load)
+    assert "null is the harness itself, told to stall for 50 ms once in 20 queries." in done.stdout
+    under = done.stdout.partition("Under load")[2]
+    assert "flat out" in under
+    assert "100/s" in under
+    assert under.count("/s") == 2  # the share is a rate too
 
 
 def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
@@ -98,6 +108,16 @@ def test_a_store_that_breaks_is_reported_in_its_own_words_and_the_others_finish(
     assert "disk &lt;full>" in (tmp_path / "bench" / "clustered" / "report.md").read_text()
 
 
+def test_where_nothing_was_measured_an_older_report_stays(ragauge, folder, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    before = (folder / "sweep.json").read_bytes()
+    done = ragauge("bench", *SMALL, "-s", "mine=own:Broken", "-o", "bench/toy", code=3)
+    assert "error: mine, build: RuntimeError: disk <full>: 42 bytes left" in done.stderr
+    assert "nothing was written" in done.stderr
+    assert (folder / "sweep.json").read_bytes() == before
+    assert not (folder / "report.md").exists()
+
+
 def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     done = ragauge("bench", *SMALL, "-s", "own:Lacking", "-s", "exact", code=2)
@@ -107,6 +127,7 @@ def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge
 
 def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
     assert "--clients takes numbers joined by commas, not `two`" in ragauge("bench", "--clients", "two", code=2).stderr
+    assert "--rate takes numbers joined by commas, not `5%%`" in ragauge("bench", "--rate", "5%%", code=2).stderr
     assert "no store is named `hnswlob`" in ragauge("bench", "-s", "hnswlob", code=2).stderr
 
 

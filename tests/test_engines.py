@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -89,10 +92,46 @@ def test_a_qdrant_graph_is_made_and_used_however_small_the_data_are():
     store.add(ids_of(3000), base)
     store.build()
     assert store.describe()["index_used"]
+    assert store.describe()["indexed"] == 3000
     assert recall(store.search(base[:100] + 0.1, 10)[0], right) < 0.95
     store.tune(exact=True)
     assert not store.describe()["index_used"]
     assert recall(store.search(base[:100] + 0.1, 10)[0], right) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["qdrant", "lancedb"])
+def test_an_index_over_a_part_is_not_called_used_until_it_is_made_whole(name):
+    pytest.importorskip({"qdrant": "qdrant_edge"}.get(name, name))
+    from ragauge import plugins
+
+    base = vectors(2000, 8)
+    store = plugins.find("stores", name)(metric="l2")
+    store.add(ids_of(1000), base[:1000])
+    store.build()
+    assert store.describe()["index_used"]
+    store.add(ids_of(2000)[1000:], base[1000:])
+    about = store.describe()
+    assert 0 < about["indexed"] < 2000
+    assert not about["index_used"]
+    store.build()
+    about = store.describe()
+    assert (about["indexed"], about["index_used"]) == (2000, True)
+    store.close()
+
+
+def test_a_duckdb_search_that_compares_everything_is_counted():
+    pytest.importorskip("duckdb")
+    from ragauge.systems.stores.duckdb_store import DuckDB
+
+    base = vectors(300, 8)
+    store = DuckDB(metric="l2")
+    store.add(ids_of(300), base)
+    store.search(base[:4], 10)
+    assert store.describe()["exact_fallbacks"] == 0
+    store.delete([name for name in ids_of(300) if name not in ("d7", "d9")])
+    assert set(store.search(base[:3], 2)[0].ravel()) == {"d7", "d9"}
+    assert 0 < store.describe()["exact_fallbacks"] <= 3
     store.close()
 
 
@@ -213,6 +252,122 @@ def test_pgvector_tells_its_processes_its_disk_and_its_folder(dsn, tmp_path):
     with PgVector(dsn=dsn, metric="l2", path=str(tmp_path / "kept")) as again:
         assert len(again) == 500
         assert again.search(vectors(500, 16)[:1], 1)[0].tolist() == [["d0"]]
+
+
+@pytest.mark.parametrize("options", [{}, {"table": "a name of its own", "keep": True}])
+def test_a_pgvector_table_goes_with_remove_though_it_was_kept(dsn, tmp_path, options):
+    import psycopg
+
+    from ragauge.systems.stores.pgvector import PgVector
+
+    there = "SELECT to_regclass(quote_ident(%s)) IS NOT NULL"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for opened_again in (False, True):
+            folder = str(tmp_path / f"{opened_again}")
+            store = PgVector(dsn=dsn, metric="l2", path=folder, **options)
+            store.add(ids_of(50), vectors(50, 4))
+            store.save()
+            if opened_again:
+                store.close()
+                store = PgVector(dsn=dsn, metric="l2", path=folder, **options)
+            assert connection.execute(there, [store.table]).fetchone() == (True,)
+            store.remove()
+            assert connection.execute(there, [store.table]).fetchone() == (False,)
+            store.close()
+            store.remove()
+        # What was there before is somebody else's.
+        connection.execute("CREATE TABLE theirs (x int)")
+        store = PgVector(dsn=dsn, metric="l2", table="theirs")
+        with pytest.raises(BadInput, match="'theirs' already"):
+            store.add(ids_of(5), vectors(5, 4))
+        store.remove()
+        store.close()
+        assert connection.execute(there, ["theirs"]).fetchone() == (True,)
+        connection.execute("DROP TABLE theirs")
+
+
+def test_lists_that_pgvector_chose_stay_what_the_index_has(dsn, tmp_path):
+    from ragauge.systems.stores.pgvector import PgVector
+
+    with PgVector(dsn=dsn, metric="l2", index="ivfflat", path=str(tmp_path)) as store:
+        store.add(ids_of(3000), vectors(3000, 4))
+        store.build()
+        store.add([f"more{i}" for i in range(2000)], vectors(2000, 4, 1))
+        store.save()
+        assert store.describe()["lists"] == 3
+    with PgVector(dsn=dsn, metric="l2", index="ivfflat", path=str(tmp_path)) as again:
+        assert again.describe()["lists"] == 3
+        again.remove()
+    with pytest.raises(BadInput, match="whose lists is None, not 7"):
+        PgVector(dsn=dsn, metric="l2", index="ivfflat", lists=7, path=str(tmp_path))
+
+
+def test_a_pgvector_search_that_compares_everything_is_counted(dsn):
+    from ragauge.systems.stores.pgvector import PgVector
+
+    base = vectors(500, 8)
+    with PgVector(dsn=dsn, metric="l2", force=True) as store:
+        store.add(ids_of(500), base, [{"part": i // 5} for i in range(500)])
+        store.search(base[:4], 10)
+        assert store.describe()["exact_fallbacks"] == 0
+        store.search(base[:4], 10, where={"part": 3})  # only five are there, so none of the four is enough
+        assert store.describe()["exact_fallbacks"] == 4
+    with PgVector(dsn=dsn, metric="l2", index="none") as store:
+        assert "exact_fallbacks" not in store.describe()
+
+
+class Requests:
+    """Stands at the other end of a Qdrant client, and writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                path = self.path.partition("?")[0]
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.asked.append((self.command, path))
+                special = {"exists": {"exists": False}, "points": {"operation_id": 1, "status": "completed"}}
+                result = special.get(path.rpartition("/")[2], True)
+                body = json.dumps({"result": result, "status": "ok", "time": 0.0}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - their names
+
+            def log_message(self, *words: object) -> None:
+                """Quietly."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self) -> Requests:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_a_collection_of_a_qdrant_server_goes_with_remove_though_it_was_kept(tmp_path):
+    pytest.importorskip("qdrant_client")
+    from ragauge.systems.stores.qdrant_store import Qdrant
+
+    with Requests() as server:
+        store = Qdrant(metric="l2", url=server.url, collection="mine", path=str(tmp_path))
+        store.remove()
+        assert ("DELETE", "/collections/mine") not in server.asked
+        store.add(ids_of(3), vectors(3, 4))
+        store.remove()
+        assert server.asked[-1] == ("DELETE", "/collections/mine")
+        store.close()
+    assert server.asked.count(("DELETE", "/collections/mine")) == 1
 
 
 def test_a_pgvector_folder_without_its_table_is_refused(dsn, tmp_path):

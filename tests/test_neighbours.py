@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ragauge import BadInput, MissingEvidence, arrays, evaluate, neighbours
+from ragauge.sweeps import RECALL
 
 
 def test_recall_of_the_k_nearest_counts_only_those():
@@ -25,6 +26,19 @@ def test_a_neighbour_as_near_as_the_true_one_counts_by_distance():
     assert list(found.values()) == [0.5, 1.0, 1.0]
     far = evaluate(truth, ([[1, 9]], [[-1.0, -2.1]]), ["recall(of=eps)@2", "recall(of=eps,eps=0.1)@2"]).means
     assert list(far.values()) == [0.5, 1.0]
+
+
+def test_ties_alone_count_with_an_eps_of_a_millionth_and_the_name_says_so():
+    truth = neighbours([[1, 2]], [[1.0, 2.0]])
+    for far, value in ((2.0, 1.0), (2.000001, 1.0), (2.0005, 0.5)):
+        found = evaluate(truth, ([[1, 9]], [[-1.0, -far]]), ["recall(of=eps,eps=0.000001)@2"]).means
+        assert found == {f"{RECALL}@2": value}, far
+
+
+def test_where_the_true_neighbour_is_at_distance_0_rounding_is_still_allowed_for():
+    truth = neighbours([[1, 2]], [[0.0, 0.0]])
+    for far, value in ((2e-16, 1.0), (1e-9, 0.5)):
+        assert list(evaluate(truth, ([[1, 9]], [[0.0, -far]]), [f"{RECALL}@2"]).means.values()) == [value], far
 
 
 def test_inner_products_as_distances_are_below_zero_and_count_all_the_same():

@@ -26,7 +26,7 @@ from ragauge.reports.sweeps_csv import loads_csv, points_csv
 from ragauge.reports.sweeps_data import as_data, from_data
 from ragauge.reports.sweeps_latex import latex
 from ragauge.reports.sweeps_markdown import markdown
-from ragauge.reports.sweeps_rows import frontier, loads, parts, reached
+from ragauge.reports.sweeps_rows import frontier, loads, mixed, parts, reached
 from ragauge.sweeps import Configuration, Failure
 from sweep_builder import RECALL, doubted, load, point, sweep, whole
 
@@ -92,7 +92,42 @@ def test_what_is_not_reached_is_said_and_never_0():
 def test_the_harness_is_a_floor_and_not_a_competitor():
     text, _ = printed(whole())
     assert "null" not in text
-    assert "the harness itself takes 0.002 ms a query, which is in every time" in terminal.notes(whole())
+    floor = "a store of ours that does nothing takes 0.002 ms a query (checks and ids): the floor of every store here"
+    assert floor in terminal.notes(whole())
+    own = sweep(*whole().points, point("mine:Store", 0.9, 1.0, name="mine", notes=["slow to open"]))
+    assert f"{floor} but your own" in terminal.notes(own)
+    assert "mine: slow to open" in terminal.notes(own)
+
+
+def test_the_harness_told_to_stall_is_shown_under_load_and_leads_nothing():
+    told = {"stall_ms": 300, "every": 500}
+    stalls = point("null", 0.0, 0.01, search=told, loads=[load(200.0, 290.0, 0.02)])
+    assert [one.text for one in loads(sweep(stalls)).rows[0]][:4] == ["null", "1", "200/s", "200"]
+    assert words.verdict(sweep(stalls)) == [
+        "No store was measured: null is the harness itself, told to stall for 300 ms once in 500 queries."
+    ]
+    assert terminal.summary(sweep(stalls)) == "the harness alone"
+    both = sweep(stalls, point("a", 0.96, 1.0, loads=[load(200.0, 2.0, 2.0)]))
+    assert [row[0].text for row in loads(both).rows] == ["a", "null"]
+    assert [row[0].text for row in reached(both).rows] == ["a"]
+    assert "null" not in " ".join(words.verdict(both))
+    assert words.floor(both) == 0.002  # not its own time: it was told to take longer
+
+
+def test_a_failure_has_the_name_that_the_user_gave():
+    broken = Failure(Configuration("mine:Store", {"m": 4}, name="mine"), "insert", "no")
+    assert terminal.broken(sweep(failures=[broken])) == ["mine m=4, insert: no"]
+
+
+def test_a_legend_explains_no_column_that_is_not_shown_and_repeats_no_verdict():
+    wide, narrow = (" ".join(terminal.legends(whole(), width)) for width in (200, 80))
+    assert "cold is opening" in wide
+    assert "cold ms" in printed(whole())[1]
+    assert "cold is" not in narrow
+    assert "recall is" in narrow
+    first, second = (words.stops(one) for one in words.enough(whole()))
+    assert first not in wide
+    assert second in wide
 
 
 def test_a_load_says_whether_the_store_kept_up_and_shows_both_clocks():
@@ -126,11 +161,16 @@ def test_two_stores_within_what_one_differs_from_time_to_time_are_not_ranked():
     assert "within what one store differs" in words.verdict(close)[0]
     apart = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.106))
     assert "1.1 times as many as b" in words.verdict(apart)[0]
+    steady = [replace(one, qps_spread=0.001) for one in close.points]
+    assert words.verdict(sweep(*steady))[0].endswith("10,000 queries per second, about as many as b (9,709).")
+    once = [replace(point(name, 0.96, ms), qps_spread=math.nan) for name, ms in (("a", 0.1), ("b", 0.115), ("c", 0.3))]
+    assert "about as many as b (8,696)" in words.verdict(sweep(*once))[0]
+    assert "3.0 times as many as c" in words.verdict(sweep(once[0], once[2]))[0]
 
 
 def test_the_verdict_is_careful_with_times_that_are_to_be_doubted():
     found = doubted(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2)))
-    assert words.verdict(found)[0].endswith("2.0 times as many as b; both on a quiet machine may say otherwise.")
+    assert words.verdict(found)[0].endswith("2.0 times as many as b; on a quiet machine this may come out otherwise.")
     assert words.verdict(found)[-1].startswith("All times are to be doubted")
 
 
@@ -260,6 +300,50 @@ def test_ragdbeval_gets_an_experiment_for_each_configuration_and_reads_it_again(
     assert len(ragdbeval.read_csv(str(table)).entries) == 8
 
 
+def test_ragdbeval_gets_what_inserting_and_indexing_took_and_precision_where_all_came_back():
+    """10,000 vectors that are queued in 0.2 s and indexed in 0.8 s; half of the first ten are true neighbours."""
+    made = point("a", 0.5, 1.0)
+    all_back = replace(made, quality={"recall(of=k)@10": 0.5, "precision@10": 1.0, "mrr@10": 1.0, RECALL: 0.5})
+    some_back = replace(all_back, quality={**all_back.quality, "precision@10": 0.9})
+
+    def figures(one):
+        return json.loads(ragdbeval_sweeps.write(sweep(one)))["results"][0]["mean_metrics"]
+
+    found = figures(all_back)
+    assert found["ops_insert_throughput_batch"] == 10_000
+    assert (found["quality_recall@10"], found["quality_precision@10"], found["quality_mrr"]) == (0.5, 0.5, None)
+    assert (figures(some_back)["quality_recall@10"], figures(some_back)["quality_precision@10"]) == (0.5, None)
+    deep = {"recall(of=k)@100": 0.5, "precision@100": 0.5, "mrr@100": 0.8, RECALL: 0.5}
+    assert figures(replace(made, quality=deep))["quality_mrr"] == 0.8
+
+
+def test_the_legend_says_what_recall_counts_in_words():
+    name = "recall(of=eps,eps=1e-06)@10"
+    made = whole()
+    points = [replace(one, quality={**one.quality, name: one.quality[RECALL]}) for one in made.points]
+    found = replace(made, recall=name, points=points)
+    assert frontier(found).legend[0] == (
+        "recall is recall(of=eps,eps=1e-06)@10: the share that is no farther than the k-th true neighbour, but for "
+        "rounding (a millionth)"
+    )
+    assert words.meant("recall(of=eps)@5").endswith("no farther than the k-th true neighbour, but for a thousandth")
+    assert "but for rounding (a millionth)" in markdown(found)
+    assert "but for rounding (a millionth)" in latex(found)
+
+
+def test_a_cost_is_said_to_be_that_of_one_thread():
+    found = sweep(point("a", 0.96, 1.0, cost_per_million=0.25))
+    assert "cost/million is for a million queries on one such thread at its price" in frontier(found).legend
+    assert table(frontier(found))[""][-1] == "0.25"
+    assert not any("thread" in line for line in frontier(whole()).legend)
+
+
+def test_inserts_that_came_at_a_pace_are_not_called_what_a_store_can_do():
+    part = mixed(whole())
+    assert part.header[1] == "inserts/s"
+    assert part.legend[0].startswith("inserts/s: what came in, of vectors that were sent at an even pace")
+
+
 def test_recall_is_drawn_by_what_is_missing_to_1_and_1_itself_has_a_place():
     found = axis([0.5, 0.999, 1.0])
     places = [found.place(one) for one in (0.5, 0.9, 0.99, 0.999, 1.0)]
@@ -297,6 +381,30 @@ class TestCharts:
         one = dots["data"]["values"][1]
         assert (one["system"], one["options"]) == ("hnswlib", "m=16 ef_construction=200 ef_search=10")
         assert not any(row["system"] == "null" for row in dots["data"]["values"])
+
+    def test_a_store_looks_alike_on_every_chart(self):
+        looks = set()
+        for drawing in self.drawn(whole()).values():
+            for panel in drawing.panels:
+                for layer in panel.spec["layer"]:
+                    for channel in ("color", "shape"):
+                        scale = layer["encoding"].get(channel, {})
+                        if scale.get("field") == "system":
+                            pairs = zip(scale["scale"]["domain"], scale["scale"]["range"], strict=True)
+                            looks |= {(channel, *pair) for pair in pairs}
+        assert len(looks) == 2 * len(whole().stores)
+
+    def test_the_largest_of_what_it_takes_leaves_room_for_its_number(self):
+        titles = []
+        for panel in self.drawn(whole())["costs"].panels:
+            marks = panel.spec["layer"][0]
+            low, high = marks["encoding"]["x"]["scale"]["domain"]
+            most = max(row["value"] for row in self.rows(self.drawn(whole())["costs"], len(titles)))
+            titles.append(panel.title)
+            # By hand: of 150 pixels beside the names a number with five digits takes 45.
+            share = math.log(most / low) / math.log(high / low) if "log" in panel.title else most / high
+            assert share <= 0.7
+        assert titles == ["build, s (log scale)", "memory, MB", "disk, MB", "cold start, ms"]
 
     def test_a_rate_has_the_time_from_due_and_from_sent(self):
         found = [row for row in self.rows(self.drawn(whole())["rates"]) if row["rate"] == 5000]
@@ -399,6 +507,6 @@ def test_a_long_list_is_shortened_on_a_terminal_and_only_there():
     assert len(frontier(found).rows) == 40
     kept = [row[1].text for row in frontier(found, brief=True).rows[:3]]
     assert kept == ["0.9000", "0.9500", "0.9000"]  # 0.99 is not reached: the last stands for it
-    assert any("32 more settings are worth having" in line for line in terminal.legends(found))
+    assert any("32 more settings are worth having" in line for line in terminal.legends(found, 80))
     assert "ef=0" in markdown(found)
     assert "ef=0" not in printed(found)[0]

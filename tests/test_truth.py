@@ -244,6 +244,56 @@ def test_a_damaged_file_in_the_cache_is_made_again(tmp_path, harm):
     assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
+def test_a_cache_that_says_what_is_not_so_is_made_again(tmp_path):
+    data = small()
+    right = truth(data, 5, cache=tmp_path)
+    file = cached_at(tmp_path, data, 5)
+    near, far = right.neighbours, right.distances
+
+    def changed(array, row, column, value):
+        array = array.copy()
+        array[row, column] = value
+        return array
+
+    for neighbours, distances, by in (
+        (changed(near, 2, 3, 200), far, "numpy"),
+        (changed(near, 2, 3, -1), far, "numpy"),
+        (changed(near, 2, 3, near[2, 2]), far, "numpy"),
+        (changed(near, 2, 3, near[2, 4]), far, "numpy"),
+        (near, changed(far, 2, 3, far[2, 3] * (1 + 1e-6)), "numpy"),
+        (near, changed(far, 2, 3, np.nan), "numpy"),
+        (near[:, ::-1], far[:, ::-1], "numpy"),
+        (near, far, "an oracle"),
+    ):
+        np.savez(file, neighbours=neighbours, distances=distances, by=np.array(by))
+        again = truth(data, 5, cache=tmp_path)
+        assert again.neighbours.tolist() == near.tolist()
+        assert again.distances.tolist() == far.tolist()
+        assert again.by == "numpy"
+        with np.load(file) as kept:
+            assert kept["neighbours"].tolist() == near.tolist()
+    np.savez(file, neighbours=near, distances=far * (1 + 1e-14), by=np.array("torch"))
+    assert truth(data, 5, cache=tmp_path).by == "torch"
+
+
+def test_of_many_published_neighbours_some_are_checked_and_that_is_told(monkeypatch):
+    monkeypatch.setattr("ragauge.benches.truth.CHECKED_IN_FULL", 0)
+    monkeypatch.setattr("ragauge.benches.truth.SOME", 3)
+    near = truth(small(), 10).neighbours
+    believed = truth(small(neighbours=near), 10)
+    assert believed.by == "given (3 of 8 queries checked)"
+    assert believed.neighbours.tolist() == near.tolist()
+    # Queries 0, 3 and 7 are computed; what cannot be is seen of the others too.
+    twice, outside = near.copy(), near.copy()
+    twice[5, 1], outside[6, 0] = twice[5, 0], 200
+    for wrong, words in (
+        (twice, r"query 5 name one row twice \(1 of 8 queries do\)"),
+        (outside, "query 6 name row 200, and there are 200"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            truth(small(neighbours=wrong), 10)
+
+
 @pytest.mark.parametrize("in_full", [True, False])
 def test_published_neighbours_are_checked_before_they_are_believed(monkeypatch, in_full):
     if not in_full:
@@ -474,11 +524,37 @@ def test_a_dataset_and_an_embedder_are_a_collection(tmp_path, monkeypatch):
     ]
     few = collection(dataset, embedder=Letters(), metric="l2", limit=2, queries=1)
     assert (list(few.ids), list(few.query_ids)) == (["d1", "d2"], ["q1"])
+    assert few.judgments.nested == {"q1": {"d1": 1}}
+    assert few.judgments.source == judgments.source
     assert few.notes[1] == "only the first 2 of 4 documents are there to be found"
     with pytest.raises(UnknownName, match="no embedder is named"):
         collection(dataset, embedder="lettres")
     with pytest.raises(UnknownName, match="no dataset is named"):
         collection("no such set")
+
+
+def test_only_queries_that_are_asked_are_judged():
+    base, queries = made("plain", n=50, m=4)
+    queries[1] = 0
+    names = ["q0", "q1", "q2", "q3"]
+    judgments = Judgments(
+        {name: {"d1": 1} for name in [*names, "elsewhere"]},
+        subtopics={name: {"1\td1": 1} for name in names},
+        distances={name: [0.5] for name in names},
+        source="people",
+    )
+    ids = [f"d{i}" for i in range(50)]
+    data = VectorSet("judged", base, queries, "cosine", ids=ids, query_ids=names, judgments=judgments)
+    for found, left in (
+        (collection(data), ["q0", "q2", "q3"]),  # q1 has no direction
+        (collection(data, queries=2), ["q0"]),
+        (collection(data, metric="l2", queries=3), ["q0", "q1", "q2"]),
+    ):
+        assert list(found.query_ids) == left
+        assert list(found.judgments.nested) == left
+        assert list(found.judgments.subtopics) == list(found.judgments.distances) == left
+        assert found.judgments.source == "people"
+    assert list(data.judgments.nested) == [*names, "elsewhere"]
 
 
 def test_clustered_vectors_come_from_a_seed():

@@ -13,12 +13,12 @@ from ragauge.benches.collections import collection
 from ragauge.benches.frontier import cost, placed
 from ragauge.benches.measuring import Measuring, Relevance
 from ragauge.benches.plan import Job, Plan, jobs
-from ragauge.benches.sweep import Progress, Sweeping
+from ragauge.benches.sweep import Progress, Sweeping, alone
 from ragauge.benches.truth import truth as exactly
 from ragauge.errors import BadInput, MissingEvidence
 from ragauge.records import Dataset, Ints
 from ragauge.runs.manifest import circumstances, now
-from ragauge.sweeps import Point, Sweep, VectorSet
+from ragauge.sweeps import Point, Sweep, VectorSet, representative
 from ragauge.systems.cache import cache_folder
 from ragauge.verbs import evaluate
 
@@ -26,8 +26,6 @@ STORES = ("exact", "faiss:kind=hnsw", "faiss:kind=ivf", "usearch")
 """What is measured where no store is named."""
 DEPTH = 100
 """How many true neighbours are known of every query, as in the usual collections."""
-GOOD = 0.95
-"""The recall at which a store is put under load, filtered and changed."""
 ABOUT_DATA = ("metric", "embedder", "limit", "queries")
 
 
@@ -61,7 +59,11 @@ def bench(
     wanted = jobs([stores] if isinstance(stores, str) else list(stores), plan)
     if not wanted:
         raise BadInput("no store is asked for", hint="--store hnswlib")
-    vectors = data if isinstance(data, VectorSet) else collection(data, seed=plan.seed, **about)
+    vectors = collection(data, seed=plan.seed, **about)
+    if truth != "auto":
+        vectors = replace(vectors, neighbours=None)  # whoever says how they are found does not want those of others
+    if plan.k > len(vectors.base):
+        raise BadInput(f"k is {plan.k}, and {vectors.name} has {len(vectors.base)} vectors")
     measures = [f"ndcg@{plan.k}", f"hit_rate@{plan.k}"] if judgments is True else list(judgments or ())
     if measures and vectors.judgments is None:
         hint = "take a dataset with an embedder: bench pydocs --judgments"
@@ -78,6 +80,7 @@ def bench(
             cache=cache_folder(),
             progress=lambda done, total: tell("exact neighbours", done, total),
         )
+        after.enter_context(alone(Path(folder)))
         work = Sweeping(vectors, plan, Path(folder), tell)
         for number, job in enumerate(wanted):
             tell("stores", number, len(wanted))
@@ -85,7 +88,9 @@ def bench(
         measuring = Measuring(vectors, true, plan, _relevance(vectors, measures) if measures else None)
         found = list(measuring.points(wanted, work))
         points = [one for _, one in found]
-        for place in _chosen(points, measuring.recall):
+        chosen = _chosen(points, measuring.recall) if plan.more else []
+        for number, place in enumerate(chosen):
+            tell("load, filters, changes", number, len(chosen))
             points[place] = _more(points[place], found[place][0], work, measuring)
         if price is not None:
             points = [replace(one, cost_per_million=cost(one.qps, price)) for one in points]
@@ -116,46 +121,48 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 def _chosen(points: Sequence[Point], recall: str) -> list[int]:
-    """Of each series the fastest point with a good recall; where there is none, the one with the best."""
-    series: dict[str, list[int]] = {}
-    # The harness itself is put under load only to be seen misbehaving as it was told to.
-    bare = [one for one in points if not (one.is_floor and not one.configuration.search)]
-    for place, one in enumerate(points):
-        if one not in bare:
-            continue
-        series.setdefault(one.configuration.series, []).append(place)
-    chosen = []
-    for places in series.values():
-        good = [place for place in places if points[place].quality[recall] >= GOOD]
-        best = max(good, key=lambda place: points[place].qps) if good else None
-        chosen.append(max(places, key=lambda place: points[place].quality[recall]) if best is None else best)
-    return chosen
+    """The places of the points that stand for their stores."""
+    series: dict[str, list[Point]] = {}
+    for one in points:
+        # The harness itself is put under load only to be seen misbehaving as it was told to.
+        if not one.is_floor or one.configuration.search:
+            series.setdefault(one.configuration.series, []).append(one)
+    chosen = [representative(some, recall) for some in series.values()]
+    return [place for place, one in enumerate(points) if any(one is other for other in chosen)]
 
 
 def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point:
-    """The same point with all that is asked for besides searching alone."""
+    """The same point with all that is asked for besides searching alone, and what its store cannot do of it."""
     plan, search = work.plan, point.configuration.search
+    notes = list(point.notes)
+    able = set(work.about(job).get("abilities", ()))
     if plan.clients or plan.rates or plan.shares:
         if work.kept(job):
             point = replace(point, loads=measuring.loads(work.more(job, search, "load")))
         else:
-            point = replace(point, notes=[*point.notes, "cannot be opened again: not put under load"])
-    if plan.filters:
+            notes.append("cannot be opened again: not put under load")
+    if plan.filters and "filter" in able:
         point = replace(point, filters=measuring.filters(work.more(job, search, "filters")))
+    elif plan.filters:
+        notes.append("cannot filter")
     if plan.changes or plan.mixed:
-        piece = work.more(job, search, "changes")
-        point = replace(point, changes=measuring.changes(piece), mixed=measuring.mixed(piece))
-    return point
+        if able & {"insert", "update", "delete"}:
+            piece = work.more(job, search, "changes")
+            point = replace(point, changes=measuring.changes(piece), mixed=measuring.mixed(piece))
+        notes += [f"cannot {one}" for one in ("insert", "update", "delete") if one not in able]
+    return replace(point, notes=notes)
 
 
 def _relevance(data: VectorSet, measures: Sequence[str]) -> Relevance:
     """What found rows are worth to the people who judged the documents that they stand for."""
+    grades = {} if data.judgments is None else data.judgments.nested
+    judged = {query: grades[query] for query in data.query_ids if query in grades}
 
     def scored(positions: Ints) -> dict[str, float]:
         run = {
             query: {data.ids[place]: float(-rank) for rank, place in enumerate(row) if place >= 0}
             for query, row in zip(data.query_ids, positions.tolist(), strict=True)
         }
-        return dict(evaluate(data.judgments, run, list(measures)).means)
+        return dict(evaluate(judged, run, list(measures)).means)
 
     return scored

@@ -20,6 +20,8 @@ PLACES = ("path", "url", "dsn", "table", "collection", "api_key")
 """Options that say where a store is, not what it is like."""
 FLOOR = "null"
 """The store that does nothing: what is measured of it is the harness itself."""
+RECALL = "recall(of=eps,eps=1e-06)"
+"""What stores are placed by, before its @k: what is no farther than the k-th true neighbour, but for rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ class Truth:
     distances: Floats
     metric: str
     by: str
-    """What found them: `numpy`, `faiss`, `torch` or `given`."""
+    """What found them: `numpy`, `faiss`, `torch`, or `given`, with how many were checked where not all were."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,18 @@ class Configuration:
     @property
     def series(self) -> str:
         """What its points have in common on a chart: the store and its kind, whatever the numbers are."""
-        kinds = (value for key, value in self.build.items() if isinstance(value, str) and key not in PLACES)
-        return self.name or " ".join([self.store, *kinds])
+        kinds = (key if value is True else value for key, value in self.shown.build.items())
+        return self.name or " ".join([self.store, *(kind for kind in kinds if isinstance(kind, str))])
+
+    @property
+    def shown(self) -> Configuration:
+        """The same as it may be written down: where a server is, and the key to it, are nobody's business."""
+        build = {key: value for key, value in self.build.items() if key not in PLACES}
+        away = {"at": "server"} if {"url", "dsn"} & self.build.keys() else {}
+        return Configuration(self.store, {**away, **build}, self.search, self.name)
 
     def __str__(self) -> str:
-        inside = ",".join(f"{name}={told(value)}" for name, value in (*self.build.items(), *self.search.items()))
+        inside = ",".join(f"{name}={told(value)}" for name, value in (*self.shown.build.items(), *self.search.items()))
         return f"{self.store}:{inside}" if inside else self.store
 
 
@@ -173,7 +182,7 @@ class Filtered:
     returned: float
     """Rows that came back, of min(k, matching) that should: the mean share over queries."""
     recall: float
-    """recall(of=eps)@k against the exact neighbours among those that match."""
+    """Against the exact neighbours among those that match, ties allowed."""
     wrong: int
     """Rows that came back though they do not match."""
     latency: Latency
@@ -188,7 +197,7 @@ class Mixed:
     together: bool
     """Whether the engine takes both at once; otherwise they took turns."""
     recall: float
-    """recall(of=eps)@k, each search against the exact neighbours of what was in the store when it began."""
+    """Each search against the exact neighbours of what was in the store when it began, ties allowed."""
     latency: Latency
     """From the moment at which a search was due."""
     alone: Latency
@@ -202,7 +211,7 @@ class Point:
     configuration: Configuration
     build: Build
     quality: Mapping[str, float]
-    """Means by canonical name: recall(of=k)@10, recall(of=eps)@10, recall@10, precision@10, mrr@10 …"""
+    """Means by canonical name: recall(of=eps,eps=1e-06)@10, recall(of=k)@10, recall@10, precision@10, mrr@10 …"""
     latency: Latency
     """One client, one query after the other."""
     clock: Clock
@@ -263,7 +272,7 @@ class Sweep:
     metric: str
     k: int
     points: Sequence[Point]
-    recall: str = "recall(of=eps)@10"
+    recall: str = f"{RECALL}@10"
     """The canonical name of the quality that stores are placed by."""
     failures: Sequence[Failure] = ()
     frontiers: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -291,6 +300,18 @@ class Sweep:
 def told(value: Any) -> str:
     """An option as it is typed."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+LEVEL = 0.95
+"""The recall at which stores are compared, put under load, filtered and changed."""
+
+
+def representative(points: Sequence[Point], recall: str) -> Point | None:
+    """Which of a store's points stands for it: the fastest that has the level, else the one with the most recall."""
+    recalls = [one.quality.get(recall, math.nan) for one in points]
+    line = [points[i] for i in unbeaten(recalls, [one.qps for one in points])]
+    good = [one for one in line if one.quality[recall] >= LEVEL - 1e-9]
+    return good[0] if good else line[-1] if line else None
 
 
 def unbeaten(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:

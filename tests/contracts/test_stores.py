@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ import pytest
 
 from contracts.stores import APPROXIMATE, CASES, EXACT, METRICS
 from ragauge import plugins
+from ragauge.benches.clocks import environment
 from ragauge.benches.opening import Opening, search_options
 from ragauge.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from ragauge.seams import ABILITIES, FullStore, Store
@@ -34,6 +36,40 @@ print(json.dumps([len(store), ids.tolist(), distances.tolist()]))
 store.close()
 """
 """What another process does with a store that was kept."""
+LOADED = """
+import json, sys
+import numpy as np
+from ragauge.benches.opening import Opening
+
+told = json.loads(sys.argv[1])
+base = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
+store = Opening(told["store"], told["options"], told["metric"], None).open()
+before = set(sys.modules)
+store.add([str(row) for row in range(300)], base, [{"part": row % 3} for row in range(300)])
+store.build()
+store.search(base[:1], 5)
+if told["filter"]:
+    store.search(base[:1], 5, where={"part": 1})
+heavy = {"faiss", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "torch", told["store"]}
+late = sorted({name for name in set(sys.modules) - before if name.partition(".")[0] in heavy})
+store.close()
+print(json.dumps(late))
+"""
+"""Which libraries a store loads though it was opened already."""
+BATCHES = """
+import json, sys
+import numpy as np
+from ragauge.systems.stores.lancedb_store import LanceDB
+
+base = np.random.default_rng(0).normal(size=(9000, 8)).astype(np.float32)
+store = LanceDB(metric="l2", path=sys.argv[1], index="ivf_flat", partitions=4, nprobes=4)
+for start in (0, 4500):
+    store.add([f"d{row}" for row in range(start, start + 4500)], base[start : start + 4500])
+store.save()
+print(json.dumps([len(store), store.search(base[[0, 8999]], 1)[0][:, 0].tolist()]))
+store.close()
+"""
+"""More at once than LanceDB writes in one go, twice."""
 
 
 @pytest.fixture
@@ -361,6 +397,59 @@ def test_what_was_kept_is_found_by_another_process(request, make, name, metric, 
         store.save()
         store.close()
         assert len(make(name, metric=metric, path=tmp_path / "kept", n=300)) == size + 1
+
+
+@every_store
+def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(request, name, tmp_path):
+    told = opening(request, name, CASES[name].metrics[0], tmp_path / "kept", n=300)
+    sizes = inspect.signature(plugins.find("stores", told.store)).parameters
+    own = {option: value for option, value in told.options.items() if sizes[option].default is not None}
+    own |= {option: told.options[option] for option in CASES[name].fixtures}
+    told = Opening(told.store, own, told.metric, told.path)
+    base = vectors(300, 16, 43)
+    store = able(told.open(), "save")
+    store.add(ids_of(300), base)
+    store.save()
+    ids, _ = store.search(base[:5], 10)
+    left = {option for option, one in sizes.items() if one.default is None and option in store.describe()}
+    built = {key: value for key, value in store.describe().items() if key in left}
+    store.close()
+    again = told.open()
+    assert again.describe().items() >= built.items()
+    assert again.search(base[:5], 10)[0].tolist() == ids.tolist()
+    again.save()
+    again.close()
+    if not left:
+        return  # the same options in another process: that is tested above
+    asked = json.dumps({**vars(told), "queries": base[:5].tolist(), "k": 10})
+    done = subprocess.run([sys.executable, "-c", LONE, asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[:2] == [300, ids.tolist()]
+
+
+@pytest.mark.parametrize("name", list({case.store: name for name, case in CASES.items()}.values()))
+def test_libraries_are_loaded_when_a_store_is_opened_and_not_while_it_is_measured(request, make, name):
+    told = opening(request, name, CASES[name].metrics[0], n=300)
+    abilities = make(name, metric=told.metric, n=300).abilities
+    asked = json.dumps({**vars(told), "filter": "filter" in abilities})
+    done = subprocess.run([sys.executable, "-c", LOADED, asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+def test_lancedb_takes_several_batches_on_one_thread(tmp_path):
+    pytest.importorskip("lancedb")
+    # With too few threads it does not fail: it waits for itself.
+    done = subprocess.run(
+        [sys.executable, "-c", BATCHES, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment(1)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [9000, ["d0", "d8999"]]
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.poor])

@@ -6,13 +6,14 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ragauge import seams
 from ragauge.benches.clocks import now, undisturbed, wait_until
 from ragauge.benches.loops import Raw, positions, rows_of, stacked
+from ragauge.measures.stores import distances
 from ragauge.sweeps import Matrix
 
 OPERATIONS = ("insert", "update", "delete")
@@ -48,6 +49,7 @@ def timed(
     New vectors are inserted; rows of the base are updated, and others of them deleted. `ns` is what the change took,
     `search_ns` the search after it, where a store that puts things off does the work; `seen` is 1 where that search
     found what was inserted or updated, or did not find what was deleted; NaN where it had not been found before either.
+    What was updated must also be gone from its old place, which is asked for after that.
     """
     places = np.random.default_rng([seed, 6]).permutation(len(base))
     chosen = {"insert": places[:0], "update": places[: len(base) // 2][:n], "delete": places[len(base) // 2 :][:n]}
@@ -57,8 +59,9 @@ def timed(
     vectors = base[chosen[operation]]
     if operation != "delete":
         vectors = newcomers(base, len(names), metric, seed=seed, kind=OPERATIONS.index(operation))
+    moved = _moves(base[chosen[operation]], vectors, metric) if operation == "update" else None
     change = {"insert": store.add, "update": store.update, "delete": lambda names, _: store.delete(names)}[operation]
-    return _each(change, store, names, vectors, k, gone=operation == "delete")
+    return _each(change, store, names, vectors, k, gone=operation == "delete", moved=moved)
 
 
 def mixed(  # noqa: PLR0913 - each is one choice of the experiment
@@ -229,12 +232,40 @@ def _in_turns(searches: _Searches, inserts: _Inserts, seconds: float) -> None:
             inserts.one()
 
 
-def _each(change: Any, store: Any, names: Sequence[str], vectors: Matrix, k: int, *, gone: bool) -> Raw:
+class _Moved(NamedTuple):
+    """Where an updated vector was, and how far from there its two places are."""
+
+    old: Matrix
+    before: float
+    after: float
+
+    def left(self, name: str, answer: Any) -> bool:
+        """Whether the old place is empty: who is found from there is there only if the claimed distance says so."""
+        claims = [float(far) for one, far in zip(answer[0][0], answer[1][0], strict=False) if one == name]
+        return not any(abs(far - self.before) < abs(far - self.after) for far in claims)
+
+
+def _moves(old: Matrix, new: Matrix, metric: str) -> list[_Moved]:
+    both = np.arange(2 * len(old)).reshape(2, -1).T
+    far = distances(np.concatenate([old, new]), old, both, metric)
+    return [_Moved(row, *pair) for row, pair in zip(rows_of(old), far.tolist(), strict=True)]
+
+
+def _each(
+    change: Any,
+    store: Any,
+    names: Sequence[str],
+    vectors: Matrix,
+    k: int,
+    *,
+    gone: bool,
+    moved: Sequence[_Moved] | None = None,
+) -> Raw:
     taken: list[int] = []
     searched: list[int] = []
     seen: list[float] = []
     with undisturbed():
-        for name, row in zip(names, rows_of(vectors), strict=True):
+        for place, (name, row) in enumerate(zip(names, rows_of(vectors), strict=True)):
             lost = gone and name not in list(store.search(row, k)[0][0])
             began = now()
             change([name], row)
@@ -243,7 +274,10 @@ def _each(change: Any, store: Any, names: Sequence[str], vectors: Matrix, k: int
             ended = now()
             taken.append(changed - began)
             searched.append(ended - changed)
-            seen.append(np.nan if lost else float((name in list(answer[0][0])) is not gone))
+            right = (name in list(answer[0][0])) is not gone
+            if right and moved is not None:
+                right = moved[place].left(name, store.search(moved[place].old, k))
+            seen.append(np.nan if lost else float(right))
     return {
         "ns": np.array(taken, dtype=np.int64),
         "search_ns": np.array(searched, dtype=np.int64),

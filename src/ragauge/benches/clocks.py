@@ -32,10 +32,10 @@ THREAD_VARIABLES = (
     "POLARS_MAX_THREADS",
     "TOKIO_WORKER_THREADS",
     "LANCE_CPU_THREADS",
-    "LANCE_IO_THREADS",
     "GOMAXPROCS",
 )
-"""What the libraries behind stores read when they are loaded."""
+"""What the libraries behind stores read when they are loaded. LANCE_IO_THREADS is not among them: with one such thread
+LanceDB waits for itself for ever."""
 STAT = "/proc/stat"
 TICKS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Its columns that add up to the whole time."""

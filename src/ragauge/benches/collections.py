@@ -19,7 +19,7 @@ from ragauge.errors import BadInput
 from ragauge.formats.ann_hdf5 import is_hdf5, read_hdf5
 from ragauge.formats.files import Source
 from ragauge.formats.vectors import Rows, is_vectors, read_vectors
-from ragauge.records import Dataset
+from ragauge.records import Dataset, Judgments
 from ragauge.seams import Embedder
 from ragauge.sweeps import Matrix, VectorSet
 from ragauge.systems.cache import cache_folder
@@ -227,7 +227,10 @@ def _embedder(described: str | Embedder) -> Embedder:
 
 
 def _checked(data: VectorSet) -> VectorSet:
-    """The same with notes about what would surprise; under cosine without vectors that have no direction."""
+    """The same with notes about what would surprise, and judgments of what is asked alone.
+
+    Under cosine vectors that have no direction are left out.
+    """
     notes = list(data.notes)
     if data.metric == "cosine":
         some: Mask = np.any(data.base, axis=1)
@@ -247,7 +250,21 @@ def _checked(data: VectorSet) -> VectorSet:
         notes.append(f"{_many(twins, 'vector', 'is', 'are')} equal to an earlier one: which is found is chance")
     if themselves:
         notes.append(f"{_many(themselves, 'query', 'is', 'are')} in the base too: rank 1 is the query itself")
-    return replace(data, notes=notes)
+    return replace(data, notes=notes, judgments=_of_those(data.judgments, data.query_ids))
+
+
+def _of_those(judgments: Judgments | None, asked: Sequence[str]) -> Judgments | None:
+    """The judgments of the queries that are asked: those of the others would count as searches that found nothing."""
+    if judgments is None or not len(asked) or set(judgments.nested) <= set(asked):
+        return judgments
+    there = set(asked)
+    return Judgments(
+        {query: grades for query, grades in judgments.nested.items() if query in there},
+        subtopics=judgments.subtopics and {one: its for one, its in judgments.subtopics.items() if one in there},
+        targets=judgments.targets,
+        distances=judgments.distances and {one: far for one, far in judgments.distances.items() if one in there},
+        source=judgments.source,
+    )
 
 
 def _many(count: int, noun: str, verb: str, verbs: str) -> str:

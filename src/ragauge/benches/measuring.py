@@ -14,7 +14,7 @@ from ragauge.benches.plan import Job, Plan
 from ragauge.benches.sweep import Piece, Sweeping
 from ragauge.measures import stores as measures
 from ragauge.records import NOTHING, Ints
-from ragauge.sweeps import Build, Change, Configuration, Filtered, Load, Mixed, Point, Truth, VectorSet
+from ragauge.sweeps import RECALL, Build, Change, Configuration, Filtered, Load, Mixed, Point, Truth, VectorSet
 from ragauge.systems.stores.nearest import nearest
 
 Relevance = Callable[[Ints], Mapping[str, float]]
@@ -33,7 +33,7 @@ class Measuring:
     @property
     def recall(self) -> str:
         """What stores are placed by: neighbours as near as the true ones count, whichever of equal ones came back."""
-        return f"recall(of=eps)@{self.plan.k}"
+        return f"{RECALL}@{self.plan.k}"
 
     def points(self, jobs: Sequence[Job], work: Sweeping) -> Iterator[tuple[Job, Point]]:
         """The configurations that were measured."""
@@ -53,9 +53,9 @@ class Measuring:
 
     def filters(self, piece: Piece | None) -> list[Filtered]:
         """What came of the conditions."""
-        told, arrays = piece or ({"able": False}, {})
-        if not told["able"]:
+        if piece is None:
             return []
+        _, arrays = piece
         found = []
         for rung, mask in ladder(len(self.data.base), self.plan.filters, seed=self.plan.seed).items():
             true, _ = nearest(self.data.base, self.data.queries, self.plan.k, self.data.metric, allowed=mask)
@@ -81,7 +81,7 @@ class Measuring:
         if build.about.get("index_used") is False:
             notes.append("the engine did not use its index, and looked at every vector")
         return Point(
-            configuration=configuration,
+            configuration=configuration.shown,
             build=build,
             quality=measures.quality(self.truth, found, self.data, self.plan.k),
             latency=measures.latency_of(raw["nanoseconds"]),

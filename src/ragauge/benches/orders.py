@@ -44,14 +44,14 @@ class Order:
         place = str(Path(self.folder) / "store")
         return Opening(self.store, {**self.build, **self.searches[0]}, self.metric, place, self.plan.threads)
 
-    def write(self, path: Path) -> None:
-        """Put it where the process finds it."""
-        write_json(asdict(self), path)
+    def text(self) -> str:
+        """As it is sent."""
+        return json.dumps(asdict(self), default=_plain)
 
     @classmethod
-    def read(cls, path: Path) -> Order:
-        """Take it up again."""
-        told = json.loads(path.read_text(encoding="utf-8"))
+    def of(cls, text: str) -> Order:
+        """As it was sent."""
+        told = json.loads(text)
         return cls(**told | {"plan": Plan.of(told["plan"])})
 
 

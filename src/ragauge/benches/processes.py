@@ -23,25 +23,25 @@ Progress = Callable[[str, int, int], None]
 KINDS: dict[str, type[RagaugeError]] = {"BadInput": BadInput, "MissingExtra": MissingExtra}
 LAST_WORDS = 2_000
 PATIENCE = 15.0
-"""Seconds that a process has to end."""
+"""Seconds that a process has to end once it is done."""
+LAST_SECONDS = 5.0
+"""And once it is told to."""
 
 
 def carry_out(order: Order, progress: Progress | None = None) -> None:
     """Let a new process do what an order says; what it raises is raised here, in its own words."""
-    folder = Path(order.folder)
-    told = folder / f"{order.stage}.order.json"
-    order.write(told)
-    log = folder / f"{order.stage}.log"
+    log = Path(order.folder) / f"{order.stage}.log"
     with log.open("wb") as words:
-        process = subprocess.Popen(  # noqa: S603 - this interpreter, and a file of ours
-            [sys.executable, "-m", "ragauge.benches.worker", str(told)],
-            stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ragauge.benches.worker"],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=words,
             env={**os.environ, **environment(order.plan.threads)},
             start_new_session=True,
         )
         try:
+            _send(process, order)
             said = _listen(process, order, progress)
             # Once it has said that all is done, it need not be waited for: engines may leave threads that never end.
             with suppress(subprocess.TimeoutExpired):
@@ -52,8 +52,15 @@ def carry_out(order: Order, progress: Progress | None = None) -> None:
         raise _error(said)
     if "ended" not in said:
         raise BackendFailed(f"{_died(process.returncode)} while {_doing(order)}{_last_words(log)}")
-    told.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
+
+
+def _send(process: subprocess.Popen[bytes], order: Order) -> None:
+    """The order goes through a pipe, which stays open: it may hold the key to a server, and no file should."""
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.write(order.text().encode() + b"\n")
+            process.stdin.flush()
 
 
 def _listen(process: subprocess.Popen[bytes], order: Order, progress: Progress | None) -> dict[str, Any]:
@@ -108,7 +115,7 @@ def _died(code: int) -> str:
 
 
 def _last_words(log: Path) -> str:
-    said = log.read_bytes()[-LAST_WORDS:].decode(errors="replace").strip().splitlines()
+    said = (log.read_bytes() if log.exists() else b"")[-LAST_WORDS:].decode(errors="replace").strip().splitlines()
     return f"; its last words: {said[-1]}" if said else ""
 
 
@@ -116,6 +123,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Nothing of it goes on: neither the process nor what it started and did not detach."""
     if process.stdout is not None:
         process.stdout.close()
+    if process.poll() is None:
+        process.terminate()  # so that it can stop a server that it started
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=LAST_SECONDS)
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -22,6 +22,7 @@ Progress = Callable[[str, int, int], None]
 BATCH = 4_096
 """Vectors that are given to a store at once."""
 WARM_UP = 100
+REHEARSED = 1_000
 FLOOR = 100
 """Vectors of the store that does nothing."""
 
@@ -85,6 +86,7 @@ def stand(order: Order, progress: Progress) -> None:
             clients=clients,
             rate=rate if share is None else share * top,
             seconds=plan.seconds,
+            poisson=plan.poisson,
             threads=plan.threads,
             warm_up=vectors.others(WARM_UP, plan.seed),
             server=hasattr(found(order.store), "pids"),
@@ -102,16 +104,13 @@ def narrow(order: Order, progress: Progress) -> None:
     vectors, plan = Vectors(order.vectors), order.plan
     rungs = ladder(len(vectors), plan.filters, seed=plan.seed)
     with _filled_aside(order, vectors, progress, rungs) as store:
-        if "filter" not in seams.abilities(store):
-            write_piece(Path(order.results[0]), {"able": False}, {})
-            return
         arrays: Raw = {}
         for number, rung in enumerate(rungs):
             progress("filters", number, len(rungs))
             warm_up = vectors.others(WARM_UP, plan.seed)
             raw = filters.searched(store, vectors.rows("queries"), plan.k, rung, index=vectors.index(), warm_up=warm_up)
             arrays |= {f"{rung}_{name}": values for name, values in raw.items()}
-        write_piece(Path(order.results[0]), {"able": True}, arrays)
+        write_piece(Path(order.results[0]), {}, arrays)
 
 
 def change(order: Order, progress: Progress) -> None:
@@ -183,7 +182,7 @@ def _filled_aside(
     shutil.rmtree(place, ignore_errors=True)
     store = order.opening.at(str(place)).open()
     try:
-        about = None if rungs is None or "filter" not in seams.abilities(store) else metadata(rungs)
+        about = None if rungs is None else metadata(rungs)
         _insert(store, vectors, progress, about)
         _build(store)
         tune(store, order.searches[0])
@@ -195,6 +194,7 @@ def _filled_aside(
 def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> dict[str, Any]:
     """Insert, index and keep all vectors: how long each took, and what it takes up."""
     pids = store.pids() if hasattr(store, "pids") else ()
+    _rehearse(order, vectors)
     settle()
     before = memory(pids)
     with watched(pids) as peak:
@@ -216,7 +216,21 @@ def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> d
         "memory_by": after.by,
         "disk_bytes": store.disk_bytes() if hasattr(store, "disk_bytes") else disk_bytes(place) if kept else None,
         "kept": kept,
+        "abilities": sorted(seams.abilities(store)),
     }
+
+
+def _rehearse(order: Order, vectors: Vectors) -> None:
+    """A few vectors through a store of the same kind: what libraries load when first used is no memory of an index."""
+    place = Path(order.folder) / "rehearsal"
+    shutil.rmtree(place, ignore_errors=True)
+    store = order.opening.at(str(place)).open()
+    try:
+        store.add(vectors.ids(0, REHEARSED), vectors.rows("base", 0, REHEARSED))
+        _build(store)
+        timed(store, vectors.rows("queries", 0, 3), min(order.plan.k, REHEARSED, len(vectors)))
+    finally:
+        _removed(store, place)
 
 
 def _insert(store: Any, vectors: Vectors, progress: Progress, about: list[dict[str, str]] | None) -> float:

@@ -30,6 +30,8 @@ ENOUGH_FOR_A_CARD = 1e12
 CHECKED_IN_FULL = 4e11
 """Up to so many multiplications published neighbours are checked for every query; beyond, for SOME of them."""
 SOME = 256
+HAIR = 1e-9
+"""By how much of a distance what was kept may differ from what another machine makes of it."""
 TOLERANCE = 1e-5
 """By how much of a distance published neighbours may be off: many were computed in single precision."""
 
@@ -47,8 +49,8 @@ def truth(
 
     `by` is what computes them: `numpy`, `faiss` or `torch`; all give the same. `cache` is a folder in which they are
     kept by what the vectors are, so that the next one who asks need not wait. Neighbours that came with the data are
-    checked: for every query, or for some where that would take long; a wrong one is refused. An `executor` gets the
-    queries in parts. `progress` hears how many queries are done, of how many.
+    checked: for every query, or for some where that would take long, which `Truth.by` tells; a wrong one is refused.
+    An `executor` gets the queries in parts. `progress` hears how many queries are done, of how many.
 
     >>> base = np.array([[0, 0], [3, 4], [6, 8]], np.float32)
     >>> found = truth(VectorSet("three", base, base[:1], "l2"), 2)
@@ -65,16 +67,19 @@ def truth(
         raise BadInput(f"{data.name}: there are published neighbours of {len(given)} queries, not {len(data.queries)}")
     if given is not None and given.shape[1] < k:
         given = None
+    if given is not None:
+        given = given[:, :k]
+        _plausible(data, given)
     found = None if cache is None else _kept(cache, data, k)
     if given is not None and found is None and _work(data) > CHECKED_IN_FULL:
-        return _sampled(data, given[:, :k])
+        return _sampled(data, given)
     if found is None:
         found = _computed(data, k, by, executor, progress)
         if cache is not None:
             _keep(cache, data, found)
     if given is None:
         return found
-    _check(data, np.arange(len(given)), given[:, :k], found.distances)
+    _check(data, np.arange(len(given)), given, found.distances)
     return replace(found, by="given")
 
 
@@ -156,7 +161,7 @@ def _slices(total: int, step: int) -> list[slice]:
 
 
 def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
-    """What is in the cache, if it is deep enough and whole."""
+    """What is in the cache, if it is deep enough and what it says of distances is so."""
     wanted = cached_at(cache, data, k)
     deep = []
     for file in wanted.parent.glob(f"{wanted.name.rpartition('-')[0]}-*.npz"):
@@ -172,10 +177,20 @@ def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
         ):
             neighbours, distances, by = kept["neighbours"], kept["distances"], str(kept["by"])
             shape = (len(data.queries), depth)
-            inside = neighbours.size and neighbours.min() >= 0 and neighbours.max() < len(data.base)
-            if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and inside:
-                return Truth(neighbours[:, :k].copy(), distances[:, :k].copy(), data.metric, by)
+            if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and by in WAYS[1:]:
+                near, far = neighbours[:, :k].copy(), distances[:, :k].copy()
+                if _sound(data, near, far):
+                    return Truth(near, far, data.metric, by)
     return None
+
+
+def _sound(data: VectorSet, near: Ints, far: Floats) -> bool:
+    """Whether rows are there, once and in order, and as far as it is said: a file may hold what it was not given."""
+    if _outside(data, near).any() or _twice(near).any() or not (np.diff(far, axis=1) >= 0).all():
+        return False
+    own = _distances(data, np.arange(len(near)), near)
+    room = HAIR * np.maximum(np.abs(own), np.abs(own).max(axis=1, keepdims=True))
+    return bool((np.abs(own - far) <= room).all())
 
 
 def _keep(cache: Path, data: VectorSet, found: Truth) -> None:
@@ -194,19 +209,39 @@ def _sampled(data: VectorSet, given: Ints) -> Truth:
     own = _distances(data, np.arange(len(given)), given)
     order = np.lexsort((given, own), axis=1)
     near, far = np.take_along_axis(given, order, 1), np.take_along_axis(own, order, 1)
-    return Truth(near.astype(np.int64), far, data.metric, "given")
+    all_of_them = len(some) == len(given)
+    by = "given" if all_of_them else f"given ({len(some):,} of {len(given):,} queries checked)"
+    return Truth(near.astype(np.int64), far, data.metric, by)
 
 
-def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
-    """How far the neighbours really are that were published for some queries; also whether there are such rows."""
-    wrong = (given < 0) | (given >= len(data.base))
-    if wrong.any():
+def _outside(data: VectorSet, given: Ints) -> NDArray[np.bool_]:
+    return np.asarray((given < 0) | (given >= len(data.base)))
+
+
+def _twice(given: Ints) -> NDArray[np.bool_]:
+    """Which queries name a row more than once."""
+    return np.asarray((np.diff(np.sort(given, axis=1), axis=1) == 0).any(axis=1))
+
+
+def _plausible(data: VectorSet, given: Ints) -> None:
+    """Refuse published neighbours that are no rows, or one row twice: that is seen at once, so of every query."""
+    if (wrong := _outside(data, given)).any():
         row, column = np.argwhere(wrong)[0]
         raise BadInput(
-            f"{data.name}: the published neighbours of query {queries[row]} name row {given[row, column]}, "
+            f"{data.name}: the published neighbours of query {row} name row {given[row, column]}, "
             f"and there are {len(data.base):,}",
             hint="are they those of a larger base?",
         )
+    if (twice := _twice(given)).any():
+        of = f"{int(twice.sum())} of {len(given)} queries"
+        raise BadInput(
+            f"{data.name}: the published neighbours of query {int(twice.argmax())} name one row twice ({of} do)",
+            hint="leave them out, and they are computed",
+        )
+
+
+def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
+    """How far the neighbours really are that somebody named for some queries."""
     pairs = pair_distances(
         data.base,
         np.asarray(data.queries, np.float64),
@@ -218,22 +253,17 @@ def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
 
 
 def _check(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
-    """Refuse published neighbours of which one is farther than the true one of its rank, or named twice."""
+    """Refuse published neighbours of which one is farther than the true one of its rank."""
     own = np.sort(_distances(data, queries, given), axis=1)
     # What a distance is made of may be larger than itself, and is what rounding is a share of.
     room = TOLERANCE * np.maximum(np.abs(exact), np.abs(exact).max(axis=1, keepdims=True))
-    beaten = (own > exact + room).any(axis=1)
-    twice = (np.diff(np.sort(given, axis=1), axis=1) == 0).any(axis=1)
-    wrong = np.flatnonzero(beaten | twice)
+    wrong = np.flatnonzero((own > exact + room).any(axis=1))
     if not len(wrong):
         return
     row = int(wrong[0])
-    if twice[row]:
-        what = "name one row twice"
-    else:
-        rank = int((own[row] > exact[row] + room[row]).argmax())
-        what = f"are not the nearest: that of rank {rank + 1} is at {own[row, rank]:.6g}, the true one at"
-        what += f" {exact[row, rank]:.6g}"
+    rank = int((own[row] > exact[row] + room[row]).argmax())
+    what = f"are not the nearest: that of rank {rank + 1} is at {own[row, rank]:.6g}, the true one at"
+    what += f" {exact[row, rank]:.6g}"
     fits = [metric for metric in METRICS if metric != data.metric and _fit(data, metric, int(queries[row]), given[row])]
     hint = f"they are those by {fits[0]}: take that metric" if fits else "leave them out, and they are computed"
     of = f"{len(wrong)} of {len(queries)} queries" + (" looked at" if len(queries) < len(data.queries) else "")

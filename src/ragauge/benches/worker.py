@@ -5,13 +5,12 @@ Whatever a library prints goes to standard error, so that nothing can be taken f
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import sys
-from contextlib import suppress
-from pathlib import Path
+import threading
+import time
 from typing import IO
 
 from ragauge.benches import stages
@@ -19,16 +18,17 @@ from ragauge.benches.clocks import pin
 from ragauge.benches.orders import Order
 from ragauge.errors import RagaugeError
 
-PR_SET_PDEATHSIG = 1
-"""Linux: the signal that a process gets when its parent is gone. Elsewhere its next word goes nowhere and ends it."""
+LAST_SECONDS = 5.0
+"""What a process has left to stop a server that it started."""
 
 
-def main(path: str) -> int:
-    """Carry out the order in a file; 0 when it is done."""
+def main() -> int:
+    """Carry out the order on standard input; 0 when it is done."""
     with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as out:
         os.dup2(2, 1)
-        _die_with_the_parent()
-        order = Order.read(Path(path))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is to be done at the end is done
+        order = Order.of(sys.stdin.readline())
+        threading.Thread(target=_die_with_the_parent, daemon=True).start()
         pin(order.plan.threads)
 
         def progress(stage: str, done: int, total: int) -> None:
@@ -48,9 +48,15 @@ def main(path: str) -> int:
 
 
 def _die_with_the_parent() -> None:
-    """Whoever gave the order may be killed; then nobody wants it carried out, and the next may want the same folder."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Whoever gave the order may be killed; then nobody wants it carried out, and the next may want the same folder.
+
+    Standard input stays open as long as there is somebody, and waiting for its end costs nothing.
+    """
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _tell(out: IO[str], what: dict[str, object]) -> None:
@@ -59,4 +65,4 @@ def _tell(out: IO[str], what: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main())

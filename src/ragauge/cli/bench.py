@@ -29,7 +29,7 @@ from ragauge.reports.sweeps_data import as_data
 from ragauge.sweep_files import write_folder
 from ragauge.sweeps import Sweep
 
-N = TypeVar("N", int, float)
+N = TypeVar("N")
 CHANGED = 200
 """So many vectors are inserted, updated and deleted, and come in while others are searched for."""
 
@@ -71,6 +71,9 @@ def bench(  # noqa: PLR0913 - each is an option of the command
             help="Also at fixed rates, or shares of the most (50%,90%), timed from when each query was due.",
         ),
     ] = None,
+    poisson: Annotated[
+        bool, typer.Option("--poisson", help="At these rates queries come at random, not evenly.")
+    ] = False,
     seconds: Annotated[float | None, typer.Option(help="How long each load lasts.  [dim]default 5[/dim]")] = None,
     filters: Annotated[
         bool,
@@ -84,7 +87,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     judgments: Annotated[
         bool, typer.Option("--judgments", help="Also score by the dataset's judgments: nDCG and hit rate.")
     ] = False,
-    price: Annotated[float | None, typer.Option(help="Of the machine for an hour: cost per million queries.")] = None,
+    price: Annotated[float | None, typer.Option(help="Of one such thread an hour: cost per million queries.")] = None,
     truth: Annotated[
         str | None, typer.Option(help="What finds the exact neighbours: numpy, faiss, torch.  [dim]default auto[/dim]")
     ] = None,
@@ -125,9 +128,8 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     given: dict[str, Any] = {
         "k": k, "metric": metric, "embedder": embedder, "limit": limit, "queries": queries, "threads": threads,
         "repeats": repeats, "clients": _numbers(clients, int, "--clients"),
-        "rates": _numbers(_parts(rate, share=False), float, "--rate"),
-        "shares": _numbers(_parts(rate, share=True), _percent, "--rate"),
-        "seconds": seconds, "filters": shares, "changes": CHANGED if changes else None,
+        "rates": _rates(rate, share=False), "shares": _rates(rate, share=True),
+        "poisson": poisson or None, "seconds": seconds, "filters": shares, "changes": CHANGED if changes else None,
         "mixed": CHANGED if mixed else None, "judgments": judgments or None, "price": price, "truth": truth,
         "quick": quick or None,
         "sweep": False if no_sweep else None, "timeout": timeout, "seed": seed, "keep": keep or None,
@@ -157,7 +159,11 @@ def _measured(data: str, stores: list[str], folder: Path, settings: dict[str, An
 
 
 def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> None:
-    """Show the tables, write the files, say what is doubtful and what broke."""
+    """Show the tables, write the files, say what is doubtful and what broke; of nothing at all only the last."""
+    if not found.points:
+        console.talk([f"nothing was measured, so that nothing was written to {folder}{os.sep}"])
+        _broke(found)
+        return
     left: list[str] = []
     if shown:
         pieces, left = tables(found, console.data().width)
@@ -169,7 +175,7 @@ def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> No
         write_charts(drawings, Path(charts or ""))
     console.talk(
         [
-            *(legends(found) if shown else []),
+            *(legends(found, console.data().width) if shown else []),
             *(notes(found) if shown else []),
             *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
             *missing,
@@ -177,6 +183,11 @@ def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> No
             *([f"wrote the charts to {charts}: {', '.join(drawings)}"] if charts is not None else []),
         ]
     )
+    _broke(found)
+
+
+def _broke(found: Sweep) -> None:
+    """Say what could not be measured, and leave with its code."""
     for line in broken(found):
         sys.stderr.write(f"error: {line}\n")
     if found.failures:
@@ -189,18 +200,19 @@ def _called(data: str) -> str:
     return name_of(place) if place.is_dir() else place.name.partition(".")[0] or data
 
 
-def _parts(rates: str | None, *, share: bool) -> str | None:
-    """The rates that are shares of the most, or those that are not."""
-    found = [part for part in (rates or "").split(",") if part.strip().endswith("%") is share]
-    return ",".join(found) if any(found) else None
+def _rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
+    """The rates that are shares of the most (50%), or those that are not."""
 
+    def kind(part: str) -> tuple[bool, float]:
+        number = part.strip().removesuffix("%")
+        return number != part.strip(), float(number) / (1 if number == part.strip() else 100)
 
-def _percent(text: str) -> float:
-    return float(text.strip().removesuffix("%")) / 100
+    found = tuple(value for is_share, value in _numbers(text, kind, "--rate") or () if is_share is share)
+    return found or None
 
 
 def _numbers(text: str | None, kind: Callable[[str], N], option: str) -> tuple[N, ...] | None:
-    """Numbers joined by commas."""
+    """Numbers joined by commas, or by + as in a store's options."""
     if text is None:
         return None
     try:

@@ -135,7 +135,9 @@ def _sweep(file: str, targets: list[str], form: str | None, charts: str | None) 
         pieces, left = sweeps.tables(found, console.data().width)
         console.show(*pieces)
         missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
-        console.talk([*sweeps.legends(found), *sweeps.notes(found), *missing, *sweeps.broken(found)])
+        console.talk(
+            [*sweeps.legends(found, console.data().width), *sweeps.notes(found), *missing, *sweeps.broken(found)]
+        )
     console.talk(_wrote(targets, charts))
 
 

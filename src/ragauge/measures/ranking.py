@@ -16,6 +16,9 @@ from ragauge.measures import expected
 from ragauge.measures.judged import JudgedRanks
 from ragauge.records import Floats, Ints
 
+SLACK = 1e-12
+"""Where the k-th true neighbour is at distance 0 a share of that is nothing, and doubles round all the same."""
+
 
 def hits(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     """How many relevant documents each query got in the first k."""
@@ -57,7 +60,8 @@ def recall(
 
     Formula: |relevant in the first k| / R. `of=capped` divides by min(k, R); `of=k` counts only the k best judged
     documents (best grade first, then as given: the true neighbours) and divides by k; `of=eps` counts documents whose
-    distance is within (1 + eps) of the k-th true one and divides by k.
+    distance is within (1 + eps) of the k-th true one (and 1e-12, which matters only near 0) and divides by k:
+    `eps=1e-06` allows for ties and rounding alone.
     Rule: 0 where no document is relevant. `of=eps` needs true distances, and run scores that are negative distances.
     Paper: Cleverdon, Mills and Keen (1966); Aumüller, Bernhardsson and Faithfull (2020), ANN-Benchmarks.
 
@@ -83,9 +87,17 @@ def _within(judged: JudgedRanks, k: int, eps: float) -> Floats:
     values = np.zeros(judged.n)
     for i, (true, found) in enumerate(true_and_found(judged, k, "recall(of=eps)")):
         if len(true):
-            # Inner products as distances are below 0, where a share more would be nearer.
-            values[i] = np.count_nonzero(found <= true[-1] + eps * abs(true[-1])) / k
+            values[i] = np.count_nonzero(found <= at_most(true[-1], eps)) / k
     return values
+
+
+def at_most(bar: Floats, eps: float) -> Floats:
+    """A distance and a share of it more, away from 0 to the far side: inner products as distances are below 0.
+
+    >>> at_most(np.array([2.0, -2.0, 0.0, -np.inf]), 0.1).round(9).tolist()
+    [2.2, -1.8, 0.0, -inf]
+    """
+    return np.asarray(bar + eps * np.abs(np.where(np.isfinite(bar), bar, 0.0)) + SLACK)
 
 
 def true_and_found(judged: JudgedRanks, k: int, measure: str) -> Iterator[tuple[Floats, Floats]]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragauge.reports.sweeps_rows import Figure, Part, frontier, parts
-from ragauge.reports.sweeps_words import DOUBT, about, doubts, failed, floor, verdict
+from ragauge.reports.sweeps_words import DOUBT, about, doubts, failed, floor, named, verdict
 from ragauge.reports.tables import cell, counted, fitting, milliseconds, plain_table, shortened
 from ragauge.sweeps import Sweep
 
@@ -31,12 +31,21 @@ def tables(sweep: Sweep, width: int) -> tuple[list[RenderableType], list[str]]:
     return pieces, list(left)
 
 
-def legends(sweep: Sweep) -> list[str]:
-    """What the figures of each table are, and how much of them a terminal has."""
-    lines = [f"{part.title.rstrip('?')}: {'; '.join(part.legend)}" for part in parts(sweep) if part.legend]
+def legends(sweep: Sweep, width: int) -> list[str]:
+    """What the figures of each table are that a terminal has room for, and how many lines of them it has."""
+    told = {part.title: [line for line in part.legend if _of(line, part, width)] for part in parts(sweep, brief=True)}
+    lines = [f"{title.rstrip('?')}: {'; '.join(legend)}" for title, legend in told.items() if legend]
     shown, known = (len(frontier(sweep, brief=brief).rows) for brief in (True, False))
     left = f"{known - shown} more settings are worth having; the page and the tables in files have them"
     return [*lines, left] if shown < known else lines
+
+
+def _of(line: str, part: Part, width: int) -> bool:
+    """Whether a line of a legend is about something that is shown: not `cold is …` without the column `cold ms`."""
+    flat = _grouped(part)
+    kept = fitting(flat.header, flat.texts, width, flat.goes)
+    gone = [title.split()[0] for i, title in enumerate(flat.header) if i not in kept and title]
+    return not any(line.startswith((f"{word} is ", f"{word}: ")) for word in gone)
 
 
 def notes(sweep: Sweep) -> list[str]:
@@ -44,7 +53,11 @@ def notes(sweep: Sweep) -> list[str]:
     lines = []
     least = floor(sweep)
     if math.isfinite(least):
-        lines.append(f"the harness itself takes {milliseconds(least)} ms a query, which is in every time")
+        but = " but your own" if any(":" in one.configuration.store for one in sweep.points) else ""
+        lines.append(
+            f"a store of ours that does nothing takes {milliseconds(least)} ms a query (checks and ids): the floor of "
+            f"every store here{but}"
+        )
     found = doubts(sweep)
     if found:
         told = ", ".join(f"{name} ({why})" for name, why in list(found.items())[:MOST])
@@ -53,7 +66,7 @@ def notes(sweep: Sweep) -> list[str]:
     said: dict[str, list[str]] = {}
     for one in sweep.points:
         for note in () if one.is_floor else one.notes:
-            said.setdefault(note, []).append(str(one.configuration))
+            said.setdefault(note, []).append(named(sweep, one))
     for note, who in said.items():
         more = f" and {counted(len(who) - 1, 'other configuration')}" if len(who) > 1 else ""
         lines.append(f"{who[0]}{more}: {note}")
@@ -104,4 +117,6 @@ def _table(part: Part, kept: Sequence[int], width: int) -> Table:
 def summary(sweep: Sweep) -> str:
     """What became of it, for somebody who was waiting."""
     real = sum(not one.is_floor for one in sweep.points)
-    return f"{counted(real, 'configuration')} of {counted(len(sweep.frontiers), 'store')}"
+    return (
+        f"{counted(real, 'configuration')} of {counted(len(sweep.frontiers), 'store')}" if real else "the harness alone"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ragauge.reports.latex import escaped
 from ragauge.reports.sweeps_rows import Figure, reached
-from ragauge.reports.sweeps_words import MEGABYTE, chosen, megabytes, most, recalled, seconds
+from ragauge.reports.sweeps_words import MEGABYTE, chosen, meant, megabytes, most, recalled, seconds
 from ragauge.reports.tables import counted
 from ragauge.sweeps import Sweep
 
@@ -34,7 +34,7 @@ def latex(sweep: Sweep) -> str:
     caption = (
         f"{escaped(sweep.data)}: {counted(sweep.vectors, 'vector')} of {sweep.dimension} dimensions, "
         f"{counted(sweep.queries, 'query', 'queries')}, {escaped(sweep.metric)}, $k = {sweep.k}$, "
-        f"{counted(sweep.threads, 'thread')}. Recall: the most that any setting has ({escaped(sweep.recall)}). "
+        f"{counted(sweep.threads, 'thread')}. Recall: the most that any setting has ({escaped(meant(sweep.recall))}). "
         "Queries per second of one client, interpolated along each store's frontier. Best in bold."
     )
     return "\n".join(

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ragauge.reports.tables import counted, milliseconds, one_line, rate
-from ragauge.sweeps import Configuration, Point, Reached, Sweep, told
+from ragauge.sweeps import LEVEL, RECALL, Configuration, Point, Reached, Sweep, representative, told
 
-LEVEL = 0.95
-"""The recall at which stores are ranked."""
 CLOSE = 0.005
 """Of a measure of relevance: so much nobody would notice."""
+ALIKE, UNKNOWN = 0.05, 0.2
+"""Of queries per second: so much more is about as many; and so much where nobody knows how they differ."""
 FULL = 0.9995
 """From this recall on the neighbours are the exact ones, as far as it shows."""
 DOUBT = "?"
@@ -38,7 +38,7 @@ def options(found: Configuration, but: Mapping[str, Any] | None = None) -> str:
     >>> options(Configuration("x", {"m": 16, "kind": "hnsw"}, {"ef": 40}), {"m": 16, "kind": "hnsw"})
     'ef=40'
     """
-    mine = {**found.build, **found.search}
+    mine = {**found.shown.build, **found.search}
     shared = but or {}
     return " ".join(f"{k}={told(v)}" for k, v in mine.items() if k not in shared or shared[k] != v)
 
@@ -46,8 +46,8 @@ def options(found: Configuration, but: Mapping[str, Any] | None = None) -> str:
 def shared(points: Sequence[Point]) -> dict[str, Any]:
     """The options that all of these have alike."""
     first = points[0].configuration if points else Configuration("")
-    every = [{**one.configuration.build, **one.configuration.search} for one in points]
-    mine = {**first.build, **first.search}
+    every = [{**one.configuration.shown.build, **one.configuration.search} for one in points]
+    mine = {**first.shown.build, **first.search}
     return {k: v for k, v in mine.items() if all(k in one and one[k] == v for one in every)}
 
 
@@ -78,6 +78,12 @@ def ranked(sweep: Sweep) -> list[str]:
     return sorted(stores, key=order)
 
 
+def everyone(sweep: Sweep) -> list[str]:
+    """The same, and last the harness where somebody asked for it; a store looks on every chart as its place has it."""
+    there = ranked(sweep)
+    return [*there, *(one for one in sweep.stores if one not in there)]
+
+
 def most(sweep: Sweep, series: str) -> float:
     """The most recall that a store has in any configuration; -1 where it has none."""
     recalls = [one.quality.get(sweep.recall, math.nan) for one in of_series(sweep, series)]
@@ -85,16 +91,13 @@ def most(sweep: Sweep, series: str) -> float:
 
 
 def chosen(sweep: Sweep, series: str) -> Point | None:
-    """The configuration that stands for a store: the fastest that has the level, else the one with the most recall."""
-    places = sweep.frontiers.get(series, ())
-    line = [sweep.points[place] for place in places]
-    good = [one for one in line if one.quality[sweep.recall] >= LEVEL - 1e-9]
-    return good[0] if good else line[-1] if line else None
+    """The configuration that stands for a store."""
+    return representative(of_series(sweep, series), sweep.recall)
 
 
 def floor(sweep: Sweep) -> float:
     """Milliseconds that the harness itself takes; NaN where that was not measured."""
-    own = [one.latency.p50 for one in sweep.points if one.is_floor]
+    own = [one.latency.p50 for one in sweep.points if one.is_floor and not options(one.configuration)]
     return own[0] if own else min((one.clock.floor_ms for one in sweep.points), default=math.nan)
 
 
@@ -159,7 +162,7 @@ def about(sweep: Sweep) -> str:
 def verdict(sweep: Sweep) -> list[str]:
     """The whole sweep in a few sentences."""
     if not ranked(sweep):
-        return ["No store could be measured.", *_broken(sweep)]
+        return [*([_harness(one) for one in sweep.points] or ["No store could be measured."]), *_broken(sweep)]
     said = [_fastest(sweep), _small(sweep), _short(sweep), *_judged(sweep), _doubtful(sweep), *_broken(sweep)]
     return [one for one in said if one]
 
@@ -176,10 +179,25 @@ def _fastest(sweep: Sweep) -> str:
     second, next_qps = others[0]
     both = [one for one in (chosen(sweep, name), chosen(sweep, second)) if one is not None]
     spreads = [one.qps_spread for one in both if math.isfinite(one.qps_spread)]
-    doubt = "; both on a quiet machine may say otherwise" if any(one.clock.doubts for one in both) else ""
-    if qps <= next_qps * (1 + max(spreads, default=0.0)):
+    doubt = "; on a quiet machine this may come out otherwise" if any(one.clock.doubts for one in both) else ""
+    if spreads and qps <= next_qps * (1 + max(spreads)):
         return f"{head}, but {second} ({rate(next_qps)}) is within what one store differs from time to time{doubt}."
+    if qps < next_qps * (1 + (ALIKE if spreads else UNKNOWN)):
+        return f"{head}, about as many as {second} ({rate(next_qps)}){doubt}."
     return f"{head}, {qps / next_qps:.1f} times as many as {second}{doubt}."
+
+
+def _harness(point: Point) -> str:
+    """What was measured where no store was: the harness, which can be told to behave badly."""
+    told_to = {**point.configuration.build, **point.configuration.search}
+    often = f"once in {told(told_to['every'])} queries" if "every" in told_to else "now and then"
+    orders = [
+        f"work for {told(told_to['work_ms'])} ms at every query" if told_to.get("work_ms") else "",
+        f"stall for {told(told_to['stall_ms'])} ms {often}" if told_to.get("stall_ms") else "",
+    ]
+    said = _listed([one for one in orders if one], "and")
+    what = f"the harness itself, told to {said}" if said else "the harness itself, which does nothing"
+    return f"No store was measured: {point.configuration.series} is {what}."
 
 
 def _small(sweep: Sweep) -> str:
@@ -237,8 +255,14 @@ def _listed(parts: Sequence[str], joint: str) -> str:
 def failed(sweep: Sweep) -> list[tuple[str, str, str, str]]:
     """What broke, at which stage, in its own words, and what may help."""
     return [
-        (str(one.configuration), one.stage, one_line(one.message), one_line(one.hint or "")) for one in sweep.failures
+        (_called(one.configuration), one.stage, one_line(one.message), one_line(one.hint or ""))
+        for one in sweep.failures
     ]
+
+
+def _called(found: Configuration) -> str:
+    """A configuration by the name that the user gave, or else as it is typed."""
+    return f"{found.name} {options(found)}".strip() if found.name else str(found)
 
 
 def megabytes(value: float) -> str:
@@ -259,6 +283,18 @@ def seconds(value: float) -> str:
     ('0.012', '12.3')
     """
     return milliseconds(value)
+
+
+def meant(recall: str) -> str:
+    """What a recall counts, for somebody who does not read its name.
+
+    >>> meant("recall(of=k)@10")
+    'recall(of=k)@10, against the exact neighbours'
+    """
+    share = {RECALL: "rounding (a millionth)", "recall(of=eps)": "a thousandth"}.get(recall.partition("@")[0])
+    if share is None:
+        return f"{recall}, against the exact neighbours"
+    return f"{recall}: the share that is no farther than the k-th true neighbour, but for {share}"
 
 
 def recalled(value: float) -> str:

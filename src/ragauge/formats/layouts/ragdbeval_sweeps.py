@@ -29,7 +29,9 @@ def overview(sweep: Sweep) -> Overview:
     """The sweep as what its layout is written from.
 
     Its recall@k is the share of the k nearest that were found, which is recall(of=k)@k here: among exactly k relevant
-    ones, dividing by the smaller of both numbers is dividing by k.
+    ones, dividing by the smaller of both numbers is dividing by k. Its precision is over what came back, which is the
+    same where all k did, as where each is among the 100 nearest. Its mrr is left out below k = 100: ours takes the 100
+    nearest for relevant, and two meanings of relevant in a row would be one too many.
     """
     entries = {}
     for one in (point for point in sweep.points if not point.is_floor):
@@ -50,6 +52,8 @@ def _means(sweep: Sweep, one: Point) -> dict[str, Mean]:
     for k in CUTS:
         if f"recall(of=k)@{k}" in one.quality:
             found[f"recall(of=capped)@{k}"] = one.quality[f"recall(of=k)@{k}"]
+            if one.quality.get(f"precision@{k}") == 1:
+                found[f"precision(of=retrieved)@{k}"] = one.quality[f"recall(of=k)@{k}"]
     return {name: Mean(value, sweep.queries) for name, value in found.items() if math.isfinite(value)}
 
 
@@ -64,7 +68,8 @@ def _costs(sweep: Sweep, one: Point) -> dict[str, float]:
         "ram_bytes_steady": made.memory_bytes,
         "bytes_per_vector": made.bytes_per_vector,
         "qps_max": max([one.qps, *flat_out]),
-        "insert_throughput_batch": made.vectors / made.insert_seconds if made.insert_seconds > 0 else None,
+        # Some stores only queue what they are given, and do the work when they index.
+        "insert_throughput_batch": made.vectors / made.seconds if made.seconds > 0 else None,
         **{AT[at.recall]: at.qps for at in sweep.reached if at.store == series and at.recall in AT},
     }
     for change in one.changes:

@@ -21,7 +21,7 @@ from ragauge.reports.charts.sketches import (
     span,
     ticked,
 )
-from ragauge.reports.sweeps_words import at, options, ranked, stops
+from ragauge.reports.sweeps_words import at, everyone, meant, options, ranked, stops
 from ragauge.reports.sweeps_words import enough as where_enough
 from ragauge.reports.tables import rate
 from ragauge.sweeps import Point, Sweep, unbeaten
@@ -44,10 +44,10 @@ def speed(sweep: Sweep) -> Sketch | None:
     caption = sentence(
         "further right finds more and further up is faster",
         "a line joins the settings of a store that none of its others beats, and faint marks are beaten ones",
-        "recall is drawn by what is missing to 1",
+        f"recall is {meant(sweep.recall)}, and is drawn by what is missing to 1",
         "a click on a name leaves only that store, and shift adds others",
     )
-    told = f"{sweep.recall} against queries per second. At recall 0.95: {', '.join(said)}."
+    told = f"Recall against queries per second. At recall 0.95: {', '.join(said)}."
     return Sketch([made], told, caption)
 
 
@@ -65,7 +65,7 @@ def latency(sweep: Sweep) -> Sketch | None:
     if not panels:
         return None
     caption = sentence("further right finds more and further down is faster", "one client, one query after the other")
-    return Sketch(panels, f"{sweep.recall} against latency: {', '.join(said)}.", caption)
+    return Sketch(panels, f"Recall against latency: {', '.join(said)}.", caption)
 
 
 def relevance(sweep: Sweep) -> Sketch | None:
@@ -159,7 +159,7 @@ def _panel(
     """Recall against something on a logarithmic axis; `chosen` is whether a click on a name leaves that store alone."""
     alt = altair()
     names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
-    cast = Cast(names)
+    cast = Cast(everyone(sweep))
     rows = _rows(sweep, points, value, up, cast)
     x = _axis(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
     every = [value(one) for one in points]
@@ -193,7 +193,7 @@ def _panel(
 def _relevance(sweep: Sweep, points: Sequence[Point], name: str, *, keyed: bool) -> Panel:
     alt = altair()
     names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
-    cast = Cast(names)
+    cast = Cast(everyone(sweep))
     rows = _rows(sweep, points, lambda one: one.qps or 1.0, True, cast)
     for row, one in zip(rows, points, strict=True):
         row["value"] = figure(one.relevance[name])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ragauge.reports.charts.looks import PALETTE, Cast
 from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, powers, sentence, shown, ticked
-from ragauge.reports.sweeps_words import named, of_series, ranked
+from ragauge.reports.sweeps_words import everyone, named, of_series
 from ragauge.sweeps import Load, Point, Sweep
 
 FROM = {"from when it was due": PALETTE[1], "from when it was sent": PALETTE[0]}
@@ -45,7 +45,7 @@ def rates(sweep: Sweep) -> Sketch | None:
 def clients(sweep: Sweep) -> Sketch | None:
     """Queries per second by the number of clients that ask as fast as they can; a line for each store."""
     alt = altair()
-    names = ranked(sweep)
+    names = everyone(sweep)
     cast = Cast(names)
     rows: Rows = [
         {
@@ -95,7 +95,7 @@ def clients(sweep: Sweep) -> Sketch | None:
 
 
 def _points(sweep: Sweep) -> list[Point]:
-    return [point for name in ranked(sweep) for point in of_series(sweep, name)]
+    return [point for name in everyone(sweep) for point in of_series(sweep, name)]
 
 
 def _at_rates(point: Point) -> list[Load]:

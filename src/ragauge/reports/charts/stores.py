@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, powers, sentence, shown, steps
-from ragauge.reports.sweeps_words import MEGABYTE, chosen, named, of_series, ranked
+from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, powers, sentence, shown
+from ragauge.reports.sweeps_words import MEGABYTE, chosen, everyone, named, of_series, ranked
 from ragauge.sweeps import Point, Sweep
 
 FAR = 30
 """From this ratio of the largest to the least on, dots on a logarithmic axis say more than bars."""
+SHARE = 0.66
+"""Of the width up to the largest: the rest is for the number beside it."""
 FIGURES: Mapping[str, Callable[[Point], float | None]] = {
     "build, s": lambda one: one.build.seconds,
     "memory, MB": lambda one: None if one.build.memory_bytes is None else one.build.memory_bytes / MEGABYTE,
@@ -23,7 +25,7 @@ FIGURES: Mapping[str, Callable[[Point], float | None]] = {
 def costs(sweep: Sweep) -> Sketch | None:
     """A panel for each figure: a row for each store, in the configuration that stands for it."""
     points = {name: one for name in ranked(sweep) if (one := chosen(sweep, name)) is not None}
-    cast = Cast(list(points))
+    cast = Cast(everyone(sweep))
     panels, said = [], []
     for title, value in FIGURES.items():
         found = {name: value(one) for name, one in points.items()}
@@ -51,15 +53,16 @@ def _panel(title: str, values: Mapping[str, float], settings: Mapping[str, str],
     y = cast.rows(alt, list(values))
     tips = [alt.Tooltip("setting:N", title="store"), alt.Tooltip("value:Q", title=title, format=".4~g")]
     if far:
-        ends = steps(low, high * 2)
-        axis = alt.Axis(values=powers(*ends), format="~g", labelOverlap="greedy")
-        x = alt.X("value:Q", title=None, scale=alt.Scale(type="log", domain=list(ends)), axis=axis)
+        ends = (low / (high / low) ** 0.06, high * (high / low) ** (1.06 / SHARE - 1.06))
+        ticks = [one for one in powers(*ends) if one <= 1.3 * high]
+        axis = alt.Axis(values=ticks, format="~g", labelOverlap="greedy", labelSeparation=4)
+        x = alt.X("value:Q", title=None, scale=alt.Scale(type="log", domain=[figure(one) for one in ends]), axis=axis)
         marks = chart.mark_point(filled=True, size=80, opacity=1).encode(
             x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
         )
     else:
         # To stack bars, Vega-Lite would write the names into an expression.
-        scale = alt.Scale(domain=[0, figure(1.3 * high)], nice=False)
+        scale = alt.Scale(domain=[0, figure(high / SHARE)], nice=False)
         x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
         marks = chart.mark_bar(height={"band": 0.66}).encode(x=x, y=y, color=cast.colour(alt), tooltip=tips)
     words = chart.mark_text(style="words", align="left", dx=8 if far else 5)
@@ -69,11 +72,11 @@ def _panel(title: str, values: Mapping[str, float], settings: Mapping[str, str],
 
 def filters(sweep: Sweep) -> Sketch | None:
     """Recall and rows returned by the share of vectors that a filter lets through."""
-    points = [one for name in ranked(sweep) for one in of_series(sweep, name) if one.filters]
+    points = [one for name in everyone(sweep) for one in of_series(sweep, name) if one.filters]
     if not points:
         return None
-    names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
-    cast = Cast(names)
+    names = list(dict.fromkeys(point.configuration.series for point in points))
+    cast = Cast(everyone(sweep))
     rows: Rows = [
         {
             "system": point.configuration.series,

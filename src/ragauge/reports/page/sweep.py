@@ -35,9 +35,10 @@ def page(sweep: Sweep, vega: str | None = None) -> str:
     charts = drawn(sweep)
     middle = _middle(sweep, charts)
     said = words.verdict(sweep)
+    stores = list(_stores(sweep))
     ends = [
         Section("failures", "Not measured", "Not measured"),
-        Section("stores", "Store by store", "Stores"),
+        *([Section("stores", "Store by store", "Stores")] if stores else []),
         Section("again", "Circumstances", "Circumstances"),
     ]
     return document(
@@ -52,7 +53,7 @@ def page(sweep: Sweep, vega: str | None = None) -> str:
             "more": said[1:],
             "chart_sections": middle,
             "failures": words.failed(sweep),
-            "stores": list(_stores(sweep)),
+            "stores": stores,
             "circumstances": _circumstances(sweep),
             "notes": reports.notes(sweep),
         },

@@ -13,7 +13,7 @@ from ragauge.errors import BackendFailed, MissingExtra
 from ragauge.stages import stage
 from ragauge.systems.stores import columns
 from ragauge.systems.stores.columns import Columns
-from ragauge.systems.stores.engines import Home, Speaking
+from ragauge.systems.stores.engines import Home, Speaking, preloaded
 from ragauge.systems.stores.intake import Intake, Matrix, folder_of, one_of, whole
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class DuckDB:
     is measured; `filtered="scan"` goes past the index and compares everything that matches. With
     `late_materialization`, DuckDB's default, the plan of a search joins the whole table to the rows that the index has
     found. What was deleted or replaced stays in the index and takes the place of what is there: where too few rows are
-    left of a search, all are compared, and the next `build()` makes the index anew. The file is open for reading only
-    until something changes, so that several processes can search it.
+    left of a search, all are compared (`exact_fallbacks` counts it), and the next `build()` makes the index anew. The
+    file is open for reading only until something changes, so that several processes can search it.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of vss, by the names that all graphs have here
@@ -73,7 +73,8 @@ class DuckDB:
         self._indexed = there
         self._worn = bool(self._intake.built.get("worn"))
         self._file = str(self._home.place(FILE, fresh=not there))
-        self._lock = threading.Lock()
+        self._lock, self._counting = threading.Lock(), threading.Lock()
+        self._fallbacks = 0
         self._local = threading.local()
         with self._speaking:
             self._connect(writing=not there)
@@ -95,6 +96,7 @@ class DuckDB:
             **self._built(),
             **self._options,
             "threads": self._threads,
+            "exact_fallbacks": self._fallbacks,
             "index_used": bool(len(self)) and self.index_used(np.ones(self._intake.dimension or 1), 10),
             "size": len(self),
             "dimension": self._intake.dimension,
@@ -156,9 +158,12 @@ class DuckDB:
         with self._speaking, stage("retrieve"):
             cursor, statement = self._cursor(), self._statement(wanted)
             for row, query in enumerate(queries):
-                found = cursor.execute(statement, [query, k, *wanted.values()]).fetchall()
+                vector = query.tolist()
+                found = cursor.execute(statement, [vector, k, *wanted.values()]).fetchall()
                 if self._worn and not wanted and len(found) < min(k, len(self)):
-                    found = cursor.execute(self._statement({}, scan=True), [query, k]).fetchall()
+                    with self._counting:
+                        self._fallbacks += 1
+                    found = cursor.execute(self._statement({}, scan=True), [vector, k]).fetchall()
                 if found:
                     places, values = zip(*found, strict=True)
                     positions[row, : len(found)], distances[row, : len(found)] = places, values
@@ -168,7 +173,7 @@ class DuckDB:
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
         """Whether a search walks the index: its plan says so."""
-        query = self._intake.queries([vector], k)[0]
+        query = self._intake.queries([vector], k)[0].tolist()
         wanted = (self._columns.wanted(where) if where else {}) or {}
         with self._speaking:
             plan = self._cursor().execute(f"EXPLAIN {self._statement(wanted)}", [query, k, *wanted.values()])
@@ -180,7 +185,7 @@ class DuckDB:
         with self._lock, self._speaking:
             self._write()
             for place, row in zip(positions.tolist(), matrix, strict=True):
-                self._cursor().execute("UPDATE vectors SET embedding = ? WHERE id = ?", [row, place])
+                self._cursor().execute("UPDATE vectors SET embedding = ? WHERE id = ?", [row.tolist(), place])
             self._worn = self._indexed and self._kind == "hnsw"
 
     def delete(self, ids: Sequence[str]) -> None:
@@ -232,6 +237,10 @@ class DuckDB:
         if self._threads:
             self._connection.execute(f"SET threads = {self._threads:d}")
         self._apply(self._connection)
+        # At its first parameter DuckDB loads what could stand in one, and at its first frame what that could be.
+        self._connection.execute("SELECT $1", [[0.0]]).fetchall()
+        if writing:
+            preloaded("polars", "pyarrow.dataset", "pyarrow.pandas_compat")
         self._local = threading.local()
         self._writing = writing
 

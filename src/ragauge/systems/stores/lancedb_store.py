@@ -106,6 +106,7 @@ class LanceDB:
         with self._speaking:
             made = self._table.list_indices() if self._table is not None else ()
         indexed = sum(int(one.num_indexed_rows or 0) for one in made)
+        left = sum(int(one.num_unindexed_rows or 0) for one in made)
         return {
             "store": "lancedb",
             "version": version("lancedb"),
@@ -114,7 +115,7 @@ class LanceDB:
             **self._options,
             "threads": int(os.environ.get("LANCE_CPU_THREADS", "0")),
             "indexed": indexed,
-            "index_used": indexed > 0,
+            "index_used": indexed > 0 and not left,
             "size": len(self),
             "dimension": self._intake.dimension,
         }

@@ -13,7 +13,7 @@ import numpy as np
 from ragauge.errors import MissingExtra
 from ragauge.stages import stage
 from ragauge.systems.stores.columns import Columns
-from ragauge.systems.stores.engines import Home, Speaking
+from ragauge.systems.stores.engines import Home, Speaking, preloaded
 from ragauge.systems.stores.intake import Intake, folder_of, one_of, whole
 
 if TYPE_CHECKING:
@@ -25,6 +25,15 @@ NAMES = {"cosine": "COSINE", "l2": "L2", "ip": "IP"}
 BATCH = 2000
 KINDS = {"flat": "FLAT", "hnsw": "HNSW", "hnsw_sq": "HNSW_SQ", "ivf_flat": "IVF_FLAT", "ivf_sq8": "IVF_SQ8"}
 """What milvus-lite 3 makes: FLAT in NumPy, the others with FAISS, one index for each segment."""
+LATE = (
+    "milvus_lite.search.filter.cache",
+    "milvus_lite.search.indexed_filter",
+    "pyarrow.dataset",
+    "pyarrow.pandas_compat",
+    "pyarrow.parquet",
+    "scipy.sparse",
+)
+"""What pymilvus and milvus-lite import in the middle of the first insert, flush and search."""
 
 
 class MilvusLite:
@@ -51,6 +60,7 @@ class MilvusLite:
             import pymilvus
         except ImportError as error:
             raise MissingExtra("the milvus-lite store", "milvus-lite") from error
+        preloaded(*LATE)
         for name in ("pymilvus", "milvus_lite"):
             # What it would write to standard error is in our error.
             logging.getLogger(name).setLevel(logging.CRITICAL)

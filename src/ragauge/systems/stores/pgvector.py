@@ -45,6 +45,9 @@ class PgVector:
 
     `index` is hnsw, ivfflat, none, or binary: an HNSW graph over the signs of the numbers, of which `rerank` times as
     many candidates as wanted are compared in full. A `path` holds the name of the table, never the server's.
+
+    Where a filtered search comes back with too few rows, all are compared: `exact_fallbacks` in what the store says of
+    itself tells how often. Such an answer is exact, and slow, whatever the index is like.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of pgvector's indexes, by their own names
@@ -70,6 +73,9 @@ class PgVector:
         kind = "hnsw" if binary else index
         self._index = VectorIndex(kind, metric, half, m, ef_construction, ef_search, lists, probes, force, binary)
         self._rerank = whole("rerank", rerank)
+        self._lists = lists
+        """As asked for; how many there are, the index knows."""
+        self._fallbacks = 0
         self._threads = whole("threads", threads, 0)
         self._intake = Intake(metric)
         self._path = path
@@ -108,6 +114,8 @@ class PgVector:
     def describe(self) -> dict[str, Any]:
         """What a manifest should say about this store."""
         about: dict[str, Any] = {"rerank": self._rerank} if self._index.binary else {}
+        if self._index.kind != "none":
+            about["exact_fallbacks"] = self._fallbacks
         if self._made and self._intake.dimension and len(self):
             about["index_used"] = self.index_used(np.ones(self._intake.dimension), 10)
         return {
@@ -226,22 +234,26 @@ class PgVector:
         folder = folder_of("pgvector", self._path)
         self.build()
         if self._made:
-            self._intake.write(folder, **self._built(), table=self.table)
+            self._intake.write(folder, **self._built(), table=self.table, chosen_lists=self._index.lists)
             with self._writing, postgres.speaking(self._dsn):
                 if not self._keep:
                     self._comment(f"{KEPT_IN}{folder.absolute()}")
             self._keep = True
 
+    def remove(self) -> None:
+        """Drop the table, though it was to be kept: what there is of the store outside of its folder."""
+        if not self._connection.closed:
+            with self._lock, self._writing, postgres.speaking(self._dsn):
+                self._drop()
+
     def close(self) -> None:
         """Drop the table, unless it is to be kept, and hang up."""
-        from psycopg import sql
-
         if self._connection.closed:
             return
         with self._lock, self._writing, postgres.speaking(self._dsn):
             try:
-                if self._made and not self._keep:
-                    self._writer.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(self.table)))
+                if not self._keep:
+                    self._drop()
             finally:
                 self._connection.close()
                 self._writer.close()
@@ -264,7 +276,8 @@ class PgVector:
 
     def _built(self) -> dict[str, Any]:
         sizes = {"none": (), "ivfflat": ("lists",)}.get(self._index.kind, ("m", "ef_construction"))
-        options = {name: getattr(self._index, name) for name in sizes}
+        # Of lists what was asked for, which whoever opens the folder asks for again; not what was made of it.
+        options = {name: self._lists if name == "lists" else getattr(self._index, name) for name in sizes}
         return {"index": self._index.describe()["index"], "half": self._index.half, **options}
 
     def _connected(self) -> Connection[Any]:
@@ -282,7 +295,8 @@ class PgVector:
 
     def _taken_up(self) -> None:
         """See that a table that was kept is there, and choose again what depends on its size."""
-        self._index = self._index.over(len(self))
+        chosen = self._index.lists or self._intake.built.get("chosen_lists")
+        self._index = replace(self._index, lists=chosen).over(len(self))
         with postgres.speaking(self._dsn):
             row = self._connection.execute("SELECT to_regclass(quote_ident(%s))", [self.table]).fetchone()
             self._configure(self._connection)
@@ -292,6 +306,13 @@ class PgVector:
                 f"the server has no table {self.table!r}, which {self._path} stands for",
                 hint="give the server that it was made on: dsn=…",
             )
+
+    def _drop(self) -> None:
+        from psycopg import sql
+
+        if self._made:
+            self._writer.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(self.table)))
+            self._made = False
 
     def _make(self, dimension: int) -> None:
         from psycopg import errors, sql
@@ -339,6 +360,7 @@ class PgVector:
         if short and self._index.kind != "none":
             # A scan that goes on has an end too; what a strict filter lets through is then found by looking at all, and
             # so is what is left where a graph is full of what was deleted, until the server has cleaned up.
+            self._fallbacks += 1
             found = self._ask(query, k, where, EXACTLY)
         return found
 

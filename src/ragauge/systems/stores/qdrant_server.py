@@ -35,6 +35,7 @@ class Server:
     def open(self) -> None:
         """Take up the collection."""
         self._client.get_collection(self._collection)
+        self._made = True
 
     def make(self, dimension: int, distance: str, built: Mapping[str, Any]) -> None:
         """Make the collection; one that is there already is not written over."""
@@ -137,8 +138,14 @@ class Server:
         """What another process needs to find the collection."""
         return {"collection": self._collection}
 
+    def remove(self) -> None:
+        """Drop the collection, if it is this store's own."""
+        if self._made:
+            self._client.delete_collection(self._collection)
+            self._made = False
+
     def close(self) -> None:
         """Hang up."""
-        if self._made and not self._keep:
-            self._client.delete_collection(self._collection)
+        if not self._keep:
+            self.remove()
         self._client.close()

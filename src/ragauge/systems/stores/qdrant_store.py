@@ -109,7 +109,7 @@ class Qdrant:
             **self._options,
             "threads": self._threads,
             **about,
-            "index_used": bool(about.get("indexed")) and not self._options["exact"],
+            "index_used": 0 < len(self) <= int(about.get("indexed") or 0) and not self._options["exact"],
             "size": len(self),
             "dimension": self._intake.dimension,
         }
@@ -201,6 +201,11 @@ class Qdrant:
             with self._speaking:
                 self._engine.flush()
             self._intake.write(folder, **self._built(), columns=self._columns.kept(), **self._engine.kept())
+
+    def remove(self) -> None:
+        """Drop a server's collection, though it was to be kept: what there is of the store outside of its folder."""
+        with self._speaking:
+            self._engine.remove()
 
     def close(self) -> None:
         """Let go of the shard; a server's collection that was not to be kept is dropped."""
@@ -317,6 +322,9 @@ class _Edge:
 
     def kept(self) -> dict[str, Any]:
         return {}
+
+    def remove(self) -> None:
+        """Nothing: all of it is in the folder."""
 
     def close(self) -> None:
         if self._shard is not None and not isinstance(self._shard, Gone):
