@@ -49,7 +49,7 @@ def bench(
 
     Each result is kept in `folder`, and the same call goes on where it was stopped; the stores themselves only with
     `keep`. `judgments` scores the same searches by what people found relevant, by nDCG and hit rate or by the measures
-    that it names; `price` is that of the machine for an hour. `truth` is what finds the exact neighbours: `numpy`,
+    that it names; `price` is that of one such thread for an hour. `truth` is what finds the exact neighbours: `numpy`,
     `faiss`, `torch` (also on a graphics card), or whichever suits.
     """
     about = {name: settings.pop(name) for name in ABOUT_DATA if name in settings}
