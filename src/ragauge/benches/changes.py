@@ -75,15 +75,14 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
     n: int = 1000,
     rate: float | None = None,
     seconds: float = 3.0,
-    inserts_per_second: float | None = None,
     seed: int = 0,
 ) -> Raw:
     """Search at a fixed rate, first alone, then while `n` vectors come in, one at a time.
 
-    They come evenly over `seconds`, or so many per second (infinity: as fast as they can). Without a `rate`, searches
-    come at half the speed at which the store answers alone, and at most a thousand a second. Where the engine takes
-    both at once, a thread inserts while another searches; otherwise they take turns, and a search that is due while a
-    vector goes in waits for it. Searches go on until all newcomers are in, at most three times `seconds`.
+    They come evenly over `seconds`. Without a `rate`, searches come at half the speed at which the store answers alone,
+    and at most a thousand a second. Where the engine takes both at once, a thread inserts while another searches;
+    otherwise they take turns, and a search that is due while a vector goes in waits for it. Searches go on until all
+    newcomers are in, at most three times `seconds`.
 
     `alone_due_ns`, `alone_began_ns`, `alone_ended_ns`; `due_ns`, `began_ns`, `ended_ns`, `query`, and `positions`
     (newcomers count on from the base); `before`, how many newcomers were surely in when a search began, and `after`,
@@ -93,8 +92,7 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
     rows, names = rows_of(queries), [f"{PREFIX}mixed-{place}" for place in range(n)]
     known = {**index, **{name: len(index) + place for place, name in enumerate(names)}}
     coming = newcomers(base, n, metric, seed=seed, kind=len(OPERATIONS))
-    gap = 1e9 * seconds / n if inserts_per_second is None else 1e9 / inserts_per_second
-    inserts = _Inserts(store, names, rows_of(coming), gap)
+    inserts = _Inserts(store, names, rows_of(coming), 1e9 * seconds / n)
     with undisturbed(), _brisk():
         searches = _Searches(store, rows, k, 1e9 / (rate or half_speed(store, rows, k)), spin=not together)
         searches.begin()

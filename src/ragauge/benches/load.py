@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
 import time
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import connection, get_context
 from pathlib import Path
@@ -26,6 +25,7 @@ from ragauge import seams
 from ragauge.benches.clocks import cores, now, pin, read, undisturbed, wait_until
 from ragauge.benches.loops import Raw, rows_of, timed
 from ragauge.benches.opening import Opening
+from ragauge.benches.processes import died
 from ragauge.errors import BackendFailed, BadInput, RagaugeError
 from ragauge.records import Ints
 from ragauge.sweeps import Matrix
@@ -45,9 +45,7 @@ def run(  # noqa: PLR0913 - each is one choice of the experiment
     poisson: bool = False,
     threads: int = 1,
     warm_up: Matrix | None = None,
-    share: bool | None = None,
     server: bool = False,
-    among: tuple[int, ...] | None = None,
     patience: float = 1.0,
     opening_seconds: float = 120.0,
     seed: int = 0,
@@ -64,21 +62,22 @@ def run(  # noqa: PLR0913 - each is one choice of the experiment
     with nothing in them), `stopped_ns` (when the last client ended), `readings` (clients, READINGS), `server`, and
     `cores` (how many clients have processors of their own).
 
-    `share` says whether processes may have the folder open at once, and is asked of the store unless given; nobody else
-    must have it open then. `server` says that the store works in a process of its own, which needs a processor too.
-    Each client gets `threads` of the processors `among`, those of this process before it was pinned unless given.
+    Nobody else must have the store open; where processes cannot share its folder each gets a copy. `server` says that
+    it works in a process of its own, which needs a processor too. Each client gets `threads` processors.
     """
     if clients < 1:
         raise BadInput(f"{clients} clients cannot ask anything")
-    known = cores() if among is None else among
+    known = cores()
     # Who waits awake needs a processor: where there are not enough, clients sleep, and begin a little late.
     spin = clients * threads < len(known) + (not server)
     work = _Work(k, clients, rate, seconds, threads, patience, known, spin)
     due = arrivals(rate, seconds, poisson=poisson, seed=seed) if rate is not None else np.empty(0, dtype=np.int64)
     context = get_context("spawn")
     counter = context.Value("q", 0)
-    with tempfile.TemporaryDirectory(prefix="ragauge-load-") as folder:
-        openings, copies = _places(opening, clients, share, Path(folder))
+    # Beside the store: copies may be large, and what a killed process leaves there goes away with the store.
+    beside = None if opening.path is None else Path(opening.path).parent
+    with tempfile.TemporaryDirectory(prefix="load-", dir=beside) as folder:
+        openings, copies = _places(opening, clients, Path(folder))
         told = [(one, queries, warm_up, work, due, place) for place, one in enumerate(openings)]
         with _clients(context, told, counter) as running:
             _gather(running, "ready", opening_seconds)
@@ -166,20 +165,13 @@ def _gather(running: list[_Client], what: str, seconds: float) -> list[Any]:
             except (EOFError, ConnectionError) as error:
                 process = running[place].process
                 process.join(5)
-                raise BackendFailed(f"client {place + 1} of {len(running)} {_died(process.exitcode)}") from error
+                raise BackendFailed(f"client {place + 1} of {len(running)} {died(process.exitcode)}") from error
             if said == "failed":
                 message, hint = content
                 raise BackendFailed(f"client {place + 1} of {len(running)}: {message}", hint=hint)
             if said == what:
                 found[place] = content
     return [found[place] for place in range(len(running))]
-
-
-def _died(code: int | None) -> str:
-    if code is not None and code < 0:
-        with suppress(ValueError):
-            return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
 
 
 def _client(pipe: Any, counter: Any, told: tuple[Any, ...]) -> None:
@@ -289,16 +281,15 @@ def _merged(parts: list[Any], work: _Work, due: Ints, *, copies: bool) -> Raw:
     }
 
 
-def _places(opening: Opening, clients: int, share: bool | None, folder: Path) -> tuple[list[Opening], bool]:
+def _places(opening: Opening, clients: int, folder: Path) -> tuple[list[Opening], bool]:
     """Where each client finds the store, and whether these are copies."""
     if opening.path is None or clients == 1 or not Path(opening.path).is_dir():
         return [opening] * clients, False
-    if share is None:
-        store = opening.open()
-        try:
-            share = "share" in seams.abilities(store)
-        finally:
-            seams.close(store)
+    store = opening.open()
+    try:
+        share = "share" in seams.abilities(store)
+    finally:
+        seams.close(store)
     if share:
         return [opening] * clients, False
     found = [opening]

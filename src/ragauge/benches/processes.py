@@ -51,7 +51,7 @@ def carry_out(order: Order, progress: Progress | None = None) -> None:
     if "error" in said:
         raise _error(said)
     if "ended" not in said:
-        raise BackendFailed(f"{_died(process.returncode)} while {_doing(order)}{_last_words(log)}")
+        raise BackendFailed(f"the process {died(process.returncode)} while {_doing(order)}{_last_words(log)}")
     log.unlink(missing_ok=True)
 
 
@@ -107,11 +107,16 @@ def _error(said: dict[str, Any]) -> RagaugeError:
     return KINDS.get(said["error"], BackendFailed)(said["message"], hint=said["hint"])
 
 
-def _died(code: int) -> str:
-    if code < 0:
+def died(code: int | None) -> str:
+    """What became of a process, by its exit code.
+
+    >>> died(-9), died(3)
+    ('was ended by SIGKILL', 'ended with exit code 3')
+    """
+    if code is not None and code < 0:
         with suppress(ValueError):
-            return f"the process was ended by {signal.Signals(-code).name}"
-    return f"the process ended with exit code {code}"
+            return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
 
 
 def _last_words(log: Path) -> str:
