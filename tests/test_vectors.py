@@ -96,7 +96,7 @@ def test_lists_of_neighbours_may_have_their_distances_behind_them(tmp_path):
         ("a.npy", b"no such thing", "does not begin like an .npy file"),
         ("a.npy", b"\x93NUMPY\x01\x00", "cannot be read as an .npy file"),
         ("a.parquet", b"PAR1", "cannot be read as Parquet"),
-        ("a.fvecs.gz", gzip.compress(struct.pack("<iff", 2, 1, 2))[:-6], "cannot be read to its end"),
+        ("a.fvecs.gz", gzip.compress(struct.pack("<iff", 2, 1, 2), mtime=0)[:-6], "cannot be read to its end"),
     ],
 )
 def test_what_is_broken_is_named_with_its_place(tmp_path, name, body, words):
