@@ -25,7 +25,7 @@ LAST_WORDS = 2_000
 PATIENCE = 15.0
 """Seconds that a process has to end once it is done."""
 LAST_SECONDS = 5.0
-"""And once it is told to."""
+"""And once it is told to, to stop a server that it started."""
 
 
 def carry_out(order: Order, progress: Progress | None = None) -> None:

@@ -16,10 +16,8 @@ from typing import IO
 from ragauge.benches import stages
 from ragauge.benches.clocks import pin
 from ragauge.benches.orders import Order
+from ragauge.benches.processes import LAST_SECONDS
 from ragauge.errors import RagaugeError
-
-LAST_SECONDS = 5.0
-"""What a process has left to stop a server that it started."""
 
 
 def main() -> int:

@@ -33,6 +33,16 @@ def status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
         line.stop()
 
 
+def _drawn(*more: Any) -> Any:
+    """Bars on a terminal, with what is done of how much, and more columns after that."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+    told = TextColumn("{task.description}", markup=False)
+    first = (SpinnerColumn(), told, BarColumn(bar_width=12), MofNCompleteColumn())
+    return Progress(*first, *more, console=Console(stderr=True), transient=True)
+
+
 class Bar:
     """Shows an experiment as it goes; on anything but a terminal it only says what is done."""
 
@@ -45,28 +55,10 @@ class Bar:
         self.now = ""
         """What is being done, for whoever is interrupted."""
         if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                SpinnerColumn,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
+            from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-            self._live = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=12),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}", markup=False),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(compact=True),
-                console=Console(stderr=True),
-                transient=True,
-            )
+            rate = TextColumn("{task.fields[rate]}", markup=False)
+            self._live = _drawn(rate, TimeElapsedColumn(), TimeRemainingColumn(compact=True))
 
     def __enter__(self) -> Bar:
         if self._live is not None:
@@ -139,19 +131,9 @@ class Stages:
         self.now = ""
         """What is being done, for whoever is interrupted."""
         if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-            from rich.progress import TimeElapsedColumn as Elapsed
+            from rich.progress import TimeElapsedColumn
 
-            self._live = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=12),
-                MofNCompleteColumn(),
-                Elapsed(),
-                console=Console(stderr=True),
-                transient=True,
-            )
+            self._live = _drawn(TimeElapsedColumn())
 
     def __enter__(self) -> Stages:
         if self._live is not None:
