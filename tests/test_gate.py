@@ -608,7 +608,7 @@ def test_what_is_no_number_has_not_passed():
     for rule in ("mrr >= 0", "mrr <= 1", "mrr < 100"):
         assert not passes(scores(mrr=[math.nan, math.nan]), rule)
         check = first(scores(mrr=[1.0, math.nan]), rule)
-        assert (check.passed, check.reason) == (False, "1 queries have no mrr (q1): the measure gave no number")
+        assert (check.passed, check.reason) == (False, "1 query has no mrr (q1): the measure gave no number")
     infinite = scores(mrr=[1.0, math.inf])
     assert not passes(infinite, "mrr >= 0")
 

@@ -18,7 +18,19 @@ from ragauge.measures.table import TABLE
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
 
-NOUNS = {"errors", "records", "outcomes", "comparisons", "findings", "gates", "overviews", "histories", "sweeps"}
+NOUNS = {
+    "errors",
+    "records",
+    "outcomes",
+    "comparisons",
+    "findings",
+    "gates",
+    "overviews",
+    "histories",
+    "sweeps",
+    "verdicts",
+    "calibrations",
+}
 DOING = {"datasets", "systems", "runs", "seams", "stages", "plugins", "fusion"}
 MAY_IMPORT = {
     "errors": set(),
@@ -30,14 +42,21 @@ MAY_IMPORT = {
     "overviews": NOUNS,
     "histories": NOUNS,
     "sweeps": {"errors", "records", "outcomes"},
+    "verdicts": {"errors", "records"},
+    "calibrations": {"errors", "records", "verdicts"},
     "stages": set(),
-    "seams": {"errors", "records"},
+    "keys": set(),
+    "seams": {"errors", "records", "verdicts"},
     "plugins": {"errors"},
-    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps"},
+    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps", "verdicts"},
     "fusion": {"errors", "records"},
-    "datasets": {"errors", "records", "findings", "formats"},
-    "systems": {"errors", "records", "seams", "stages", "plugins", "fusion"},
+    "datasets": {"errors", "records", "findings", "formats", "verdicts"},
+    "systems": {"errors", "records", "seams", "stages", "plugins", "fusion", "keys"},
     "runs": {"errors", "records", "seams", "stages", "formats"},
+    "judges": {"errors", "records", "verdicts", "seams", "plugins", "formats", "keys"},
+    "judging": NOUNS | {"seams", "judges", "judged_files", "formats", "measures", "runs", "stats", "systems"},
+    "yardsticks": NOUNS | {"datasets", "formats", "measures"},
+    "calibrating": NOUNS | {"judges", "judging", "measures", "seams", "stats", "yardsticks"},
     "measures": NOUNS,
     "stats": NOUNS,
     "audits": NOUNS | {"measures", "stats"},
@@ -53,6 +72,7 @@ MAY_IMPORT = {
     "scored": {"errors", "records", "formats", "inputs", "measures", "runs", "verbs"},
     "comparing": NOUNS | {"datasets", "formats", "scored", "sides", "stats"},
     "corpora": {"errors", "records", "datasets", "runs"},
+    "sampling": {"errors", "records", "verdicts", "corpora", "formats", "runs"},
     "auditing": NOUNS | {"audits", "corpora", "datasets", "formats", "inputs", "measures", "runs", "verbs"},
     "trials": NOUNS | {"formats", "inputs", "measures", "runs", "stats", "verbs"},
     "rules": NOUNS | {"measures", "stats"},
@@ -64,9 +84,10 @@ MAY_IMPORT = {
     "gathered": NOUNS | {"corpora", "formats", "inputs", "measures", "scored", "surveying", "verbs"},
     "forms": {"errors", "formats", "reports"},
     "sweep_files": NOUNS | {"formats", "forms", "reports", "vega"},
+    "judged_files": NOUNS | {"formats", "forms", "measures", "reports", "vega"},
     "reporting": NOUNS
     | {"auditing", "comparing", "formats", "forms", "gathered", "inputs", "measures", "reports", "runs", "sides"}
-    | {"surveying", "sweep_files", "vega"},
+    | {"judged_files", "surveying", "sweep_files", "vega"},
     "vega": {"errors", "formats", "reports", "systems"},
     "pytest_plugin": {"gates", "gating"},
     "experiments": NOUNS | DOING | {"comparing", "formats", "measures", "verbs", "work"},
@@ -164,7 +185,7 @@ def test_every_option_and_value_stands_in_conventions_md(option):
 
 
 VERBS = """
-run evaluate compare report bench gate audit reliability history k-range fuse validate convert
+run evaluate compare report bench gate audit reliability calibrate history k-range fuse validate convert
 datasets systems measures demo
 """
 

@@ -14,6 +14,7 @@ _HOMES = {
     "Audit": "ragauge.findings",
     "BackendFailed": "ragauge.errors",
     "BadInput": "ragauge.errors",
+    "Calibration": "ragauge.calibrations",
     "CheckFailed": "ragauge.errors",
     "Comparison": "ragauge.comparisons",
     "Comparisons": "ragauge.comparisons",
@@ -26,6 +27,7 @@ _HOMES = {
     "History": "ragauge.histories",
     "Hit": "ragauge.records",
     "Incomparable": "ragauge.errors",
+    "Judged": "ragauge.verdicts",
     "Judgments": "ragauge.records",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.errors",
@@ -37,6 +39,7 @@ _HOMES = {
     "RagaugeError": "ragauge.errors",
     "Reliability": "ragauge.outcomes",
     "Run": "ragauge.records",
+    "Sample": "ragauge.verdicts",
     "Scores": "ragauge.records",
     "Sweep": "ragauge.sweeps",
     "UnknownName": "ragauge.errors",
@@ -44,11 +47,15 @@ _HOMES = {
     "arrays": "ragauge.formats",
     "audit": "ragauge.auditing",
     "bench": "ragauge.benching",
+    "calibrate": "ragauge.calibrating",
     "compare": "ragauge.comparing",
     "evaluate": "ragauge.verbs",
     "fuse": "ragauge.fusing",
     "gate": "ragauge.gating",
+    "estimate": "ragauge.judging",
     "history": "ragauge.chronicle",
+    "judge": "ragauge.judging",
+    "judge_async": "ragauge.judging",
     "load": "ragauge.datasets.loading",
     "neighbours": "ragauge.formats",
     "overview": "ragauge.reporting",
@@ -65,6 +72,8 @@ _HOMES = {
 if TYPE_CHECKING:
     from ragauge.auditing import audit
     from ragauge.benching import bench
+    from ragauge.calibrating import calibrate
+    from ragauge.calibrations import Calibration
     from ragauge.chronicle import history
     from ragauge.comparing import compare
     from ragauge.comparisons import Comparison, Comparisons
@@ -87,6 +96,7 @@ if TYPE_CHECKING:
     from ragauge.gates import Gate
     from ragauge.gating import gate
     from ragauge.histories import History
+    from ragauge.judging import estimate, judge, judge_async
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
     from ragauge.outcomes import Experiment, Reliability
@@ -98,12 +108,14 @@ if TYPE_CHECKING:
     from ragauge.systems.pgvector_db import PgVectorDB
     from ragauge.trials import reliability
     from ragauge.verbs import evaluate
+    from ragauge.verdicts import Judged, Sample
 
 __all__ = [
     "PRESETS",
     "Audit",
     "BackendFailed",
     "BadInput",
+    "Calibration",
     "CheckFailed",
     "Comparison",
     "Comparisons",
@@ -116,6 +128,7 @@ __all__ = [
     "History",
     "Hit",
     "Incomparable",
+    "Judged",
     "Judgments",
     "Measure",
     "MissingEvidence",
@@ -126,6 +139,7 @@ __all__ = [
     "RagaugeError",
     "Reliability",
     "Run",
+    "Sample",
     "Scores",
     "Sweep",
     "UnknownName",
@@ -134,11 +148,15 @@ __all__ = [
     "arrays",
     "audit",
     "bench",
+    "calibrate",
     "compare",
+    "estimate",
     "evaluate",
     "fuse",
     "gate",
     "history",
+    "judge",
+    "judge_async",
     "load",
     "neighbours",
     "overview",

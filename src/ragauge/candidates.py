@@ -9,9 +9,11 @@ from typing import Any
 
 from ragauge.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.formats.files import Source
+from ragauge.formats.judged import is_judged, read_judged_scores, read_sample_tags, tags_of
 from ragauge.formats.memory import is_one_run
 from ragauge.formats.scores import holds_scores, read_scores
 from ragauge.inputs import gather, open_run, refuse_other_dataset
+from ragauge.measures.answers import canonical
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.names import Measure, parse
@@ -23,6 +25,7 @@ from ragauge.rules.subjects import Subject
 from ragauge.runs.archive import is_complete
 from ragauge.sides import named_sides, refuse_other_circumstances
 from ragauge.verbs import count, judgments_for
+from ragauge.verdicts import Judged
 
 TIMED = ("query", "repeat", "session", "status", "began_ns", "total_ns")
 
@@ -38,9 +41,14 @@ class Terms:
 
 
 def ready(thing: Any, qrels: Any, timings: Any) -> Subject | None:
-    """What is scored already: Scores, or a table of them; None where there is something to score yet."""
+    """What is scored already: Scores, something judged, or a table; None where there is something to score yet."""
     if isinstance(thing, Scores):
         return Subject(thing.run, thing, _timed(timings))
+    if isinstance(thing, Judged):
+        return Subject(thing.name, thing.scores, tags=tags_of(thing.samples), whole=True)
+    if qrels is None and isinstance(thing, str | Path) and is_judged(thing):
+        found = read_judged_scores(thing, canonical)
+        return Subject(Path(thing).resolve().name, found, tags=read_sample_tags(thing), whole=True)
     if qrels is None and isinstance(thing, str | Path) and not Path(thing).is_dir() and holds_scores(str(thing)):
         known, tags = read_scores(str(thing))
         scores = next(iter(known.values()))
@@ -150,7 +158,7 @@ def beside(run: Any, baseline: Any) -> Any:
     """A baseline by name is the folder of that name beside the run's."""
     if isinstance(baseline, str) and isinstance(run, str | Path) and not Path(baseline).exists():
         near = Path(run).parent / baseline
-        return str(near) if is_complete(near) else baseline
+        return str(near) if is_complete(near) or is_judged(near) else baseline
     return baseline
 
 

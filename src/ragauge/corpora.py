@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ class Texts:
 
     documents: Sequence[Document] | None = None
     queries: Mapping[str, str] | None = None
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Reference answers of queries, where a dataset that was found again has some."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why there are none, where that is known."""
 
@@ -69,7 +71,7 @@ def texts_of_runs(manifests: Sequence[Mapping[str, Any]], texts: Texts, name: st
     why = ""
     for place in dict.fromkeys(filter(None, [*places, *names])):
         try:
-            documents, queries = _read(place)
+            found = _read(place)
         except RagaugeError as error:
             why = why or (
                 f"{place} is no longer there: --dataset says where it is"
@@ -77,15 +79,16 @@ def texts_of_runs(manifests: Sequence[Mapping[str, Any]], texts: Texts, name: st
                 else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
             )
             continue
-        if not wanted - {documents_hash(documents)}:
-            return Texts(documents, texts.queries or queries)
+        if found.documents is not None and not wanted - {documents_hash(found.documents)}:
+            return replace(found, queries=texts.queries or found.queries)
         why = f"the documents of {place} are not those that the runs were made on"
-    return Texts(None, texts.queries, {"documents": why, "queries": why} if why else {})
+    return Texts(None, texts.queries, absent={"documents": why, "queries": why} if why else {})
 
 
-def _read(place: str) -> tuple[Sequence[Document], Mapping[str, str]]:
+def _read(place: str) -> Texts:
     """The texts of a folder, whichever of its judgments were used, or of a dataset by name."""
     if Path(place).is_absolute():
-        return folders.read_documents(Path(place)), folders.read_queries(Path(place))
+        folder = Path(place)
+        return Texts(folders.read_documents(folder), folders.read_queries(folder), folders.read_answers(folder))
     found = load(place)
-    return found.documents, found.queries
+    return Texts(found.documents, found.queries, found.answers)

@@ -70,6 +70,28 @@ class BackendFailed(RagaugeError, RuntimeError):
 
     exit_code = 3
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        passing: bool = False,
+        after: float | None = None,
+        final: bool = False,
+        busy: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.passing = passing
+        """Whether it may help to try again."""
+        self.after = after
+        """Seconds to wait before that, where the server says so."""
+        self.final = final
+        """Whether nothing else will work either: a wrong key, an empty account."""
+        self.busy = busy
+        """Whether it had too much to do, so that everybody should ask it less."""
+        self.attempts = 1
+        """How often it was tried."""
+
 
 class Incomparable(RagaugeError, ValueError):
     """Two results are not of the same queries, data, convention or judge; the message names what differs."""

@@ -10,6 +10,8 @@ from ragauge.errors import CheckFailed
 
 TESTED = ("not worse", "better", "non-inferior")
 """The kinds of rules that a test decides."""
+UNSCORED = "unscored"
+"""`unscored(faithfulness)`: how many queries have no value of a measure."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,17 @@ class Figure:
     """Whether it sums up a value for each query, so that two runs can be tested query by query."""
     splits: bool = True
     """Whether a part of the queries has it too."""
+
+    @property
+    def measure(self) -> str:
+        """The measure that it is about: itself, or of `unscored(faithfulness)` what stands in brackets.
+
+        >>> Figure("unscored(recall@5)", "count").measure, Figure("recall@5").measure, Figure("qps", "whole").measure
+        ('recall@5', 'recall@5', '')
+        """
+        if self.source == "measure":
+            return self.name
+        return self.name[len(UNSCORED) + 1 : -1] if self.name.startswith(f"{UNSCORED}(") else ""
 
 
 @dataclass(frozen=True)

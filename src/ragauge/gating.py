@@ -56,10 +56,11 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     """Hold rules against a run, and against a baseline where they speak of one.
 
     `run` and `baseline` are Scores; or with `qrels` whatever `evaluate` takes; or folders that `run` wrote, which know
-    their judgments, times and tags; or tables of scores. Of an Experiment `system` and `baseline` are names. `rules` is
-    a text, several (`["ndcg@10 >= 0.4", "mrr not worse"]`), a table (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file,
-    whose settings count where none are given here: alpha (0.05), correction of `not worse` for their number (none),
-    least (5) queries for a test, convention, tags. What cannot be told has not passed.
+    their judgments, times and tags; or what was Judged, or its folder; or tables of scores. Of an Experiment `system`
+    and `baseline` are names. `rules` is a text, several (`["ndcg@10 >= 0.4", "mrr not worse"]`), a table (`{"ndcg@10":
+    {"at_least": 0.4}}`), or a TOML file, whose settings count where none are given here: alpha (0.05), correction of
+    `not worse` for their number (none), least (5) queries for a test, convention, tags. What cannot be told has not
+    passed.
 
     >>> qrels, found = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0, "b": 1.0}}
     >>> gate(found, ["mrr >= 0.7", "recall@1 > 0.5"], qrels=qrels)
@@ -81,7 +82,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     base = before if isinstance(before, Subject) else ready(before, qrels, baseline_timings)
     known = [one.scores for one in (mine, base) if one is not None]
     asked = _rules(settings["rules"], settings["convention"], known)
-    wanted = dict.fromkeys(one.figure.name for one in asked if one.figure.source == "measure")
+    wanted = dict.fromkeys(one.figure.measure for one in asked if one.figure.measure)
     terms = Terms(list(wanted), settings["convention"], settings["targets"])
     if mine is None:
         mine = scored(run, qrels, terms, timings)
@@ -155,8 +156,9 @@ def _held(rules: Sequence[Rule], run: Subject, baseline: Subject | None, setting
     known = tags if tags or baseline is None else baseline.tags
     former = {tag: frozenset(_tagged(tag, known).values()) for tag in strata}
     allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
+    lacking = [one for one in rules if one.figure.name != one.figure.measure != "" and _is_limit(one)]
     case = Case(
-        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, strata, former
+        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, lacking, strata, former
     )  # fmt: skip
     checks = check_all(rules, case)
     return Gate(
@@ -198,7 +200,24 @@ def _notes(
         left = len(run.judged) - len(found)
         if left:
             notes.append(f"{left} of {len(run.judged)} queries have no {tag}")
-    return [*notes, *_short(run, baseline, checks), *_blind(checks)]
+    return [*notes, *_lacking(run, checks), *_short(run, baseline, checks), *_blind(checks)]
+
+
+def _is_limit(rule: Rule) -> bool:
+    """Whether a rule says how much of something there may be at most, in the whole run."""
+    return rule.kind == "limit" and rule.sign in ("<=", "<") and not rule.tag
+
+
+def _lacking(run: Subject, checks: Sequence[Check]) -> list[str]:
+    """How to say that some samples may have no value, where a judge left some out and nobody said how many may be."""
+    named = {check.rule.figure.measure for check in checks if check.rule.figure.source == "count"}
+    asked = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source == "measure")
+    open_ones = [name for name in asked if name not in named and run.scores.unscored.get(name)]
+    if not run.whole or not open_ones:
+        return []
+    return [
+        f"samples without a value fail a rule, unless another says how many may be: `unscored({open_ones[0]}) <= 5%`"
+    ]
 
 
 def _short(run: Subject, baseline: Subject | None, checks: Sequence[Check]) -> list[str]:

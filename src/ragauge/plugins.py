@@ -1,7 +1,7 @@
 """Names of adapters: a literal table of import paths, then the entry points of installed packages. No third way.
 
-A package adds its own under `[project.entry-points."ragauge.retrievers"]` (embedders, stores, rerankers likewise). An
-object of yours needs no name: pass it.
+A package adds its own under `[project.entry-points."ragauge.retrievers"]` (embedders, stores, rerankers, chats
+likewise). An object of yours needs no name: pass it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ TABLE = {
         "http": "ragauge.systems.http:HTTP",
     },
     "embedders": {
+        "words": "ragauge.systems.embedders.words:Words",
         "wordllama": "ragauge.systems.embedders.wordllama:WordLlama",
         "minilm": "ragauge.systems.embedders.minilm:MiniLM",
         "transformers": "ragauge.systems.embedders.transformers:SentenceTransformer",
@@ -54,6 +55,11 @@ TABLE = {
         "mmr": "ragauge.systems.rerankers.embedding:MMR",
         "cross-encoder": "ragauge.systems.rerankers.cross_encoder:CrossEncoder",
         "llm": "ragauge.systems.rerankers.llm:LLM",
+    },
+    "chats": {
+        "openai": "ragauge.judges.chats.openai:OpenAI",
+        "local": "ragauge.judges.chats.local:Local",
+        "replay": "ragauge.judges.chats.replay:Replay",
     },
 }
 

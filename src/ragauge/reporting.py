@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
-from ragauge import sweep_files
+from ragauge import judged_files, sweep_files
 from ragauge.auditing import audit
 from ragauge.comparing import compare
 from ragauge.comparisons import Comparison, Comparisons, Method
@@ -36,6 +36,7 @@ from ragauge.sides import named_sides, refuse_other_circumstances, shared_querie
 from ragauge.surveying import Tags, audited_by, curves, entries, restricted, strata, tagged
 from ragauge.sweeps import Sweep
 from ragauge.vega import vega
+from ragauge.verdicts import Judged
 
 Watch = Callable[[str], None]
 """Is told what is being done."""
@@ -74,6 +75,17 @@ def report(
 
 @overload
 def report(
+    given: Judged,
+    out: Files = ...,
+    *,
+    form: str | None = ...,
+    charts: str | Path | None = ...,
+    watch: Watch | None = ...,
+) -> Judged: ...
+
+
+@overload
+def report(
     given: Any,
     out: Files = ...,
     *,
@@ -92,17 +104,20 @@ def report(
     charts: str | Path | None = None,
     watch: Watch | None = None,
     **options: Any,
-) -> Overview | Sweep:
+) -> Overview | Sweep | Judged:
     """Gather all that is known of some systems, and write it: a page, tables, charts.
 
     `out` is a file or several; what each becomes is told by its ending (.html, .json, .csv, .md, .tex) or by `form`,
     one of `KINDS`, among them the layouts of other systems, which bring their own measures and convention. `charts` is
     a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; a Sweep, which `bench`
-    measured, has forms of its own (`ragauge.sweep_files.KINDS`).
+    measured, and what was Judged have forms of their own (`KINDS` of `ragauge.sweep_files` and `judged_files`).
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
     if isinstance(given, Sweep):
         sweep_files.write(given, files, form, charts)
+        return given
+    if isinstance(given, Judged):
+        judged_files.write(given, files, form, charts)
         return given
     kinds = {file: kind_of(file, form, KINDS) for file in files}
     _refuse_to_overwrite(given, files)

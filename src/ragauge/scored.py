@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ragauge.errors import BadInput, Incomparable
-from ragauge.formats.scores import holds_scores, read_scores
+from ragauge.formats.judged import is_judged, read_judged_scores, read_sample_tags
+from ragauge.formats.scores import Known, holds_scores, read_scores
 from ragauge.inputs import Given, gather, named, refuse_other_data, trials_in
+from ragauge.measures.answers import canonical
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
@@ -54,7 +56,7 @@ def score_files(
 
     The baseline is a name, or one of the files; a file that is not among the others comes to them.
     """
-    if all(holds_scores(named(file)[1]) for file in files):
+    if all(is_judged(path) or holds_scores(path) for path in (named(file)[1] for file in files)):
         return _tables(files, baseline, measures)
     given, baseline = _with_baseline(files, baseline)
     refuse_other_data(given)
@@ -79,14 +81,16 @@ def score_files(
 
 
 def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] | None) -> Scored:
+    if baseline is not None and is_judged(baseline) and _elsewhere(baseline, files):
+        files = [*files, baseline]
     known: dict[str, Scores | dict[str, Scores]] = {}
     tags: dict[str, dict[str, str]] = {}
     for file in files:
         name, path = named(file)
-        scores, more = read_scores(path)
+        scores, more = _of_judged(path) if is_judged(path) else read_scores(path)
         if name is not None and len(scores) == 1:
             scores = {name: next(iter(scores.values()))}
-        if baseline == file and len(scores) == 1:
+        if baseline is not None and (baseline == file or _same(baseline, path)) and len(scores) == 1:
             baseline = next(iter(scores))
         twice = next((one for one in scores if one in known), None)
         if twice is not None:
@@ -94,6 +98,19 @@ def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] 
         known.update(scores)
         tags.update(more)
     return Scored(known, baseline, measures, tags=tags)
+
+
+def _of_judged(path: str) -> tuple[Known, dict[str, dict[str, str]]]:
+    """The scores of a folder that `judge` wrote, under the folder's name."""
+    return {Path(path).resolve().name: read_judged_scores(path, canonical)}, read_sample_tags(path)
+
+
+def _same(one: str, other: str) -> bool:
+    return is_judged(one) and Path(one).resolve() == Path(other).resolve()
+
+
+def _elsewhere(baseline: str, files: Sequence[str]) -> bool:
+    return not any(_same(baseline, named(file)[1]) for file in files)
 
 
 def _with_baseline(files: Sequence[str], baseline: str | None) -> tuple[Given, str | None]:

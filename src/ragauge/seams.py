@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.records import Hit
+from ragauge.verdicts import Reply
 
 Vectors = NDArray[np.float32]
 """One row for each text."""
@@ -126,6 +127,35 @@ class Reranker(Protocol):
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         """The same hits or fewer, best first, with the scores that say so."""
+        ...
+
+
+Message = Mapping[str, str]
+"""`{"role": "system", "content": …}`, as every chat has it."""
+
+
+@runtime_checkable
+class Chat(Protocol):
+    """A model that replies to messages. One instance has one model and one set of parameters."""
+
+    @property
+    def name(self) -> str:
+        """The model and where it is reached, as people read it; never a key."""
+        ...
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """Endpoint, model and every parameter: replies are kept under it, so whatever changes them is in it."""
+        ...
+
+    def complete(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None
+    ) -> Reply | Awaitable[Reply]:
+        """The reply, in the shape of a JSON schema where one is given.
+
+        A schema that is nothing but an `enum` of words asks for one of them, as bare text; where the endpoint gives
+        them, the probabilities of the words come with it. Failures are BackendFailed, which says what helps.
+        """
         ...
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge import plugins
 from ragauge.benches.clustered import clustered, read
 from ragauge.datasets.loading import load
 from ragauge.errors import BadInput
@@ -22,10 +21,10 @@ from ragauge.formats.vectors import Rows, is_vectors, read_vectors
 from ragauge.records import Dataset, Judgments
 from ragauge.seams import Embedder
 from ragauge.sweeps import Matrix, VectorSet
+from ragauge.systems.building import open_embedder
 from ragauge.systems.cache import cache_folder
 from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.embedders.pieces import InPieces
-from ragauge.systems.specs import parse
 from ragauge.systems.stores.intake import METRICS, Mask, one_of, whole
 
 EMBEDDER = "wordllama"
@@ -197,7 +196,7 @@ def _embedded(
     progress: Callable[[int, int], None] | None,
 ) -> VectorSet:
     """The texts of a dataset as vectors; those of a model are computed once."""
-    model = _embedder(EMBEDDER if embedder is None else embedder)
+    model = open_embedder(EMBEDDER if embedder is None else embedder)
     kept: Embedder = Cached(model, cache_folder() / "embeddings")
     if progress is not None:
         kept = InPieces(kept, progress)
@@ -212,18 +211,6 @@ def _embedded(
         notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")
     ids = [document.id for document in documents]
     return VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
-
-
-def _embedder(described: str | Embedder) -> Embedder:
-    if not isinstance(described, str):
-        return described
-    spec = parse(described)
-    factory = plugins.find("embedders", spec.name)
-    try:
-        made: Embedder = factory(**spec.options)
-    except TypeError as error:
-        raise BadInput(f"`{described}`: {error}") from None
-    return made
 
 
 def _checked(data: VectorSet) -> VectorSet:

@@ -9,6 +9,7 @@ import typer
 from ragauge import __version__
 from ragauge.cli.audit import audit
 from ragauge.cli.bench import bench
+from ragauge.cli.calibrate import calibrate
 from ragauge.cli.compare import compare
 from ragauge.cli.convert import convert
 from ragauge.cli.datasets import datasets
@@ -17,6 +18,7 @@ from ragauge.cli.evaluate import evaluate
 from ragauge.cli.fuse import fuse
 from ragauge.cli.gate import gate
 from ragauge.cli.history import history
+from ragauge.cli.judge import judge
 from ragauge.cli.k_range import k_range
 from ragauge.cli.measures import measures
 from ragauge.cli.reliability import reliability
@@ -38,11 +40,13 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(evaluate)
+app.command()(judge)
 app.command()(compare)
 app.command()(report)
 app.command()(gate)
 app.command()(audit)
 app.command()(reliability)
+app.command()(calibrate)
 app.command()(history)
 app.command()(bench)
 app.command("k-range")(k_range)

@@ -23,7 +23,8 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="QRELS RUN...",
             help="As in evaluate, or folders that `run` wrote, without QRELS; NAME=RUN names a run, and the same name "
-            "again is the same system again (seeds). Or tables of scores: run, query, measure, value.",
+            "again is the same system again (seeds). Or folders that `judge` wrote, or tables of scores: run, query, "
+            "measure, value.",
         ),
     ],
     baseline: Annotated[

@@ -1,4 +1,4 @@
-"""`ragauge convert IN OUT`: judgments and runs from one format to another."""
+"""`ragauge convert IN OUT`: judgments, runs and samples from one format to another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from ragauge import formats
 from ragauge.errors import BadInput
-from ragauge.formats import columns, documents, writing
+from ragauge.formats import columns, documents, samples, writing
 from ragauge.formats.files import Source
 
 
@@ -18,13 +18,22 @@ def convert(
         str, typer.Argument(metavar="OUT", help="The file to write; - is standard output; FOLDER/ is BEIR.")
     ],
     from_: Annotated[str | None, typer.Option("--from", help=f"What IN is: {', '.join(formats.FORMATS)}.")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="What OUT becomes; by its ending otherwise.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="qrels or run, where IN could be either.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="What OUT becomes, by its ending otherwise; of samples: ragas, deepeval.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="qrels, run or samples, where IN could be either.")] = None,
 ) -> None:
-    """Convert judgments or runs between formats.
+    """Convert judgments, runs, or samples (question, answer, contexts) between formats.
 
     [dim]ragauge convert run.trec.gz run.parquet[/dim]
+    [dim]ragauge convert samples.jsonl out.json --to deepeval[/dim]
     """
+    if kind == "samples" or to in samples.FORMS or (kind is None and from_ is None and samples.is_samples(source)):
+        if to is not None and to not in samples.FORMS:
+            hint = f"one of {', '.join(samples.FORMS)}; the ending of OUT says whether it is a table"
+            raise BadInput(f"samples cannot be written as {to}", hint=hint)
+        samples.write_samples(samples.read_samples(source), target, to or "ragauge")
+        return
     for name in (from_, to):
         if name is not None:
             formats.known(name)
@@ -34,7 +43,7 @@ def convert(
     elif what == "run":
         writing.write_run(formats.read_run(source, format=from_), target, to)
     else:
-        raise BadInput(f"`--kind {what}` is unknown", hint="qrels or run")
+        raise BadInput(f"`--kind {what}` is unknown", hint="qrels, run or samples")
 
 
 def _kind(source: Source, format_: str | None) -> str:

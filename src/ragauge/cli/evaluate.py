@@ -12,7 +12,7 @@ import typer
 from ragauge.cli import console, trec_eval
 from ragauge.errors import BadInput
 from ragauge.inputs import gather
-from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import OF_ANSWERS, Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
 from ragauge.records import Scores
@@ -96,7 +96,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
 def _about(scores: dict[str, Scores], rules: Convention) -> None:
     """Say under which convention the numbers are, and what to know about them."""
     queries = len(next(iter(scores.values())).queries)
-    named = ", ".join(f"{k}={v}" for k, v in rules.departures().items())
+    named = ", ".join(f"{k}={v}" for k, v in rules.departures().items() if k not in OF_ANSWERS)
     console.talk(
         [
             f"{queries} judged queries, convention {rules.name}"

@@ -22,8 +22,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="[QRELS] RUN",
-            help="As in evaluate; without QRELS a folder that `run` wrote, which also knows times and tags, or a table "
-            "of scores.",
+            help="As in evaluate; without QRELS a folder that `run` wrote, which also knows times and tags, one that "
+            "`judge` wrote, or a table of scores.",
         ),
     ],
     rule: Annotated[
@@ -32,7 +32,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             "-r",
             "--rule",
             help="What must hold; again for more: 'ndcg@10 >= 0.4', 'recall@100 drop <= 1%', 'mrr not worse', "
-            "'map non-inferior by 0.01', 'p95_ms <= 50', 'failed <= 0'; 'in TAG=VALUE' or 'by TAG' at the end.",
+            "'map non-inferior by 0.01', 'p95_ms <= 50', 'failed <= 0', 'unscored(faithfulness) <= 5%'; "
+            "'in TAG=VALUE' or 'by TAG' at the end.",
         ),
     ] = None,
     rules: Annotated[str | None, typer.Option(metavar="FILE.toml", help="Rules and settings from a file.")] = None,

@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
+from ragauge.errors import BadInput, UnknownName
+from ragauge.measures import answers
+from ragauge.measures.answers import ANSWERS, AnswerSpec
 from ragauge.measures.names import parse
 from ragauge.measures.table import TABLE, Spec, geometric_mean, total
 
@@ -28,8 +31,16 @@ def measures(
         _explain(_spec(name))
         return
     if as_json:
+        specs: list[Spec | AnswerSpec] = [*TABLE.values(), *ANSWERS.values()]
         rows = [
-            {"name": s.name, "cutoff": s.cutoff, "options": s.options, "aliases": _aliases(s)} for s in TABLE.values()
+            {
+                "name": spec.name,
+                "of": "answers" if isinstance(spec, AnswerSpec) else "rankings",
+                "cutoff": spec.cutoff,
+                "options": spec.options,
+                "aliases": _aliases(spec),
+            }
+            for spec in specs
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -40,39 +51,49 @@ def measures(
     table.add_column("what it says", overflow="fold")
     for spec in sorted(TABLE.values(), key=lambda s: s.name not in COMMON):
         table.add_row(_shape(spec), _idea(spec))
+    table.add_row("", "")
+    table.add_row("of answers, judged", "", style="bold")
+    for judged in sorted(ANSWERS.values(), key=lambda s: s.name not in answers.MAIN):
+        table.add_row(_shape(judged), _idea(judged))
     console.show(table)
     console.talk(["`ragauge measures NAME` gives formula, rule, paper, options and other names"])
 
 
-def _spec(name: str) -> Spec:
+def _spec(name: str) -> Spec | AnswerSpec:
     bare = TABLE.get(name.lower())
     if bare is not None:
         return bare
-    from ragauge.errors import BadInput
-
+    if answers.is_known(name):
+        return answers.parse(name).spec
     for text in (name, f"{name}@10", f"{name}@0.5"):
         try:
             return parse(text).spec
         except BadInput:
             continue
+        except LookupError:
+            aliases = [*answers.ALIASES, *(alias for one in TABLE.values() for alias in (one.name, *one.aliases))]
+            raise UnknownName("measure", name, aliases, hint="`ragauge measures` lists them all") from None
     return parse(name).spec
 
 
-def _shape(spec: Spec) -> str:
+def _shape(spec: Spec | AnswerSpec) -> str:
     return spec.name + {"rank": "@k", "rank?": "[@k]", "level": "@x", "": ""}[spec.cutoff]
 
 
-def _idea(spec: Spec) -> str:
-    kind = " (geometric mean)" if spec.aggregate is geometric_mean else " (summed)" if spec.aggregate is total else ""
+def _idea(spec: Spec | AnswerSpec) -> str:
+    together = getattr(spec, "aggregate", None)
+    kind = " (geometric mean)" if together is geometric_mean else " (summed)" if together is total else ""
     return (inspect.getdoc(spec.function) or "").partition("\n")[0].removesuffix(".") + kind + "."
 
 
-def _aliases(spec: Spec) -> list[str]:
+def _aliases(spec: Spec | AnswerSpec) -> list[str]:
+    if isinstance(spec, AnswerSpec):
+        return list(spec.aliases)
     return list(dict.fromkeys([*([spec.trec] if spec.trec and spec.trec != spec.name else []), *spec.aliases]))
 
 
-def _explain(spec: Spec) -> None:
-    typer.echo(spec.name + {"rank": "@k", "rank?": "[@k]", "level": "@x", "": ""}[spec.cutoff])
+def _explain(spec: Spec | AnswerSpec) -> None:
+    typer.echo(_shape(spec))
     typer.echo()
     text = (inspect.getdoc(spec.function) or "").partition(">>>")
     typer.echo(text[0].rstrip())
@@ -82,6 +103,10 @@ def _explain(spec: Spec) -> None:
             allowed = spec.choices.get(option)
             shown = "/".join(f"{v:g}" for v in default) if isinstance(default, tuple) else default
             typer.echo(f"  {option}={shown}" + (f"   one of {', '.join(allowed)}" if allowed else ""))
+    if isinstance(spec, AnswerSpec):
+        typer.echo(f"\nneeds: {', '.join(spec.needs)}; counted from verdicts by `ragauge judge`")
+        if spec.name == "context_precision":
+            typer.echo("in `ragauge evaluate` the name means map(of=found): the same, over judged documents")
     if _aliases(spec):
         typer.echo(f"\nalso known as: {', '.join(_aliases(spec))}")
     if text[1]:

@@ -164,3 +164,39 @@ class Stages:
             self._live.update(self._tasks[row], description=short, completed=done, total=total)
         if row == "stage":
             self.now = stage
+
+
+class Counting:
+    """Shows how many of some things are done; on anything but a terminal nothing, and nothing within a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._live: Any = None
+        self._task: Any = None
+        self._began = self._drawn = time.perf_counter()
+        self.done = self.total = 0
+        """For whoever is interrupted."""
+
+    def __enter__(self) -> Counting:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many are done; drawn ten times a second at most, so that drawing does not cost."""
+        self.done, self.total = done, total
+        now = time.perf_counter()
+        if not sys.stderr.isatty() or now - self._began < 1 or now - self._drawn < 0.1:
+            return
+        self._drawn = now
+        if self._live is None:
+            from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+
+            self._live = _drawn(TimeElapsedColumn(), TimeRemainingColumn(compact=True))
+            self._task = self._live.add_task(self._what, total=total, completed=done)
+            self._live.start()
+        self._live.update(self._task, completed=done, total=total)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import sweep_files
+from ragauge import judged_files, sweep_files
 from ragauge.cli import console
 from ragauge.cli.evaluate import rules_of
 from ragauge.cli.progress import status
@@ -17,7 +17,7 @@ from ragauge.forms import kind_of
 from ragauge.overviews import Overview
 from ragauge.reporting import KINDS
 from ragauge.reporting import report as make_report
-from ragauge.reports import sweeps
+from ragauge.reports import judged, sweeps
 from ragauge.reports.overviews import about, tables
 from ragauge.reports.tables import one_line
 from ragauge.reports.verdicts import verdict
@@ -28,8 +28,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="Folders that `run` wrote, or one that `bench` wrote; or judgments, then runs, as in evaluate; or "
-            "tables of scores; or results in the layout of another system.",
+            help="Folders that `run` wrote, or one that `bench` or `judge` wrote; or judgments, then runs, as in "
+            "evaluate; or tables of scores; or results in the layout of another system.",
         ),
     ] = None,
     out: Annotated[
@@ -91,6 +91,9 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if len(files) == 1 and (kept := sweep_files.found_in(files[0])) is not None:
         _sweep(kept, targets, form, charts)
         return
+    if len(files) == 1 and judged_files.is_judged(files[0]):
+        _judged(files[0], targets, form, charts)
+        return
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
         "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
@@ -138,6 +141,24 @@ def _sweep(file: str, targets: list[str], form: str | None, charts: str | None) 
         console.talk(
             [*sweeps.legends(found, console.data().width), *sweeps.notes(found), *missing, *sweeps.broken(found)]
         )
+    console.talk(_wrote(targets, charts))
+
+
+def _judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
+    """What was judged, written or shown again."""
+    found = judged_files.read_judged(folder)
+    kept = {(Path(folder) / name).resolve() for name in judged_files.EVIDENCE}
+    for one in targets:
+        if Path(one).resolve() in kept:
+            raise BadInput("this file is read", file=one, hint="give the output another name")
+    judged_files.write(found, targets, form, charts)
+    if form is not None and not targets:
+        typer.echo(judged_files.KINDS[kind_of("", form, judged_files.KINDS)].write(found), nl=False)
+    elif not targets and charts is None:
+        pieces, left = judged.tables(found, console.data().width)
+        console.show(*pieces)
+        missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
+        console.talk([*judged.notes(found), *missing])
     console.talk(_wrote(targets, charts))
 
 

@@ -42,7 +42,7 @@ def systems(
     name: Annotated[str | None, typer.Argument(help="Explain this one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List the retrievers, embedders, stores and rerankers, or explain one.
+    """List the retrievers, embedders, stores, rerankers and chats, or explain one.
 
     [dim]ragauge systems hybrid[/dim]
     """
@@ -60,7 +60,12 @@ def systems(
                 Text(family.removesuffix("s"), style="dim"), Text(one, style="bold"), Text(_options(family, one))
             )
         console.show(table)
-        console.talk(["written as dense(embedder=minilm, store=faiss(kind=hnsw)); several values are joined by +"])
+        console.talk(
+            [
+                "written as dense(embedder=minilm, store=faiss(kind=hnsw)); several values are joined by +",
+                "chats are written as openai:MODEL@URL, local:FILE.gguf, replay:FILE",
+            ]
+        )
         return
     for family, one in rows:
         factory = plugins.find(family, one)

@@ -1,4 +1,4 @@
-"""`ragauge validate QRELS [RUN…]`: what is wrong with the data."""
+"""`ragauge validate QRELS [RUN…]`, `ragauge validate SAMPLES`: what is wrong with the data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ragauge.cli import console
 
 
 def validate(
-    qrels: Annotated[str, typer.Argument(help="Judgments, in any format that `evaluate` reads.")],
+    qrels: Annotated[
+        str, typer.Argument(help="Judgments, in any format that `evaluate` reads; or samples, that `judge` reads.")
+    ],
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Runs.")] = None,
     corpus: Annotated[
         str | None, typer.Option(help="The corpus (BEIR folder, JSONL, or ids), to find ids that it lacks.")
@@ -21,13 +23,17 @@ def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 if there is any problem.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List what is wrong with judgments and runs, before any number is believed.
+    """List what is wrong with judgments and runs, or with samples, before any number is believed.
 
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
-    from ragauge.datasets import validation
+    from ragauge.datasets import sample_checks, validation
+    from ragauge.formats.samples import is_samples
 
-    findings = validation.validate(qrels, runs or [], corpus, qrels_format)
+    if not runs and corpus is None and qrels_format is None and is_samples(qrels):
+        findings = sample_checks.validate(qrels)
+    else:
+        findings = validation.validate(qrels, runs or [], corpus, qrels_format)
     problems = sum(f.problem for f in findings)
     if as_json:
         typer.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=2))

@@ -14,6 +14,8 @@ from ragauge.formats.files import Source
 from ragauge.records import NOTHING, Dataset, Document
 
 IDS = ("_id", "id", "doc_id", "docid", "docno", "query_id", "qid")
+ANSWERS = ("reference", "reference_answer", "answer", "ground_truth")
+"""What a reference answer may be called beside a query."""
 
 
 def find(folder: Path) -> Path | None:
@@ -50,6 +52,7 @@ def load(folder: Path, *, split: str | None = None) -> Dataset:
         documents=documents,
         queries=queries,
         judgments=judgments,
+        answers={name: text for name, text in read_answers(place).items() if name in queries},
         tags={name: by_answers(grades[name]) for name in queries},
         about=str(folder),
     )
@@ -66,6 +69,12 @@ def read_documents(path: Path) -> list[Document]:
 def read_queries(path: Path) -> dict[str, str]:
     """The texts of queries, likewise."""
     return {name: str(row.get("text") or row.get("query") or "") for name, row in _rows(path, "queries")}
+
+
+def read_answers(path: Path) -> dict[str, str]:
+    """The reference answers that stand beside the queries, where there are any."""
+    found = ((name, next((row[key] for key in ANSWERS if row.get(key)), None)) for name, row in _rows(path, "queries"))
+    return {name: text for name, text in found if isinstance(text, str)}
 
 
 def _file(folder: Path, stem: str) -> Path | None:

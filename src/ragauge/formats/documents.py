@@ -16,8 +16,9 @@ from ragauge.records import Judgments, Nested, Run
 
 def read_json(source: Source) -> Any:
     """A JSON file."""
+    data = source.read()
     try:
-        return json.loads(source.read())
+        return json.loads(data)
     except ValueError as error:
         line = getattr(error, "lineno", None)
         raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=line) from None

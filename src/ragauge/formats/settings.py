@@ -21,16 +21,21 @@ def as_record(kind: type[T], how: Mapping[str, Any]) -> T:
     return kind(**{name: value for name, value in how.items() if value is not None})
 
 
-def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
-    """What a file says; a key that is not one of `kinds`, or a value of another kind, is refused."""
+def read_toml(path: str) -> dict[str, Any]:
+    """What a TOML file says."""
     try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput("no such file", file=path) from None
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})", file=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"the TOML cannot be read: {error}", file=path) from None
+
+
+def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    """What a file says; a key that is not one of `kinds`, or a value of another kind, is refused."""
+    data = read_toml(path)
     for key, value in data.items():
         if key not in kinds:
             raise UnknownName(f"setting in {path}", key, kinds, hint=f"there are {', '.join(kinds)}")

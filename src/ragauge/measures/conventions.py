@@ -31,8 +31,14 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "width": ("double", "float32"),
         "unjudged": ("nonrelevant", "condensed"),
         "own": ("kept", "dropped"),
+        "no_claims": ("unscored", "one"),
+        "no_context": ("zero", "unscored"),
+        "refusal": ("zero", "unscored"),
     }
 )
+
+OF_ANSWERS = ("no_claims", "no_context", "refusal")
+"""The options that only measures of answers know."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,12 @@ class Convention:
     """A document whose id is the query's own: kept, or taken out of the ranking first."""
     depth: int | None = None
     """Only the first so many documents of a query are looked at; None is all."""
+    no_claims: str = "unscored"
+    """The faithfulness of an answer that claims nothing: none, or 1."""
+    no_context: str = "zero"
+    """A sample whose context is empty: it bears nothing out and is counted so, or it is left out."""
+    refusal: str = "zero"
+    """The relevance of an answer that commits itself to nothing: 0, or none."""
 
     def __post_init__(self) -> None:
         for option, allowed in CHOICES.items():
@@ -148,7 +160,15 @@ PRESETS: Mapping[str, Convention] = MappingProxyType(
             Convention("swarm", mrr_depth=20, targets="identity", **_LIST),
             Convention("graphflow", targets="identity", dedupe="after", **_LIST),
             Convention("pgvectordb", gain="binary", f1_of="means", missing="error", **_LIST),
-            Convention("rig", gain="exp", none="one", ties="ranked", duplicates="count"),
+            Convention(
+                "rig",
+                gain="exp",
+                none="one",
+                ties="ranked",
+                duplicates="count",
+                no_claims="one",
+                no_context="unscored",
+            ),
             Convention("tokenization", mrr_depth=15, **_LIST),
             Convention("ragas", map_of="found", **_LIST),
         )

@@ -116,6 +116,7 @@ def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
     name = _ALIASES.get(base)
     if name is None:
         _refuse_cutoff(given, lower)
+        _refuse_judged(given)
         known = [alias + (f"@{cutoff}" if cutoff and TABLE[real].cutoff else "") for alias, real in _ALIASES.items()]
         meant = _without_at(lower)
         guess = f"did you mean `{meant}`? " if meant else ""
@@ -138,6 +139,14 @@ def _refuse_cutoff(given: str, lower: str) -> None:
     kind = TABLE[name].cutoff
     example = f"a cutoff is a number, as in {name}@{'0.5' if kind == 'level' else '10'}"
     raise BadInput(f"`{cutoff}` in `{given}` is no cutoff", hint=example if kind else f"ask for {name}")
+
+
+def _refuse_judged(given: str) -> None:
+    """Refuse a measure of answers, which no ranking is scored by."""
+    from ragauge.measures.answers import is_known
+
+    if is_known(given):
+        raise BadInput(f"`{given}` is a measure of answers, not of rankings", hint="`ragauge judge` counts it")
 
 
 def _without_at(lower: str) -> str | None:

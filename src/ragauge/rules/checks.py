@@ -46,6 +46,8 @@ class Case:
     """Fewer queries than this are too few for a test: it would pass whatever happened."""
     missing: Sequence[Rule] = ()
     """How many queries may be missing, of the run and of its baseline."""
+    unscored: Sequence[Rule] = ()
+    """How many queries may have no value of a measure, likewise: without such a rule none may."""
     strata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """`{tag: {query: value}}`."""
     former: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -77,7 +79,7 @@ def _checked(rule: Rule, case: Case) -> Check:
         some = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & case.run.judged
         if not some:
             return Check(rule, False, f"no judged query has {rule.tag}={rule.value}")
-    mine = case.run.read(rule.figure, some)
+    mine = case.run.read(rule.figure, some, lenient=_may_lack(rule, case, case.run, some))
     if mine.reason:
         return Check(rule, False, mine.reason, n=mine.n)
     shallow = _shallow(rule, case.run, "the run")
@@ -92,7 +94,7 @@ def _checked(rule: Rule, case: Case) -> Check:
         return replace(check, reason=f"the run lacks {mine.value:.0f} of {mine.n} judged queries{named}")
     if case.baseline is None:
         return Check(rule, False, "there is no baseline to compare with", mine.value, n=mine.n)
-    base = case.baseline.read(rule.figure, some)
+    base = case.baseline.read(rule.figure, some, lenient=_may_lack(rule, case, case.baseline, some))
     reason = f"the baseline has none: {base.reason}" if base.reason else _unlike(rule, case, case.baseline)
     check = Check(rule, False, reason, mine.value, n=mine.n, baseline=base.value)
     if reason:
@@ -114,9 +116,16 @@ def _limited(rule: Rule, mine: Reading) -> Check:
     return Check(rule, held, reason, mine.value, limit, mine.n)
 
 
-def allows(rule: Rule, subject: Subject) -> bool:
+def allows(rule: Rule, subject: Subject, some: Some = None) -> bool:
     """Whether a rule about a number holds for a run."""
-    return _limited(rule, subject.read(rule.figure)).passed
+    found = subject.read(rule.figure, some)
+    return not found.reason and _limited(rule, found).passed
+
+
+def _may_lack(rule: Rule, case: Case, subject: Subject, some: Some) -> bool:
+    """Whether a mean over some of the queries will do: where a rule says how many may be unscored, and not more are."""
+    mine = [one for one in case.unscored if one.figure.measure == rule.figure.name]
+    return bool(mine) and all(allows(one, subject, some) for one in mine)
 
 
 def _holds(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[bool, str]:
@@ -165,7 +174,12 @@ def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:
     values = [
         {q: v for q, v in one.scores.per_query[name].items() if some is None or q in some} for one in (case.run, base)
     ]
+    if values[0].keys() != values[1].keys() and all(_may_lack(check.rule, case, one, some) for one in (case.run, base)):
+        both = [query for query in values[0] if query in values[1]]
+        values = [{query: one[query] for query in both} for one in values]
+        check = _of_both(check, values)
     gaps, reason = paired_values(*values)
+    reason = reason or ("" if len(gaps) else "no query has a value here and in the baseline")
     if reason:
         return replace(check, reason=reason)
     n = len(gaps)
@@ -183,6 +197,15 @@ def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:
     if math.isnan(margin):
         return replace(check, reason=OF_NOTHING)
     return _shown(replace(check, p=float(t_test(better, -margin)[1][0])), case, margin)
+
+
+def _of_both(check: Check, values: Sequence[Mapping[str, float]]) -> Check:
+    """The same of the queries that both have a value for."""
+    if not values[0]:
+        return check
+    how = aggregate_of(check.rule.figure.name) or mean
+    mine, base = (float(how(np.array(list(one.values())))) for one in values)
+    return replace(check, value=mine, baseline=base, difference=mine - base, n=len(values[0]))
 
 
 def _by_times(check: Check, case: Case, base: Subject, some: Some) -> Check:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from ragauge.errors import BadInput, UnknownName
-from ragauge.gates import Figure
+from ragauge.gates import UNSCORED, Figure
+from ragauge.measures import answers
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure, parse
 from ragauge.measures.table import geometric_mean, mean
@@ -25,6 +26,7 @@ COUNTS = {
     "missing": Figure("missing", "count", lower_is_better=True, paired=False),
     "queries": Figure("queries", "count", lower_is_better=False, paired=False),
 }
+LACKING = re.compile(rf"{UNSCORED}\s*\(\s*(.+?)\s*\)", re.I)
 TIMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE)
 NAMES = (*TIMES, *COUNTS)
 QUICK = re.compile(r"latenc|time|speed|slow|fast|duration|delay|second|throughput|response|per_?sec|_ms$|^ms$")
@@ -39,10 +41,19 @@ def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Fig
     ['ndcg@10', 'p95_ms', 'embed_p95_ms', 'mean_ms']
     """
     name = text.strip()
+    within = LACKING.fullmatch(name)
+    if within:
+        about = find(within[1], convention, known)
+        if about.source != "measure":
+            raise BadInput(f"`{name}` is not about a measure", hint=f"`{UNSCORED}(faithfulness)`")
+        return Figure(f"{UNSCORED}({about.name})", "count", lower_is_better=True, paired=False)
     for scores in known:
         if name in scores.values:
             own = name if name in scores.measures else scores.values._canonical(name)
             return _of_measure(own, own in scores.lower_is_better)
+    if any(scores.judge for scores in known) and answers.is_known(name):  # one that was not judged
+        judged = answers.parse(name, convention)
+        return _of_measure(str(judged), judged.spec.lower_is_better)
     lower = name.lower()
     if lower in WHOLE:
         return WHOLE[lower]

@@ -169,10 +169,11 @@ def _refuse_nonsense(rule: Rule) -> None:
             f"the rule `{rule}` limits a change for the better: {less} {name} is better",
             hint=f"`{name} {right} {number}`",
         )
-    if rule.percent and rule.kind == "limit" and name not in ("failed", "missing"):
+    if rule.percent and rule.kind == "limit" and (figure.source != "count" or name == "queries"):
         raise BadInput(
             f"the rule `{rule}` holds a figure against a percentage of nothing",
-            hint=f"`{name} {rule.sign} {rule.limit / 100:g}`; percentages are for changes, and for failed and missing",
+            hint=f"`{name} {rule.sign} {rule.limit / 100:g}`; percentages are for changes, and for failed, missing and "
+            "unscored",
         )
     if rule.kind == "non-inferior" and not rule.limit > 0:
         raise BadInput(f"the margin of `{rule}` is not above 0", hint="a margin is a loss that does not matter")

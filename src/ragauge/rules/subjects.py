@@ -49,11 +49,15 @@ class Subject:
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
     """Queries that are nowhere in these scores, and in those of the baseline."""
+    whole: bool = False
+    """Whether every query is known to be here: then one without any value is unscored, and not missing."""
 
     @cached_property
     def lacking(self) -> frozenset[str]:
         """The judged queries that the run does not have."""
         scores = self.scores
+        if self.whole:
+            return self.lost
         if scores.judged is not None:
             absent = np.flatnonzero(~scores.judged.answered).tolist()
             return self.lost | {scores.queries[i] for i in absent}
@@ -91,20 +95,31 @@ class Subject:
         judged = self.scores.judged
         return 0 if judged is None else int(judged.retrieved.max(initial=0))
 
-    def read(self, figure: Figure, some: Some = None) -> Reading:
-        """A figure of the run, or of a part of its queries."""
-        readers = {"measure": self._measure, "latency": self._latency, "count": self._count, "whole": self._whole}
-        found = readers[figure.source](figure, some)
+    def read(self, figure: Figure, some: Some = None, *, lenient: bool = False) -> Reading:
+        """A figure of the run, or of a part of its queries; `lenient`: also a mean that is not over all of them."""
+        if figure.source == "measure":
+            found = self._measure(figure, some, lenient=lenient)
+        else:
+            readers = {"latency": self._latency, "count": self._count, "whole": self._whole}
+            found = readers[figure.source](figure, some)
         if not found.reason and not math.isfinite(found.value):
             return Reading(math.nan, found.n, f"{figure.name} is no number")
         return found
 
-    def _measure(self, figure: Figure, some: Some) -> Reading:
-        name, scores = figure.name, self.scores
+    def _without(self, name: str) -> str:
+        """Why there is no such measure at all, if there is none."""
         if name in self.refused:
-            return Reading(reason=self.refused[name])
-        if name not in scores.measures:  # and not by another name, which a convention may mean otherwise
-            return Reading(reason=f"there is no {name} (there are {', '.join(scores.measures) or 'no measures'})")
+            return self.refused[name]
+        known = self.scores.measures
+        if name not in known:  # and not by another name, which a convention may mean otherwise
+            return f"there is no {name} (there are {', '.join(known) or 'no measures'})"
+        return ""
+
+    def _measure(self, figure: Figure, some: Some, *, lenient: bool) -> Reading:
+        name, scores = figure.name, self.scores
+        without = self._without(name)
+        if without:
+            return Reading(reason=without)
         chosen = self.chosen(some)
         column = scores.values[name][chosen]
         queries = [scores.queries[i] for i in chosen]
@@ -112,8 +127,9 @@ class Subject:
         n = int(scored.sum())
         reasons = {query: scores.unscored[name].get(query, "") for query in queries if query in scores.unscored[name]}
         odd = [query for query, reason in reasons.items() if reason not in EXPECTED]
-        if odd:
-            return Reading(n=n, reason=f"{len(odd)} queries have no {name} ({some_of(odd)}): {reasons[odd[0]]}")
+        if odd and not (lenient and n):
+            have = "1 query has" if len(odd) == 1 else f"{len(odd)} queries have"
+            return Reading(n=n, reason=f"{have} no {name} ({some_of(odd)}): {reasons[odd[0]]}")
         if not n:
             why = next(iter(reasons.values()), "no query is judged")
             return Reading(reason=f"no query has a value of {name}: {why}")
@@ -162,6 +178,10 @@ class Subject:
             return Reading(found.failed + found.timed_out, found.asked)
         if not judged:
             return Reading(reason="no query is judged")
+        if figure.measure:
+            without = self._without(figure.measure)
+            values = self.scores.values[figure.measure][self.chosen(some)] if not without else np.zeros(0)
+            return Reading(reason=without) if without else Reading(int(np.isnan(values).sum()), len(values))
         left = self.not_asked if some is None else 0
         count = len(lacking) + left if figure.name == "missing" else len(judged) - len(lacking)
         return Reading(count, len(judged) + left)

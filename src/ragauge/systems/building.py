@@ -276,6 +276,15 @@ def _check_names(family: str, spec: Spec) -> None:
                 _check_names(inner, described)
 
 
+def open_embedder(described: str | Embedder) -> Embedder:
+    """An embedder from a description, or itself."""
+    if not isinstance(described, str):
+        return described
+    spec = parse(described)
+    made: Embedder = _called(plugins.find("embedders", spec.name), spec, [], dict(spec.options))
+    return made
+
+
 async def _close(thing: Any) -> None:
     closing = seams.close(thing)
     if inspect.isawaitable(closing):

@@ -152,14 +152,18 @@ def document(
     packed: Mapping[str, str] | None = None,
     *,
     vega: str | None = None,
+    own: str = "",
 ) -> str:
     """A whole page: a template with its parts, which it escapes; charts, data and scripts.
+
+    `own` names a style sheet and a script that only this kind of page has.
 
     Scripts are let run by their hashes alone: what data might smuggle in would not run.
     """
     from markupsafe import Markup
 
-    scripts = [vega or bundle(), _file("page.js")]
+    scripts = [vega or bundle(), _file("page.js"), *([_file(f"{own}.js")] if own else [])]
+    style = _file("page.css") + STYLE + (_file(f"{own}.css") if own else "")
     specs = {f"{name}-{i}": one.spec for name, chart in drawings.items() for i, one in enumerate(chart.panels)}
     blocks = {**(data or {}), "charts": specs}
     text: str = (
@@ -168,7 +172,7 @@ def document(
         .render(
             **parts,
             version=version("ragauge"),
-            style=Markup(_file("page.css") + STYLE),  # noqa: S704 - written here, not data
+            style=Markup(style),  # noqa: S704 - written here, not data
             scripts=[Markup(script) for script in scripts],  # noqa: S704 - likewise
             script_hashes=Markup(" ".join(map(_hash, scripts))),  # noqa: S704 - letters and digits
             data={name: Markup(payload.as_json(one)) for name, one in blocks.items()},  # noqa: S704 - escaped for scripts

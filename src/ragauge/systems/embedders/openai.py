@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.keys import without_keys
 from ragauge.seams import Vectors
 
 
@@ -46,7 +47,9 @@ class OpenAI:
                     model=self._model, input=part, encoding_format="float", **self._options
                 )
             except self._failures as error:
-                raise BackendFailed(f"the embeddings endpoint failed: {without_key(error, self._client)}") from None
+                raise BackendFailed(
+                    f"the embeddings endpoint failed: {without_keys(error, [self._client.api_key])}"
+                ) from None
             found = getattr(reply, "data", None) or ()  # an endpoint that speaks otherwise gives text, or nothing
             if len(found) != len(part):
                 raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")
@@ -54,8 +57,3 @@ class OpenAI:
         if len({len(row) for row in rows}) > 1:
             raise BackendFailed("the embeddings endpoint gave vectors of different lengths")
         return np.asarray(rows, np.float32).reshape(len(rows), len(rows[0]) if rows else 0)
-
-
-def without_key(error: Exception, client: Any) -> str:
-    """The words of an error, without the key, which some servers repeat."""
-    return str(error).replace(client.api_key, "(the key)") if client.api_key else str(error)

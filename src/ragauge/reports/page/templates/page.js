@@ -14,6 +14,7 @@
     return new Response(stream).json();
   };
   const root = document.documentElement;
+  window.ragauge = { make, read, unpack, root }; // for the script of a kind of page, where it has one
 
   // --- colour scheme: automatic, light, dark ---
   const schemes = { auto: "light", light: "dark", dark: "auto" };

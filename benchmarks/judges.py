@@ -1,0 +1,154 @@
+"""What judging costs: calls, tokens, wall time and processor time for four measures, beside ragas and DeepEval.
+
+A server on this machine speaks OpenAI's protocol and takes 50 ms a reply, in a process of its own. It obeys whatever
+schema it is given and knows nothing, so the scores mean nothing and are not shown; what is counted is the work. The
+peers run in an environment of their own (`--peers PYTHON`; `make bench` makes one), because they ask for other versions
+of what is used here; without it they are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ragauge
+from ragauge.runs.manifest import circumstances
+
+HERE = Path(__file__).parent
+MEASURES = ["faithfulness", "context_precision", "context_recall", "answer_relevance"]
+WORDS = (
+    "river harbour tower stone bridge winter market glass copper engine signal captain letter island forest paper "
+    "colour number garden window summer morning station village"
+)
+LATENCY = 0.05
+
+
+def samples(n: int, contexts: int) -> list[dict[str, Any]]:
+    """Answers of four sentences, references of three, chunks of six; the same every time."""
+    chance = random.Random(0)
+    words = WORDS.split()
+
+    def text(sentences: int) -> str:
+        return " ".join(
+            f"{' '.join(chance.choice(words) for _ in range(14)).capitalize()} {chance.randrange(1000)}."
+            for _ in range(sentences)
+        )
+
+    return [
+        {
+            "id": f"s{i}",
+            "question": f"What is known about the {chance.choice(words)} and the {chance.choice(words)} of {i}?",
+            "answer": text(4),
+            "contexts": [text(6) for _ in range(contexts)],
+            "reference": text(3),
+        }
+        for i in range(n)
+    ]
+
+
+@contextmanager
+def server(*traits: str) -> Iterator[str]:
+    """The address of a server that takes its time."""
+    command = [sys.executable, str(HERE.parent / "tests" / "chat_server.py"), "--latency", str(LATENCY)]
+    process = subprocess.Popen(
+        [*command, *(part for trait in traits for part in ("--trait", trait))], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        if process.stdout is None:
+            raise RuntimeError("the server has no output")
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def stats(url: str) -> dict[str, Any]:
+    """What the server was asked."""
+    with urllib.request.urlopen(url.replace("/v1", "/stats")) as reply:
+        found: dict[str, Any] = json.load(reply)
+    return found
+
+
+def ours(url: str, rows: list[dict[str, Any]], concurrency: int, folder: str) -> dict[str, Any]:
+    """The four measures here, with every reply kept on disk."""
+    began, cpu = time.perf_counter(), time.process_time()
+    found = ragauge.judge(
+        rows, MEASURES, chat=f"openai:test@{url}", folder=folder, concurrency=concurrency, embedder="words"
+    )
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    return {"seconds": seconds, "cpu": cpu, "scored": min(found.scores.n.values())}
+
+
+def measured(name: str, work: Any) -> dict[str, Any]:
+    """What a tool did, and what the server saw of it."""
+    with server() as url:
+        found: dict[str, Any] = work(url)
+        return {"name": name, **found, **stats(url)}
+
+
+def peer(which: str, python: str, file: str, concurrency: int) -> Any:
+    """Another tool, in its own environment."""
+
+    def work(url: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [python, str(HERE / "judges_peers.py"), which, url, file, str(concurrency)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True, cwd=tempfile.gettempdir(),
+        )  # fmt: skip
+        found: dict[str, Any] = json.loads(done.stdout)
+        return {**found, "scored": min(n for _, n in found["means"].values())}
+
+    return work
+
+
+def table(rows: list[dict[str, Any]], n: int, concurrency: int) -> list[str]:
+    """The figures as Markdown."""
+    lines = [
+        "| | calls | calls a sample | prompt tokens | reply tokens | wall | of the ideal | CPU a call | scored |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        ideal = row["calls"] * LATENCY / concurrency
+        lines.append(
+            f"| {row['name']} | {row['calls']:,} | {row['calls'] / n:.1f} | {row['prompt_tokens']:,} "
+            f"| {row['completion_tokens']:,} | {row['seconds']:.1f} s | {ideal / row['seconds']:.0%} "
+            f"| {1000 * row['cpu'] / row['calls']:.2f} ms | {row['scored']} of {n} |"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--contexts", type=int, default=5)
+    parser.add_argument("--peers", default=str(HERE.parent / ".venv-peers" / "bin" / "python"))
+    given = parser.parse_args()
+    os.environ.setdefault("OPENAI_API_KEY", "x")
+    data = samples(given.samples, given.contexts)
+    print(f"{given.samples} samples of {given.contexts} contexts, four measures, {LATENCY * 1000:.0f} ms a reply")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "samples.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in data))
+        with server() as url:  # once before the clock, so that no import is timed
+            ours(url, data[:2], 2, f"{folder}/warm")
+        for concurrency in (16, 64):
+            found = [
+                measured("ragauge", lambda url, c=concurrency: ours(url, data, c, f"{folder}/{c}")),
+            ]
+            if Path(given.peers).exists():
+                for which in ("ragas", "deepeval"):
+                    found.append(measured(which, peer(which, given.peers, str(file), concurrency)))
+            print(f"\n## {concurrency} calls at a time\n")
+            print("\n".join(table(found, given.samples, concurrency)))
+    machine = circumstances()
+    print(f"\n{machine.get('processor') or machine.get('machine')}, Python {sys.version.split()[0]}")

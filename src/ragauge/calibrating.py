@@ -1,0 +1,309 @@
+"""calibrate: whether a judge may be believed, told by samples that people labelled."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.calibrations import Calibration, Corrected, Pair, Rater, Swap
+from ragauge.errors import BadInput
+from ragauge.judges.tasks import Judge
+from ragauge.judging import LEXICAL, estimate, judge
+from ragauge.measures.overlap import COUNTED, overlap
+from ragauge.records import Floats, Ints
+from ragauge.seams import Chat
+from ragauge.stats.agreement import share
+from ragauge.stats.association import auc_difference, curve
+from ragauge.stats.biases import consistency, swapped, verbosity
+from ragauge.stats.clusters import design_effect
+from ragauge.stats.powered import powered_mean, share_from_rates
+from ragauge.stats.raters import (
+    EDGE,
+    Ruler,
+    always,
+    among_people,
+    kappa_by_cut,
+    mean_figure,
+    rated,
+    rated_by_cut,
+)
+from ragauge.verdicts import Estimate, Judged, Sample
+from ragauge.yardsticks import SOFT, Yardstick, drawn, groups_of, opened, votes_of
+
+BETTER = 0.02
+"""A threshold that raises kappa by more is worth telling."""
+SEVERAL, FAR = 10, 3.0
+"""Of so many samples a mean is looked at, and so many standard errors are no chance."""
+UNTURNED = "contexts were not turned round: no sample has two, or the measure is about their order"
+
+
+class _Round(NamedTuple):
+    """One time that the judge is asked."""
+
+    samples: Sequence[Sample]
+    replicate: int = 0
+    turned: bool = False
+
+
+def calibrate(  # noqa: PLR0913 - each is an option of the verb
+    labelled: Any,
+    *,
+    chat: str | Chat | Judge = LEXICAL,
+    measure: str | None = None,
+    threshold: float | None = None,
+    label_threshold: float | None = None,
+    replicates: int = 1,
+    swap: bool = True,
+    labels: int | None = None,
+    limit: int | None = None,
+    folder: str | Path | None = None,
+    seed: int = 0,
+    **how: Any,
+) -> Calibration:
+    """How far a judge agrees with labels, and what moves it that should not.
+
+    `labelled` is a file or folder of labelled samples, or samples with labels. A sample is good from `label_threshold`
+    of its label on (the set's own, or 0.5), and from `threshold` of the judge's score on (1 of shares of claims where
+    labels are yes or no, the labels' threshold where they are grades, else 0.5). `replicates` asks the judge so often;
+    `swap` asks once more with the contexts in the other order. `labels` uses only so many labels, drawn at random, for
+    the corrected mean, and treats the other samples as if nobody had labelled them. `limit` takes so many samples at
+    random. Further settings are those of `judge`.
+    """
+    if labels is not None and labels < 1:
+        raise BadInput("labels is a number from 1 on")
+    given = drawn(opened(labelled, measure), limit, seed)
+    people_cut = given.label_threshold if label_threshold is None else label_threshold
+    cut = given.cut(people_cut) if threshold is None else threshold
+    for one in (cut, people_cut):
+        if not 0 < one <= 1:
+            raise BadInput(f"a threshold of {one:g} would call everything alike", hint="above 0 and at most 1")
+    rounds = _rounds(given, replicates, swap=swap)
+    judged, *more = _asked(given, rounds, {"chat": chat, "folder": folder, "name": given.name, **how})
+    name, confidence = str(given.measure), judged.confidence
+    known = ~np.isnan(given.labels)
+    groups = groups_of(given.samples)
+    ruler = Ruler(given.labels[known], people_cut, None if groups is None else groups[known], confidence, seed)
+    scores = judged.scores.values[name]
+    mine, softly = scores[known], judged.scores.values.get(SOFT, np.full(len(scores), math.nan))[known]
+    kind = given.measure.spec.name
+    counts = np.array([overlap(one, kind) if kind in COUNTED else math.nan for one in given.known], np.float64)
+    words = np.array([len((one.answer or "").split()) for one in given.known], np.float64)
+    raters, notes = _raters(judged, ruler, (mine, softly, counts), cut, votes_of(given.known, kind), kind)
+    bins = softly if not np.isnan(softly).all() else mine
+    there = ~np.isnan(bins)
+    points, error = curve(bins[there], ruler.good[there], confidence)
+    reasons = judged.scores.unscored[name]
+    again = [mine, *(one.scores.values[name] for one in more[: replicates - 1])]
+    turned = _swapped(given, mine, more[-1], cut, ruler) if rounds[-1].turned else None
+    effect = design_effect(ruler.good.astype(np.float64), ruler.groups)
+    return Calibration(
+        judge=judged.judge,
+        dataset=given.name,
+        measure=name,
+        samples=len(given.samples),
+        labelled=int(known.sum()),
+        unscored=dict(Counter(reasons[one.id] for one in given.known if one.id in reasons)),
+        threshold=cut,
+        label_threshold=people_cut,
+        base_rate=share(int(ruler.good.sum()), len(ruler.good), confidence, effect=effect),
+        raters=raters,
+        curve=points,
+        calibration_error=error,
+        curve_of=SOFT if bins is softly else name,
+        consistency=consistency(np.stack(again, axis=1), cut, confidence, seed=seed) if replicates > 1 else None,
+        swap=turned,
+        verbosity=verbosity(mine, ruler.labels, words, confidence, groups=ruler.groups, seed=seed),
+        corrected=_corrected(given.labels, scores, groups, labels, cut, ruler),
+        robustness=judged.robustness,
+        people=given.people,
+        easy=given.easy,
+        about=given.about,
+        confidence=confidence,
+        notes=[
+            *_notes(given, [judged, *more], ruler),
+            *notes,
+            *([UNTURNED] if swap and turned is None else []),
+        ],
+        pairs=[
+            Pair(
+                one.id, float(row[0]), float(row[1]), float(row[2]), int(row[3]), float(row[4]), reasons.get(one.id, "")
+            )
+            for one, *row in zip(given.known, ruler.labels, mine, softly, words, counts, strict=True)
+        ],
+        identity=judged.identity,
+    )
+
+
+def estimate_calibration(
+    labelled: Any,
+    *,
+    chat: str | Chat | Judge = LEXICAL,
+    measure: str | None = None,
+    replicates: int = 1,
+    swap: bool = True,
+    limit: int | None = None,
+    seed: int = 0,
+    **how: Any,
+) -> list[Estimate]:
+    """What calibrating would take, step by step, over all times that the judge is asked. Nothing is asked."""
+    given = drawn(opened(labelled, measure), limit, seed)
+    found: dict[str, Estimate] = {}
+    for one in _rounds(given, replicates, swap=swap):
+        settings = {"chat": chat, **how, "replicate": one.replicate}
+        for step in estimate(one.samples, given.measures, **settings):
+            before = found.get(step.step, Estimate(step.step, 0, 0, 0, 0.0))
+            found[step.step] = Estimate(
+                step.step,
+                before.calls + step.calls,
+                before.prompt_tokens + step.prompt_tokens,
+                before.completion_tokens + step.completion_tokens,
+                None if before.cost is None or step.cost is None else before.cost + step.cost,
+            )
+    return list(found.values())
+
+
+def _rounds(given: Yardstick, replicates: int, *, swap: bool) -> list[_Round]:
+    """All times that the judge is asked: everything once, what has labels again, and with contexts turned round."""
+    if replicates < 1:
+        raise BadInput("replicates is a number from 1 on")
+    spec = given.measure.spec
+    several = [one for one in given.known if len(one.contexts or ()) > 1]
+    rounds = [_Round(given.samples), *(_Round(given.known, turn) for turn in range(1, replicates))]
+    if swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff is about the order of contexts
+        turned = [
+            replace(one, contexts=tuple(reversed(one.contexts or ())), context_ids=tuple(reversed(one.context_ids)))
+            for one in several
+        ]
+        rounds.append(_Round(turned, turned=True))
+    return rounds
+
+
+def _asked(given: Yardstick, rounds: Sequence[_Round], settings: Mapping[str, Any]) -> list[Judged]:
+    found = []
+    for at, one in enumerate(rounds):
+        only_once = {"canaries": False} if at else {}
+        found.append(judge(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate}))
+    return found
+
+
+def _swapped(given: Yardstick, scores: Floats, turned: Judged, threshold: float, ruler: Ruler) -> Swap:
+    place = {one.id: at for at, one in enumerate(given.known)}
+    before = scores[[place[name] for name in turned.scores.queries]]
+    after = turned.scores.values[str(given.measure)]
+    return swapped(before, after, threshold, ruler.confidence, seed=ruler.seed)
+
+
+def _raters(
+    judged: Judged,
+    ruler: Ruler,
+    columns: tuple[Floats, Floats, Floats],
+    threshold: float,
+    votes: Floats | None,
+    measure: str,
+) -> tuple[list[Rater], list[str]]:
+    """The judge, baselines and people; and whether the judge is better than counting words."""
+    scores, soft, words = columns
+    name = judged.judge.partition(" [")[0]
+    raters = [rated(name, "judge", scores, ruler, threshold)]
+    notes: list[str] = []
+    kappa, cuts = kappa_by_cut(scores, ruler)
+    mine = raters[0].figures["kappa"].value
+    if kappa > mine + BETTER:
+        notes.append(
+            f"cut at {cuts} its verdicts would agree better: kappa {kappa:.3f} instead of {mine:.3f} (each half of the "
+            "samples was cut where the other half agrees best)"
+        )
+    best = scores
+    if not np.isnan(soft).all():
+        raters.append(rated_by_cut(f"{name} by probability", "judge", soft, ruler, "how sure it is"))
+        best = soft
+    if not np.isnan(words).all():
+        raters.append(rated_by_cut("counting words", "baseline", words, ruler, COUNTED[measure][2]))
+        both = ~np.isnan(best) & ~np.isnan(words)
+        held = ruler.of(both)
+        gain = auc_difference(best[both], words[both], held.good, ruler.confidence, groups=held.groups)
+        raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
+        if gain.defined and not gain.value > EDGE:
+            notes.append(f"it orders samples no better than counting words does (AUC {gain.value:+.3f})")
+        elif gain.defined and not gain.low > 0:
+            notes.append(f"that it beats counting words (AUC {gain.value:+.3f}) may be chance")
+    raters.append(always(ruler))
+    person = None if votes is None else among_people(votes, ruler)
+    return [*raters, *([person] if person is not None else [])], notes
+
+
+def _corrected(
+    labels: Floats, scores: Floats, groups: Ints | None, wanted: int | None, threshold: float, ruler: Ruler
+) -> Corrected | None:
+    """The mean from some labels and all scores; None where every sample has a label and all are used.
+
+    A sample without a score counts with the judge's mean, and as bad: any fixed rule is as valid, only less sharp, and
+    leaving such samples out would speak of the others alone.
+    """
+    labelled = np.flatnonzero(~np.isnan(labels))
+    if wanted is not None and wanted < len(labelled):
+        rng = np.random.default_rng(ruler.seed)
+        order = rng.permutation(len(labels) if groups is None else int(groups.max()) + 1)
+        place = order[np.arange(len(labels)) if groups is None else groups]
+        used = np.sort(labelled[np.argsort(place[labelled], kind="stable")][:wanted])
+    else:
+        used = labelled
+    rest = np.setdiff1d(np.arange(len(labels)), used)
+    scored = scores[~np.isnan(scores)]
+    if not len(rest) or not len(scored):
+        return None
+    filled = np.where(np.isnan(scores), scored.mean(), scores)
+    verdicts = np.nan_to_num(scores, nan=-1.0) >= threshold - EDGE
+    together = None if groups is None else (groups[used], groups[rest])
+    mine, level = labels[used], ruler.confidence
+    powered, weight = powered_mean(mine, filled[used], filled[rest], level, groups=together)
+    plain, _ = powered_mean(mine, filled[used], filled[rest], level, weight=0.0, groups=together)
+    good = mine >= ruler.threshold - EDGE
+    effect = design_effect(good.astype(np.float64), None if groups is None else groups[used])
+    return Corrected(
+        labels=len(used),
+        judged=len(rest),
+        people=plain,
+        judge=mean_figure(scored, level, ruler.seed),
+        powered=powered,
+        weight=weight,
+        rates=share_from_rates(verdicts[used], good, verdicts[rest], level),
+        share=share(int(good.sum()), len(good), level, effect=effect),
+        truth=float(ruler.labels.mean()) if len(labelled) == len(labels) else math.nan,
+    )
+
+
+def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]:
+    """What to know before believing the figures."""
+    judged = times[0]
+    notes = []
+    if not given.people:
+        notes.append("the labels are not people's, so this is no agreement with people")
+    if given.easy:
+        notes.append(f"an easy set: {given.easy}")
+    if judged.judge.startswith(LEXICAL):
+        notes.append("the lexical judge compares words; it is the baseline that a model has to beat")
+    if ruler.groups is not None:
+        number = len(np.unique(ruler.groups))
+        notes.append(f"{len(ruler.labels)} samples have {number} questions; intervals allow for that")
+    if _drawn_otherwise(given.labels, judged.scores.values[str(given.measure)]):
+        notes.append(
+            "samples without a label score otherwise than those with one: a corrected mean needs a random part"
+        )
+    return [*notes, *dict.fromkeys(one.stopped for one in times if one.stopped), *judged.notes]
+
+
+def _drawn_otherwise(labels: Floats, scores: Floats) -> bool:
+    """Whether the labelled samples can hardly be a random part of all: their scores have another mean (Welch)."""
+    known = ~np.isnan(scores)
+    first, second = scores[known & ~np.isnan(labels)], scores[known & np.isnan(labels)]
+    if min(len(first), len(second)) < SEVERAL:
+        return False
+    spread = math.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
+    return abs(float(first.mean() - second.mean())) > FAR * spread

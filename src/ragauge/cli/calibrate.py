@@ -1,0 +1,164 @@
+"""`ragauge calibrate LABELLED…`: whether a judge may be believed."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files as packaged
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.progress import Counting
+from ragauge.errors import BadInput
+from ragauge.reports import calibrations as reports
+from ragauge.reports.calibrations_data import as_csv, as_data
+
+
+def calibrate(  # noqa: PLR0913 - each is an option of the command
+    labelled: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LABELLED",
+            show_default=False,
+            help="Samples with labels (JSONL with question, answer, contexts, labels), or files and folders of BEGIN, "
+            "HaluEval, CLAP NQ, MTRAG; several give a row each.",
+        ),
+    ] = None,
+    chat: Annotated[
+        str,
+        typer.Option("-c", "--chat", help="Who judges: lexical, openai:MODEL@URL, local:FILE.gguf, replay:FILE."),
+    ] = "lexical",
+    measure: Annotated[
+        str | None, typer.Option("-m", "--measure", help="What is judged.  [dim]default what labels speak of[/dim]")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="A score from here on is good.  [dim]default 1 of shares of claims where labels are yes or no, the "
+            "labels' threshold where they are grades, else 0.5[/dim]"
+        ),
+    ] = None,
+    label_threshold: Annotated[
+        float | None, typer.Option(help="A label from here on is good.  [dim]default the set's, or 0.5[/dim]")
+    ] = None,
+    replicates: Annotated[int, typer.Option(help="Ask the judge so often, and see whether it says the same.")] = 1,
+    swap: Annotated[bool, typer.Option(help="Ask once more with the contexts in the other order.")] = True,
+    labels: Annotated[
+        int | None,
+        typer.Option(help="Correct the mean with so many labels only, as if the other samples had none."),
+    ] = None,
+    canaries: Annotated[bool, typer.Option("--canaries", help="Also try to talk the judge into verdicts.")] = False,
+    limit: Annotated[int | None, typer.Option(help="So many samples, drawn at random.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(help="The most calls at a time.")] = None,
+    max_calls: Annotated[int | None, typer.Option(help="Stop after so many calls of a set.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Stop before a set costs more.")] = None,
+    prices: Annotated[str | None, typer.Option(metavar="FILE.toml", help="What models cost.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt.  [dim]default 60[/dim]")] = None,
+    verdicts: Annotated[
+        str | None,
+        typer.Option(help="json, or tokens: one word each, with its probability.  [dim]default json[/dim]"),
+    ] = None,
+    folder: Annotated[
+        str | None, typer.Option("-o", "--out", help="Keep replies here, so that the same command pays for none twice.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls and tokens it would take, and ask nothing.")
+    ] = False,
+    charts: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Draw the ROC curve and what scores promise, as SVG and PNG.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn at random.")] = 0,
+    per_sample: Annotated[bool, typer.Option("--per-sample", help="With --json: every sample too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each figure.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of --json, and stop.")] = False,
+) -> None:
+    """May this judge be believed? Its agreement with people, and what moves it that should not.
+
+    [dim]ragauge calibrate labelled.jsonl --chat openai:gpt-4o-mini --replicates 3 --labels 100[/dim]
+    """
+    if schema:
+        typer.echo((packaged("ragauge.reports") / "calibration.schema.json").read_text(encoding="utf-8"), nl=False)
+        return
+    console.only_one({"--json": as_json, "--csv": csv, "--markdown": markdown})
+    if not labelled:
+        raise BadInput("there is nothing to calibrate on", hint="ragauge calibrate labelled.jsonl")
+    from ragauge.calibrating import calibrate as measure_judge
+    from ragauge.experiments import slug
+    from ragauge.forms import write_charts
+    from ragauge.reports.charts.calibrations import drawn
+
+    asked: dict[str, Any] = {
+        "chat": chat, "measure": measure, "replicates": replicates, "swap": swap, "limit": limit, "folder": folder,
+        "seed": seed, "options": _options(option or []), "concurrency": concurrency, "max_calls": max_calls,
+        "max_cost": max_cost, "prices": prices, "timeout": timeout, "verdicts": verdicts,
+    }  # fmt: skip
+    if dry_run:
+        _estimate(labelled, asked)
+        return
+    found = []
+    with Counting("judging") as watch:
+        for path in labelled:
+            found.append(
+                measure_judge(
+                    path,
+                    **asked,
+                    threshold=threshold,
+                    label_threshold=label_threshold,
+                    labels=labels,
+                    confidence=confidence,
+                    canaries=canaries,
+                    progress=watch,
+                )
+            )
+    if charts is not None:
+        Path(charts).mkdir(parents=True, exist_ok=True)
+        write_charts(drawn({slug(one.dataset): one for one in found}), Path(charts))
+    if as_json:
+        typer.echo(json.dumps(as_data(found, per_sample=per_sample), ensure_ascii=False, indent=2, allow_nan=False))
+    elif csv:
+        typer.echo(as_csv(found), nl=False)
+    elif markdown:
+        typer.echo(reports.as_markdown(found), nl=False)
+    elif len(found) == 1:
+        width = console.data().width
+        for at, rows in enumerate(reports.sections(found[0])):
+            console.show(*([""] if at else []), reports.drawn(rows, width))
+    else:
+        console.show(reports.drawn(reports.overview(found), console.data().width))
+    if not markdown:
+        console.talk(reports.sentences(found[0]) if len(found) == 1 else reports.sentences_of_all(found))
+
+
+def _estimate(labelled: list[str], asked: dict[str, Any]) -> None:
+    """What it would take, set by set."""
+    from ragauge.calibrating import estimate_calibration
+    from ragauge.reports.judged import estimate_tables
+
+    for path in labelled:
+        found = estimate_calibration(path, **asked)
+        if found:
+            console.show(*estimate_tables(found, console.data().width))
+        console.talk([f"{path}: an estimate" if found else f"{path}: nothing would be asked"])
+    console.talk(["nothing was asked"])
+
+
+def _options(texts: list[str]) -> dict[str, Any] | None:
+    """Options of a chat: numbers and truth values as such, everything else as text."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"`--set {text}` sets nothing", hint="--set temperature=0")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found or None

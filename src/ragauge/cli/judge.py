@@ -1,0 +1,282 @@
+"""`ragauge judge SAMPLES`: whether answers are borne out by what was retrieved, said by a judge that may not say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import files as packaged
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.evaluate import rules_of
+from ragauge.cli.progress import Counting, status
+from ragauge.errors import BadInput
+from ragauge.experiments import slug
+from ragauge.formats.judged import SAMPLES, is_judged
+from ragauge.formats.samples import read_samples
+from ragauge.judged_files import write_folder
+from ragauge.judging import estimate, heard
+from ragauge.measures.answers import MAIN, check_evidence, lack, parse_all
+from ragauge.reports import judged as reports
+from ragauge.reports.judged_csv import summary_csv
+from ragauge.reports.judged_data import as_data, estimate_data
+from ragauge.reports.judged_words import is_lexical
+from ragauge.runs.perform import in_a_loop
+from ragauge.sampling import samples_from_run
+from ragauge.verdicts import Judged, Sample
+
+
+def judge(  # noqa: PLR0913 - each is an option of the command
+    samples: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SAMPLES",
+            show_default=False,
+            help="A file with question, answer, contexts and reference (JSONL, JSON, CSV, Parquet; ragas' and "
+            "DeepEval's names too), or the folder of a run with its answers.",
+        ),
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("-m", "--measure", help=f"A measure; again for more.  [dim]default {', '.join(MAIN)}[/dim]"),
+    ] = None,
+    chat: Annotated[
+        str,
+        typer.Option(
+            "-c",
+            "--chat",
+            metavar="WHO",
+            help="Who judges: openai:MODEL@URL (any such server), local:FILE.gguf, replay:FILE, or lexical, which "
+            "matches words and asks nobody.",
+        ),
+    ] = "lexical",
+    options: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
+    ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            help="What compares questions for answer_relevance.  [dim]default wordllama; words for lexical[/dim]"
+        ),
+    ] = None,
+    questions: Annotated[
+        int | None, typer.Option(help="Think up so many for each answer.  [dim]default 3[/dim]")
+    ] = None,
+    convention: Annotated[
+        str,
+        typer.Option(
+            "-C",
+            "--convention",
+            metavar="NAME[,OPTION=VALUE…]",
+            help="How verdicts are counted: default,no_claims=one.",
+        ),
+    ] = "default",
+    k: Annotated[int | None, typer.Option("-k", help="The first so many contexts of each sample only.")] = None,
+    answers: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Of a run's folder: a table with query and answer.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="The first so many samples only.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="The most calls at a time.  [dim]default 16[/dim]")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt.  [dim]default 60[/dim]")] = None,
+    retries: Annotated[int | None, typer.Option(help="Try again so often.  [dim]default 5[/dim]")] = None,
+    max_calls: Annotated[int | None, typer.Option(help="Stop before more calls than this, over all sessions.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Stop before it costs more, over all sessions.")] = None,
+    prices: Annotated[str | None, typer.Option(metavar="FILE.toml", help="What models cost.")] = None,
+    price: Annotated[
+        str | None, typer.Option(metavar="IN,OUT", help="What this one costs, for a million tokens in and out.")
+    ] = None,
+    verdicts: Annotated[
+        str | None,
+        typer.Option(help="json, or tokens: one word each, with its probability.  [dim]default json[/dim]"),
+    ] = None,
+    canaries: Annotated[
+        bool, typer.Option("--canaries", help="Also try to talk the judge into verdicts, and see whether it can be.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Ask again for what has no verdict.")] = False,
+    replicate: Annotated[
+        int | None, typer.Option(help="Ask everything anew, as the so-many-th time.  [dim]default 0[/dim]")
+    ] = None,
+    confidence: Annotated[float | None, typer.Option(help="Of the intervals.  [dim]default 0.95[/dim]")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls and tokens it would take, and ask nothing.")
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option("-o", "--out", metavar="FOLDER", help="[dim]default judged/ and the samples' name[/dim]"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each measure.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
+) -> None:
+    """Judge answers: whether contexts bear them out, whether they answer, whether the right thing was retrieved.
+
+    [dim]ragauge judge samples.jsonl --chat openai:llama3@http://localhost:11434/v1 --dry-run[/dim]
+
+    [dim]ragauge judge samples.jsonl -m faithfulness -c openai:gpt-4o-mini --price 0.15,0.6 --max-cost 2[/dim]
+
+    What the judge does not say, or says unreadably, is unscored with its reason: nothing has a default. Every reply is
+    kept at once: after Ctrl-C, a crash or a limit the same command goes on, and pays for nothing twice.
+    """
+    if schema:
+        typer.echo((packaged("ragauge.reports") / "judged.schema.json").read_text(encoding="utf-8"), nl=False)
+        return
+    console.only_one({"--json": as_json, "--csv": as_csv})
+    if samples is None:
+        raise BadInput("there is nothing to judge", hint="ragauge judge samples.jsonl")
+    if price is not None and prices is not None:
+        raise BadInput("--price and --prices do not go together", hint="one of them")
+    given = _samples(samples, k, answers)
+    name, *rules = convention.split(",")
+    settings: dict[str, Any] = {
+        "convention": rules_of(name, [one.strip() for one in rules], None, None), "embedder": embedder,
+        "questions": questions, "concurrency": concurrency, "timeout": timeout, "retries": retries,
+        "max_calls": max_calls, "max_cost": max_cost, "prices": _price(price) if price is not None else prices,
+        "verdicts": verdicts, "canaries": canaries or None, "again": again or None, "replicate": replicate,
+        "confidence": confidence, "limit": limit, "options": _options(options or []), "name": _called(samples),
+    }  # fmt: skip
+    measures, notes = _measures(measure, given[:limit])
+    folder = Path(out) if out is not None else Path("judged") / slug(_called(samples))
+    how = {key: value for key, value in settings.items() if value is not None}
+    if dry_run:
+        _estimate(given, measures, chat, folder, how, as_json=as_json)
+        return
+    found = _judged(given, measures, chat, folder, how)
+    _finish(replace(found, notes=[*found.notes, *notes]), folder, as_json=as_json, as_csv=as_csv)
+
+
+def _samples(path: str, k: int | None, answers: str | None) -> list[Sample]:
+    """The samples of a file, of a run's folder, or of a folder that was judged before."""
+    if Path(path).is_dir() and not is_judged(path):
+        return samples_from_run(path, answers=answers, k=k)
+    if answers is not None:
+        raise BadInput("--answers is for the folder of a run", hint="samples have their answers in them")
+    found = read_samples(str(Path(path) / SAMPLES) if Path(path).is_dir() else path)
+    if k is None:
+        return found
+    if k < 1:
+        raise BadInput(f"the first {k} contexts are none", hint="-k is at least 1")
+    return [
+        one if one.contexts is None else replace(one, contexts=one.contexts[:k], context_ids=one.context_ids[:k])
+        for one in found
+    ]
+
+
+def _called(path: str) -> str:
+    """What the samples are called: the file without its endings, or the folder."""
+    place = Path(path)
+    return place.resolve().name if place.is_dir() else place.name.partition(".")[0] or "samples"
+
+
+def _measures(asked: Sequence[str] | None, samples: Sequence[Sample]) -> tuple[list[str], list[str]]:
+    """The measures, and a note on each of the usual ones that no sample can have; one that was asked for is refused.
+
+    Samples may lack things one by one, and are unscored then; where all do, it is known before anything is paid for.
+    """
+    wanted = parse_all(asked or MAIN)
+    lacking = {str(one): what for one in wanted if (what := lack(one, samples))}
+    if asked or len(lacking) == len(wanted):
+        check_evidence(wanted, samples)
+    notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
+    return [str(one) for one in wanted if str(one) not in lacking], notes
+
+
+def _price(text: str) -> dict[str, tuple[float, ...]]:
+    """A price for whatever model."""
+    try:
+        parts = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        parts = ()
+    if len(parts) not in (2, 3):
+        raise BadInput(f"`--price {text}` is no price", hint="--price 0.15,0.6: of a million tokens in, and out")
+    return {"*": parts}
+
+
+def _options(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Options of a chat: numbers and truth values as such, everything else as text."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise BadInput(f"`--set {text}` sets nothing", hint="--set temperature=0")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value
+    return found or None
+
+
+def _estimate(
+    samples: Sequence[Sample], measures: Sequence[str], chat: str, folder: Path, how: dict[str, Any], *, as_json: bool
+) -> None:
+    with status(after=0.5) as tell:
+        tell("counting")
+        found = estimate(samples, measures, chat=chat, folder=folder, **how)
+    if as_json:
+        facts = {"samples": len(samples[: how.get("limit")]), "measures": list(measures)}
+        typer.echo(json.dumps(estimate_data(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False))
+    elif found:
+        console.show(*reports.estimate_tables(found, console.data().width))
+    lines = [
+        "an estimate: claims are not known yet, so that each sentence counts as one; four characters are a token"
+        if found
+        else "nothing would be asked: "
+        + ("the lexical judge asks nobody" if chat == "lexical" else f"every reply is kept in {folder}{os.sep}")
+    ]
+    if found and any(one.cost is None for one in found):
+        lines.append("no price is known, so that there is no cost: --price IN,OUT or --prices FILE.toml")
+    console.talk([*lines, "nothing was asked"])
+
+
+def _judged(samples: Sequence[Sample], measures: Sequence[str], chat: str, folder: Path, how: dict[str, Any]) -> Judged:
+    """Judge, with somebody looking on; Ctrl-C says how to go on."""
+    with Counting("judging") as watch:
+        try:
+            return in_a_loop(heard(samples, measures, chat=chat, folder=folder, progress=watch, **how))
+        except KeyboardInterrupt:
+            sys.stderr.write(
+                f"\nstopped after {watch.done} of {watch.total or len(samples)} samples; every reply is kept in "
+                f"{shlex.quote(str(folder))}, and the same command goes on from there\n"
+            )
+            raise typer.Exit(130) from None
+
+
+def _finish(found: Judged, folder: Path, *, as_json: bool, as_csv: bool) -> None:
+    """Show the tables, write the files, and say what ended it early."""
+    left: list[str] = []
+    if as_json:
+        typer.echo(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+    elif as_csv:
+        typer.echo(summary_csv(found), nl=False)
+    else:
+        pieces, left = reports.tables(found, console.data().width)
+        console.show(*pieces)
+    with status(after=0.5) as tell:
+        tell("writing")
+        files, missing = write_folder(found, folder)
+    console.talk(
+        [
+            *(reports.notes(found) if not as_json and not as_csv else []),
+            *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
+            *missing,
+            f"wrote {folder}{os.sep}: {', '.join(files)}",
+        ]
+    )
+    if found.stopped:
+        sys.stderr.write(f"stopped: {found.stopped}; the same command with a higher limit goes on\n")
+        raise typer.Exit(3)
+    if _mute(found):
+        sys.stderr.write(f"error: the judge gave no verdict that can be read; {reports.first_reason(found)}\n")
+        raise typer.Exit(3)
+
+
+def _mute(found: Judged) -> bool:
+    """Whether a model was asked and nothing at all is scored."""
+    nothing = not any(found.scores.n[name] for name in found.scores.measures)
+    return nothing and not is_lexical(found) and all(one.unscored for one in found.verdicts.values())

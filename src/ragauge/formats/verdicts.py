@@ -1,0 +1,232 @@
+"""What a judge said, as JSONL: a line a sample, everything in it, read as strictly as a judge's reply should be."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ragauge.errors import BadInput
+from ragauge.formats.documents import json_lines
+from ragauge.formats.files import Source
+from ragauge.formats.writing import whole_file
+from ragauge.verdicts import (
+    ANSWER,
+    ASKS,
+    REFERENCE,
+    Claim,
+    Question,
+    Support,
+    Unscored,
+    Usefulness,
+    Verdicts,
+)
+
+KEYS = ("sample", "asked", "claims", "support", "useful", "questions", "refusal", "unscored")
+
+
+def write_verdicts(verdicts: Iterable[Verdicts], path: str) -> None:
+    """Write verdicts; the file appears when it is complete."""
+    with whole_file(path) as out:
+        for one in verdicts:
+            text = json.dumps(as_line(one), ensure_ascii=False, allow_nan=False)
+            # Half a character, which models do reply, fits into no file.
+            out.write(text.encode("utf-8", "replace") + b"\n")
+
+
+def read_verdicts(path: str) -> dict[str, Verdicts]:
+    """Verdicts by sample; anything that is not as `write_verdicts` writes it is refused, with its line."""
+    source = Source(str(path))
+    found: dict[str, Verdicts] = {}
+    for line, item in json_lines(source):
+        try:
+            one = from_line(item)
+        except BadInput as error:
+            raise BadInput(error.message, file=source.label, line=line, hint=error.hint) from None
+        if one.sample in found:
+            raise BadInput(f"the sample `{one.sample}` comes twice", file=source.label, line=line)
+        found[one.sample] = one
+    if not found:
+        raise BadInput("no verdicts are here", file=source.label)
+    return found
+
+
+def as_line(verdicts: Verdicts) -> dict[str, Any]:
+    """Verdicts as plain data; a figure that is none is null.
+
+    >>> as_line(Verdicts("s1", ["useful"], useful={"k1": Usefulness(True)}))["useful"]
+    {'k1': {'useful': True, 'words': '', 'probability': None}}
+    """
+    return {
+        "sample": verdicts.sample,
+        "asked": list(verdicts.asked),
+        "claims": {text: [_claim(one) for one in claims] for text, claims in verdicts.claims.items()},
+        "support": {
+            claim: {
+                "by": list(one.by),
+                "against": list(one.against),
+                "words": one.words,
+                "probability": _figure(one.probability),
+            }
+            for claim, one in verdicts.support.items()
+        },
+        "useful": {
+            chunk: {"useful": one.useful, "words": one.words, "probability": _figure(one.probability)}
+            for chunk, one in verdicts.useful.items()
+        },
+        "questions": [{"text": one.text, "similarity": _figure(one.similarity)} for one in verdicts.questions],
+        "refusal": verdicts.refusal,
+        "unscored": {what: {"why": one.why, "reply": one.reply} for what, one in verdicts.unscored.items()},
+    }
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    cites = None if claim.cites is None else list(claim.cites)
+    return {"id": claim.id, "text": claim.text, "sentence": claim.sentence, "cites": cites}
+
+
+def _figure(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def from_line(item: Mapping[str, Any]) -> Verdicts:
+    """The same verdicts again."""
+    _only(item, KEYS, "the verdicts")
+    sample = _text(item, "sample", "the verdicts")
+    if not sample:
+        raise BadInput("the sample has no id")
+    asked = [_one_of(one, ASKS, "asked") for one in _list(item, "asked", "the verdicts")]
+    claims: dict[str, list[Claim]] = {}
+    ids: set[str] = set()
+    for text, listed in _mapping(item, "claims", "the verdicts").items():
+        _one_of(text, (ANSWER, REFERENCE), "the claims of")
+        claims[text] = [_read_claim(one) for one in _list({text: listed}, text, "the claims")]
+        for one in claims[text]:
+            if one.id in ids or not one.id.startswith(text[0]):
+                raise BadInput(
+                    f"the claim `{one.id}` of the {text} "
+                    + ("comes twice" if one.id in ids else f"should begin with {text[0]}")
+                )
+            ids.add(one.id)
+    refusal = item.get("refusal")
+    if not (refusal is None or isinstance(refusal, bool)):
+        raise BadInput(f"`refusal` is {_shown(refusal)}, which is neither true nor false")
+    return Verdicts(
+        sample,
+        asked,
+        claims,
+        {claim: _read_support(claim, one) for claim, one in _objects(item, "support")},
+        {chunk: _read_useful(chunk, one) for chunk, one in _objects(item, "useful")},
+        [_read_question(one) for one in _list(item, "questions", "the verdicts")],
+        refusal,
+        {what: _read_unscored(what, one) for what, one in _objects(item, "unscored")},
+    )
+
+
+def _read_claim(item: Any) -> Claim:
+    where = "a claim"
+    _only(item, ("id", "text", "sentence", "cites"), where)
+    sentence, cites = item.get("sentence"), item.get("cites")
+    if not _whole(sentence):
+        raise BadInput(f"the sentence of {where} is {_shown(sentence)}, not a number from 1")
+    if cites is not None and not (isinstance(cites, list) and all(_whole(one) for one in cites)):
+        raise BadInput(f"what {where} cites is {_shown(cites)}, not a list of numbers")
+    return Claim(
+        _text(item, "id", where), _text(item, "text", where), sentence, None if cites is None else tuple(cites)
+    )
+
+
+def _read_support(claim: str, item: Mapping[str, Any]) -> Support:
+    where = f"the support of {claim}"
+    _only(item, ("by", "against", "words", "probability"), where)
+    by, against = (
+        tuple(_text({"source": one}, "source", where) for one in _list(item, name, where)) for name in ("by", "against")
+    )
+    return Support(by, against, _text(item, "words", where), _probability(item, where))
+
+
+def _read_useful(chunk: str, item: Mapping[str, Any]) -> Usefulness:
+    where = f"the usefulness of {chunk}"
+    _only(item, ("useful", "words", "probability"), where)
+    useful = item.get("useful")
+    if not isinstance(useful, bool):
+        raise BadInput(f"{where} is {_shown(useful)}, which is neither true nor false")
+    return Usefulness(useful, _text(item, "words", where), _probability(item, where))
+
+
+def _read_question(item: Any) -> Question:
+    where = "a question"
+    _only(item, ("text", "similarity"), where)
+    near = _number(item.get("similarity"), where)
+    return Question(_text(item, "text", where), math.nan if near is None else near)
+
+
+def _read_unscored(what: str, item: Mapping[str, Any]) -> Unscored:
+    where = f"the reason for `{what}`"
+    _only(item, ("why", "reply"), where)
+    return Unscored(_text(item, "why", where), _text(item, "reply", where))
+
+
+def _only(item: Any, known: tuple[str, ...], where: str) -> None:
+    """Refuse what is no object, and what has more in it than is known here."""
+    if not isinstance(item, Mapping):
+        raise BadInput(f"{where}: expected an object, found {_shown(item)}")
+    strange = next((key for key in item if key not in known), None)
+    if strange is not None:
+        raise BadInput(f"{where}: `{strange}` is unknown", hint=f"there are {', '.join(known)}")
+
+
+def _objects(item: Mapping[str, Any], name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    return _mapping(item, name, "the verdicts").items()
+
+
+def _mapping(item: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    value = item.get(name, {})
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{where}: `{name}` is {_shown(value)}, not an object")
+    return value
+
+
+def _list(item: Mapping[str, Any], name: str, where: str) -> list[Any]:
+    value = item.get(name, [])
+    if not isinstance(value, list):
+        raise BadInput(f"{where}: `{name}` is {_shown(value)}, not a list")
+    return value
+
+
+def _text(item: Mapping[str, Any], name: str, where: str) -> str:
+    value = item.get(name, "" if name in ("words", "reply") else None)
+    if not isinstance(value, str):
+        raise BadInput(f"{where}: `{name}` is {_shown(value)}, not a text")
+    return value
+
+
+def _probability(item: Mapping[str, Any], where: str) -> float | None:
+    value = _number(item.get("probability"), where)
+    if value is not None and not 0 <= value <= 1:
+        raise BadInput(f"{where}: the probability is {_shown(value)}, not between 0 and 1")
+    return value
+
+
+def _number(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise BadInput(f"{where}: {_shown(value)} is not a number")
+    return float(value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _one_of(value: Any, known: tuple[str, ...], what: str) -> str:
+    if value not in known:
+        raise BadInput(f"{what} {_shown(value)} is unknown", hint=f"there are {', '.join(known)}")
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return f"`{text[:60]}…`" if len(text) > 60 else f"`{text}`"

@@ -1,0 +1,147 @@
+"""Calls to a chat that get through: in time, at a pace that the endpoint can bear, again where that may help."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ragauge.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.judges.asking import ask
+from ragauge.judges.pace import LONGEST_PAUSE, Chance, Pace
+from ragauge.seams import Chat, Message, close
+from ragauge.verdicts import Reply
+
+LONGEST_WORDS = 500
+"""Characters of what a chat of somebody's own says when it fails."""
+
+
+class Called(NamedTuple):
+    """A reply, and what it took to get it."""
+
+    reply: Reply
+    seconds: float
+    """Of all attempts together, without the pauses between them and without waiting for a place."""
+    attempts: int
+
+
+class Caller:
+    """Asks a chat, at most `concurrency` times at once; it belongs to one event loop.
+
+    An attempt may take `timeout` seconds, and a call `patience` seconds from its first attempt on, pauses and all. What
+    may pass is tried again: up to `retries` times, each after a random pause that may be twice as long (from `pause`
+    seconds on). A server that says it is busy is no fault of a call: all slow down, and these attempts are limited by
+    patience alone. Where it asks for more patience than there is, that is final.
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        *,
+        concurrency: int = 16,
+        timeout: float | None = 60.0,
+        patience: float = 600.0,
+        retries: int = 5,
+        pause: float = 0.5,
+        chance: Chance = random.random,
+    ) -> None:
+        if concurrency < 1:
+            raise BadInput(f"concurrency is {concurrency}, not at least 1")
+        if retries < 0:
+            raise BadInput(f"retries is {retries}, not at least 0")
+        for name, seconds in (("time-out", timeout), ("patience", patience)):
+            if seconds is not None and not seconds > 0:
+                raise BadInput(f"the {name} is {seconds:g} seconds")
+        if not pause >= 0:
+            raise BadInput(f"the pause before a retry is {pause:g} seconds")
+        self.chat = chat
+        self.pace = Pace(concurrency, pause=pause, chance=chance)
+        self._timeout = timeout
+        self._patience = patience
+        self._retries = retries
+        self._pause = pause
+        self._chance = chance
+
+    async def call(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Called:
+        """The reply, or BackendFailed in the endpoint's own words; `final` means that no other will fare better."""
+        loop = asyncio.get_running_loop()
+        entered = await self.pace.enter()
+        ends = loop.time() + self._patience
+        seconds, attempts, counted = 0.0, 0, 0
+        while True:
+            attempts += 1
+            began = loop.time()
+            try:
+                reply = await self._attempt(messages, schema, ends - began)
+                self.pace.well()
+                # A longer one would keep everybody waiting without a word; the next call will be told again.
+                self.pace.hold(min(reply.hold, self._patience))
+                return Called(reply, seconds + loop.time() - began, attempts)
+            except BackendFailed as error:
+                failure = error
+                if failure.passing and failure.busy and not self._too_long(failure, ends - loop.time()):
+                    self.pace.overloaded(entered, failure.after)
+            finally:
+                self.pace.leave()
+            seconds += loop.time() - began
+            counted += not failure.busy
+            left = ends - loop.time()
+            if self._too_long(failure, left):
+                raise _given_up(failure, attempts, f"it asks to wait {failure.after:.0f} s", final=True)
+            if not failure.passing or failure.final or counted > self._retries or left <= 0:
+                raise _given_up(failure, attempts)
+            try:
+                async with asyncio.timeout(left):
+                    if not failure.busy:
+                        await asyncio.sleep(self._wait(failure, counted))
+                    entered = await self.pace.enter(again=True)
+            except TimeoutError:
+                raise _given_up(failure, attempts, f"within {self._patience:g} s") from None
+
+    async def _attempt(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float) -> Reply:
+        limit = left if self._timeout is None else min(self._timeout, left)
+        scope = asyncio.timeout(limit)
+        try:
+            async with scope:
+                return await ask(self.chat, messages, schema)
+        except RagaugeError:
+            raise
+        except TimeoutError as error:
+            words = f"no reply within {limit:.3g} s" if scope.expired() else f"TimeoutError: {error}"
+            failure = BackendFailed(words, passing=True)
+        except Exception as error:  # whatever a chat of somebody's own raises
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_WORDS]
+            failure = BackendFailed(words, passing=isinstance(error, OSError))
+        raise failure
+
+    def _too_long(self, failure: BackendFailed, left: float) -> bool:
+        return failure.passing and failure.after is not None and failure.after > left
+
+    def _wait(self, failure: BackendFailed, counted: int) -> float:
+        """Anything up to a time that doubles, so that calls that failed together do not come back together."""
+        if failure.after is not None:
+            return failure.after + self._pause * self._chance()
+        return min(LONGEST_PAUSE, self._pause * 2.0 ** (counted - 1)) * self._chance()
+
+    async def close(self) -> None:
+        """Close the chat, where it can be closed."""
+        if inspect.isawaitable(closing := close(self.chat)):
+            await closing
+
+
+def _given_up(failure: BackendFailed, attempts: int, why: str = "", *, final: bool = False) -> BackendFailed:
+    """The last failure, with how often it was tried."""
+    tried = f"{attempts} attempts" if attempts > 1 else ""
+    about = ", ".join(filter(None, [tried, why]))
+    last = BackendFailed(
+        f"{failure.message} ({about})" if about else failure.message,
+        hint=failure.hint,
+        passing=failure.passing,
+        after=failure.after,
+        final=final or failure.final,
+        busy=failure.busy,
+    )
+    last.attempts = attempts
+    return last

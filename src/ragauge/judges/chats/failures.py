@@ -1,0 +1,61 @@
+"""What an endpoint's refusal means: whether it may pass, whether it is final, and what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ragauge.errors import BackendFailed
+from ragauge.judges.chats.limits import retry_after
+
+LONGEST = 500
+"""Characters of what an endpoint says."""
+EMPTY_ACCOUNT = {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
+MODERATED = ("moderation", "flagged", "content policy")
+HINTS = {
+    401: "the key comes from OPENAI_API_KEY, or from the variable that the option `key` names",
+    402: "the account behind the key is empty",
+    404: "the address usually ends in /v1, and the model must be one that is served there",
+}
+
+
+class Problem(NamedTuple):
+    """A call that gave no reply."""
+
+    status: int | None
+    """None where nothing came back."""
+    words: str
+    code: str = ""
+    parameter: str = ""
+    after: float | None = None
+
+    @property
+    def about(self) -> str:
+        """All that tells what was refused, in small letters."""
+        return f"{self.parameter} {self.code} {self.words}".lower()
+
+    def failure(self, where: str) -> BackendFailed:
+        """The same as an error that says what helps."""
+        said = " ".join(self.words.split())
+        said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
+        if self.status is None:
+            return BackendFailed(f"{where}: {said}", passing=True)
+        message = f"{where} answered {self.status}: {said}"
+        empty = any(word in EMPTY_ACCOUNT for word in self.code.split()) or "insufficient_quota" in self.words
+        moderated = any(word in self.words.lower() for word in MODERATED)
+        if empty or self.status in (401, 402, 404) or (self.status == 403 and not moderated):
+            return BackendFailed(message, hint=HINTS[402] if empty else HINTS.get(self.status), final=True)
+        if self.status in (408, 409, 425, 429) or self.status >= 500:
+            busy = self.status in (429, 503, 529)
+            return BackendFailed(message, passing=True, busy=busy, after=self.after)
+        return BackendFailed(message)
+
+
+def problem_of(status: int, body: Any, text: str, headers: Mapping[str, str]) -> Problem:
+    """What an answer that is no reply says. Servers have their own ways to say it."""
+    inner: Any = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(inner, Mapping):
+        return Problem(status, str(inner or text or "nothing"), after=retry_after(headers))
+    words = next((str(inner[name]) for name in ("message", "detail", "error") if inner.get(name)), text)
+    kinds = [str(inner[name]) for name in ("code", "type") if inner.get(name)]
+    return Problem(status, words or "nothing", " ".join(kinds), str(inner.get("param") or ""), retry_after(headers))

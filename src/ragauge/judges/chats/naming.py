@@ -1,0 +1,63 @@
+"""Chats by name: `openai:MODEL@URL`, `local:FILE.gguf`, `local:smollm2`, `replay:FILE`, or that of a plug-in."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ragauge import plugins
+from ragauge.errors import BadInput
+from ragauge.keys import without_credentials
+from ragauge.seams import Chat
+
+SHAPE = re.compile(r"(?P<kind>[\w-]+)(?::(?P<what>.*))?", re.S)
+EXAMPLES = "openai:MODEL@URL, openai:MODEL, local:FILE.gguf, local:smollm2, replay:FILE"
+
+
+def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
+    """The chat of that name; options are the keyword parameters of its constructor.
+
+    >>> open_chat("openai:llama3@http://localhost:11434/v1", {"seed": 1}).name
+    'openai:llama3@http://localhost:11434/v1'
+    """
+    found = SHAPE.fullmatch(text.strip())
+    if found is None:
+        raise BadInput(f"`{shown(text)}` names no chat", hint=EXAMPLES)
+    kind, what = found["kind"], found["what"] or ""
+    factory = plugins.find("chats", kind)
+    given = dict(options or {})
+    model, at, url = _parted(what)
+    if kind == "openai" and at:
+        what, given["url"] = model, url
+    if not what:
+        raise BadInput(f"`{shown(text)}` does not say which", hint=EXAMPLES)
+    known = inspect.signature(factory).parameters
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    names = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY]
+    for name in given:
+        if name not in names and not takes_all:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names) or 'none'}"
+            raise BadInput(f"the chat `{kind}` has no option `{name}`", hint=hint)
+    chat: Chat = factory(what, **given)
+    return chat
+
+
+def shown(text: str) -> str:
+    """A name without the password that an address in it may have.
+
+    >>> shown("openai:m@http://me:secret@host/v1")
+    'openai:m@http://host/v1'
+    """
+    before, at, url = _parted(text)
+    return f"{before}{at}{without_credentials(url)}" if at else text
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    """What stands before the address, the @, and the address. Names of models may have an @ of their own."""
+    place = re.search(r"@(?=\w+://)", text)
+    place = place or (re.search(r"@(?=[^@]*[:/][^@]*$)", text) if text else None)
+    return (text[: place.start()], "@", text[place.end() :]) if place else (text, "", "")

@@ -1,0 +1,223 @@
+"""Any endpoint that speaks OpenAI's chat protocol: OpenAI, vLLM, Ollama, llama.cpp, LM Studio, and many more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.judges.chats.failures import Problem, problem_of
+from ragauge.judges.chats.limits import used_up
+from ragauge.judges.chats.manners import RUNGS, Manner
+from ragauge.judges.chats.words import chosen, probabilities
+from ragauge.judges.schemas import words_of
+from ragauge.keys import credentials, without_credentials, without_keys
+from ragauge.seams import Message
+from ragauge.verdicts import Reply
+
+PUBLIC = "https://api.openai.com/v1"
+ROUNDS = 12
+"""The most requests of one call, while it is found out what an endpoint takes."""
+LONGEST = 500
+"""Characters of a failure."""
+LONGEST_WAIT = 3600.0
+"""Seconds for a reply; whoever asks is less patient."""
+THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.S)
+
+
+class OpenAI:
+    """A chat model behind `url`, or behind OPENAI_BASE_URL, or OpenAI's own.
+
+    The key comes from the environment variable that `key` names, stays in the client, and is neither shown nor written;
+    an endpoint of your own needs none. `structured` is how the shape of replies is asked for: `auto` begins with
+    `json_schema` and steps down to `json_object` and `plain` where the endpoint refuses or ignores it. `logprobs` asks
+    for verdicts one word at a time, with their probabilities; llama.cpp can hold a model to the words by a `grammar`.
+    `effort` is the reasoning effort, and `extra` is sent along.
+    """
+
+    asynchronous = True
+
+    def __init__(  # noqa: PLR0913 - each is an option of its own, and has a default
+        self,
+        model: str,
+        *,
+        url: str | None = None,
+        temperature: float | None = 0.0,
+        seed: int | None = None,
+        max_tokens: int | None = None,
+        structured: str = "auto",
+        logprobs: bool = False,
+        effort: str | None = None,
+        grammar: bool = False,
+        extra: Mapping[str, Any] | None = None,
+        key: str = "OPENAI_API_KEY",
+    ) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise MissingExtra("the chat `openai`", "openai") from None
+        if structured not in ("auto", *RUNGS):
+            raise BadInput(f"structured is `{structured}`", hint=f"one of auto, {', '.join(RUNGS)}")
+        given = url or os.environ.get("OPENAI_BASE_URL")
+        self._url = given or PUBLIC
+        parts = urlsplit(self._url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadInput(
+                f"`{without_credentials(self._url)}` is no address", hint="openai:MODEL@http://localhost:8000/v1"
+            )
+        secret = os.environ.get(key, "")
+        if not secret and given is None:
+            raise BackendFailed(
+                f"the chat `openai` needs a key, and there is none in {key}",
+                hint=f"set {key}, or give the address of a server of your own: openai:{model}@http://localhost:8000/v1",
+                final=True,
+            )
+        self._sdk: Any = openai
+        self._http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
+        self._key = secret or "none"
+        self._secrets = [secret, *credentials(self._url)]
+        self._shown = without_credentials(self._url)
+        self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        self._client: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._model = model
+        settings = {"temperature": temperature, "seed": seed, "reasoning_effort": effort, **(extra or {})}
+        sent = {name: value for name, value in settings.items() if value is not None}
+        self._manner = Manner(sent, max_tokens, RUNGS if structured == "auto" else (structured,), grammar=grammar)
+        self.logprobs = logprobs
+        """Whether verdicts are to be asked for one word at a time, with their probabilities."""
+        self.name = f"openai:{model}" + (f"@{self._shown}" if given else "")
+        self.identity: Mapping[str, Any] = {
+            "chat": "openai",
+            "endpoint": self._shown,
+            "model": model,
+            **sent,
+            "max_tokens": max_tokens,
+            "structured": structured,
+            **({"grammar": True} if grammar else {}),
+        }
+
+    def keyed(self, secret: str) -> Self:
+        """The same chat with a key that is in no variable."""
+        self._key = secret
+        self._secrets.append(secret)
+        return self
+
+    @property
+    def notes(self) -> list[str]:
+        """What the endpoint did not take, so that replies are not quite as they were asked for."""
+        return [without_keys(f"{self.name}: {note}", self._secrets) for note in self._manner.notes]
+
+    async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """The reply. What it took to find out how the endpoint wants to be asked is counted with it."""
+        words = words_of(schema)
+        spent = Reply("")
+        for _ in range(ROUNDS):
+            how = self._manner.how(words, schema)
+            body = self._manner.body(messages, schema, how)
+            found, headers, problem = await self._send(body)
+            if problem is not None:
+                if self._manner.stepped_down(problem, body, how):
+                    continue
+                raise problem._replace(words=without_keys(problem.words, self._secrets)).failure(self._shown)
+            reply = self._read(found, headers, how, words)
+            spent = reply._replace(
+                prompt_tokens=spent.prompt_tokens + reply.prompt_tokens,
+                completion_tokens=spent.completion_tokens + reply.completion_tokens,
+                cached_tokens=spent.cached_tokens + reply.cached_tokens,
+            )
+            if schema is None or not self._manner.ask_again(reply, body, how, schema):
+                return spent
+        raise BackendFailed(f"{self._shown} takes no request, however it is asked")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.close()
+
+    async def _send(self, body: dict[str, Any]) -> tuple[dict[str, Any], Mapping[str, str], Problem | None]:
+        client = self._client_here()
+        try:
+            # Not through the SDK's typed methods: walking all types twice takes longer than sending and reading.
+            response = await client.post(
+                "/chat/completions", cast_to=self._http.Response, body={"model": self._model, **body}
+            )
+        except self._sdk.APIStatusError as error:
+            response = error.response
+            headers = response.headers
+            return {}, headers, problem_of(error.status_code, error.body, response.text, headers)
+        except self._sdk.OpenAIError as error:
+            cause = error.__cause__ or error
+            return {}, {}, Problem(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
+        try:
+            found = json.loads(response.content)
+        except ValueError:
+            text = response.text
+            page = text.lstrip().startswith("<")
+            words = f"{'a page' if page else 'no whole JSON'}: {text[:200]!r}"
+            return {}, response.headers, Problem(200 if page else None, words)
+        if not isinstance(found, dict) or not found.get("choices"):
+            body_of = found if isinstance(found, dict) else {}
+            inner = body_of.get("error")
+            code = inner.get("code") if isinstance(inner, dict) else None
+            status = code if isinstance(code, int) and code >= 400 else 200
+            return {}, response.headers, problem_of(status, found, response.text, response.headers)
+        return found, response.headers, None
+
+    def _client_here(self) -> Any:
+        """The client of this event loop: connections belong to the loop that they were made in."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
+            transport = self._sdk.DefaultAsyncHttpxClient(limits=limits, trust_env=not self._local)
+            self._client = self._sdk.AsyncOpenAI(
+                api_key=self._key,
+                base_url=self._url,
+                max_retries=0,
+                timeout=self._sdk.Timeout(LONGEST_WAIT, connect=10.0),
+                http_client=transport,
+            )
+            self._loop = loop
+        return self._client
+
+    def _read(self, found: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
+        choice = found["choices"][0]
+        message = choice.get("message") or {}
+        finish = choice.get("finish_reason") or "stop"
+        said = message.get("content")
+        text = said if isinstance(said, str) else ""
+        odd = ""
+        if message.get("refusal"):
+            odd = f"the model refuses: {message['refusal']}"
+        elif message.get("tool_calls"):
+            odd = f"the model called a tool instead of replying: {json.dumps(message['tool_calls'])}"
+        elif finish == "content_filter":
+            odd = f"the reply was filtered: {text!r}"
+        if odd:
+            raise BackendFailed(without_keys(f"{self._shown}: {odd}", self._secrets)[:LONGEST])
+        text = THOUGHTS.sub("", text, count=1) if text.lstrip().startswith("<think>") else text
+        chances: dict[str, float] = {}
+        if words:
+            chances = probabilities((choice.get("logprobs") or {}).get("content"), words)
+            text = chosen(text, words, chances)
+            how = "tokens" if chances else "plain"
+        usage = found.get("usage") or {}
+        details = usage.get("prompt_tokens_details") or {}
+        return Reply(
+            without_keys(text, self._secrets) if any(one and one in text for one in self._secrets) else text,
+            prompt_tokens=int(usage.get("prompt_tokens") or 0),
+            completion_tokens=int(usage.get("completion_tokens") or 0),
+            cached_tokens=int(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0),
+            finish="length" if finish == "length" else "stop",
+            model=str(found.get("model") or ""),
+            probabilities=chances,
+            how=how,
+            hold=used_up(headers),
+        )

@@ -1,0 +1,128 @@
+"""Replies from a file: recorded once from a real chat, and from then on the same, for nothing and with no network."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from ragauge.errors import BackendFailed, BadInput
+from ragauge.judges.asking import ask
+from ragauge.seams import Chat, Message, close
+from ragauge.verdicts import Reply
+
+TAG = re.compile(r"data-[0-9a-f]{16}")
+"""The fence around data, which is another one for each call."""
+SHOWN = 200
+
+
+def question_of(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> str:
+    """What tells one call from another: messages and schema, whatever the fences are called."""
+    text = json.dumps([[dict(one) for one in messages], schema], ensure_ascii=False, sort_keys=True)
+    names: dict[str, str] = {}
+    plain = TAG.sub(lambda tag: names.setdefault(tag[0], f"data-{len(names)}"), text)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+class Replay:
+    """Replies from a file that `Recording` wrote. A question that was asked several times has its replies in turn."""
+
+    def __init__(self, path: str) -> None:
+        file = Path(path)
+        if not file.is_file():
+            raise BadInput("there is no such file", file=path, hint="record it with Recording(chat, path)")
+        raw = file.read_bytes()
+        self._replies: dict[str, list[Reply]] = defaultdict(list)
+        self._next: dict[str, int] = defaultdict(int)
+        self._file = file.name
+        of: Any = None
+        for number, line in enumerate(raw.decode("utf-8", errors="replace").splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                if "identity" in row:
+                    of = row["identity"]
+                    continue
+                reply = Reply(**row["reply"])
+                self._replies[question_of(row["messages"], row["schema"])].append(reply)
+            except (ValueError, TypeError, KeyError) as error:
+                words = f"this is no recorded reply ({type(error).__name__}: {error})"
+                raise BadInput(words, file=path, line=number) from None
+        self.name = f"replay:{file.name}"
+        self.identity: Mapping[str, Any] = {
+            "chat": "replay",
+            "file": file.name,
+            "sha256": hashlib.sha256(raw).hexdigest(),
+            "of": of,
+        }
+
+    def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """What was replied then."""
+        question = question_of(messages, schema)
+        replies = self._replies.get(question)
+        if not replies:
+            asked = " ".join(str(messages[-1].get("content", "")).split()) if messages else ""
+            asked = asked if len(asked) <= SHOWN else f"{asked[:SHOWN]}…"
+            raise BackendFailed(
+                f"{self._file} has no reply to: {asked}", hint="the rubrics or the data changed since it was recorded"
+            )
+        place = self._next[question]
+        self._next[question] = place + 1
+        return replies[min(place, len(replies) - 1)]
+
+
+class Recording:
+    """A chat whose replies are written to a file, for `Replay`. What fails is not written; a key is never in it."""
+
+    asynchronous = True
+
+    def __init__(self, chat: Chat, path: str | Path) -> None:
+        self._chat = chat
+        self._path = Path(path)
+        self._file: IO[str] | None = None
+        self.logprobs = bool(getattr(chat, "logprobs", False))
+
+    @property
+    def name(self) -> str:
+        """That of the chat."""
+        return self._chat.name
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """That of the chat."""
+        return self._chat.identity
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Those of the chat."""
+        return list(getattr(self._chat, "notes", ()))
+
+    async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """The chat's reply, which is in the file as soon as it is here."""
+        reply = await ask(self._chat, messages, schema)
+        said = {**reply._asdict(), "probabilities": dict(reply.probabilities)}
+        self._write({"messages": [dict(one) for one in messages], "schema": schema, "reply": said})
+        return reply
+
+    async def close(self) -> None:
+        """Close the file and the chat."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if inspect.isawaitable(closing := close(self._chat)):
+            await closing
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        if self._file is None:
+            new = not self._path.exists() or not self._path.stat().st_size
+            self._file = self._path.open("a", encoding="utf-8")
+            if new:
+                self._write({"chat": self.name, "identity": dict(self.identity)})
+        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self._file.flush()

@@ -1,0 +1,65 @@
+"""What judging would take, before anything is asked: the same tasks, with sentences in the place of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragauge.judges.ledger import Price
+from ragauge.judges.model import Model
+from ragauge.judges.reading import read, read_word
+from ragauge.judges.tasks import Reading, Task, Thought
+from ragauge.verdicts import STEPS, Estimate, Support, Usefulness
+
+
+class Estimating:
+    """A judge that asks nothing: what is kept is used, the rest is counted."""
+
+    def __init__(self, model: Model, price: Price | None) -> None:
+        self._model = model
+        self._price = price
+        self._counts: dict[str, list[int]] = {step: [0, 0, 0] for step in STEPS}
+        self._seen: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self._model.name
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The model's."""
+        return self._model.identity
+
+    async def answer(self, task: Task) -> Reading:
+        """What is kept, and something of the right shape for the rest."""
+        said = {name: _stand_in(task, text) for name, text in task.asked.items()}
+        for ask in self._model.first_asks(task):
+            kept = self._model.kept(ask)
+            if kept is not None:
+                found = (read_word if ask.word else read)(ask.task, kept.reply)
+                said |= {name: verdict for name, verdict in found.said.items() if task.step == "claims"}
+            elif ask.key not in self._seen:
+                self._seen.add(ask.key)
+                counts = self._counts[task.step]
+                for at, more in enumerate((1, *ask.size())):
+                    counts[at] += more
+        return Reading(said, {})
+
+    def estimates(self) -> list[Estimate]:
+        """A row for each step that something is left to ask in."""
+        found = []
+        for step, (calls, prompt, completion) in self._counts.items():
+            cost = None if self._price is None else self._price.of(prompt, completion)
+            found += [Estimate(step, calls, prompt, completion, cost)] if calls else []
+        return found
+
+
+def _stand_in(task: Task, text: str) -> Any:
+    said: dict[str, Any] = {
+        "claims": [text],
+        "support": Support(()),
+        "useful": Usefulness(useful=False),
+        "questions": Thought(refusal=False, questions=(text,) * task.n),
+    }
+    return said[task.step]

@@ -1,0 +1,116 @@
+"""From a sample to its verdicts: which tasks there are, in which order, and what of them is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ragauge.judges.ledger import Enough
+from ragauge.judges.sentences import sentences
+from ragauge.judges.tasks import Judge, Reading, Task
+from ragauge.judges.together import together
+from ragauge.verdicts import ANSWER, REFERENCE, Claim, Question, Sample, Unscored, Verdicts, cited_by
+
+Wanted = frozenset[str]
+"""What has to be judged: some of `answer`, `reference`, `cross`, `useful`, `questions`."""
+MARKS = {ANSWER: "a", REFERENCE: "r"}
+OTHER = {ANSWER: REFERENCE, REFERENCE: ANSWER}
+
+
+async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> tuple[Verdicts, str]:
+    """All that a judge says of one sample, and why it was not asked everything, where it was not.
+
+    The questions that it thinks up are not compared with the one that was asked yet.
+    """
+    texts = _texts(sample, wanted)
+    jobs: dict[str, Task] = {f"claims {name}": _claims_task(sample, name, text) for name, text in texts.items()}
+    if "useful" in wanted and sample.contexts:
+        jobs["useful"] = Task("useful", sample.id, sample.chunks, {}, sample.question, sample.history)
+    if "questions" in wanted and sample.answer is not None and sample.answer.strip():
+        jobs["questions"] = Task("questions", sample.id, {ANSWER: sample.answer}, {}, n=n)
+    said, stopped = await _answers(judge, jobs)
+    claims: dict[str, list[Claim]] = {}
+    unscored: dict[str, Unscored] = {}
+    for name, text in texts.items():
+        taken = said.pop(f"claims {name}")
+        if taken.unscored:  # a text is taken apart whole or not at all: a claim that is missing could raise the score
+            unscored[f"claims {name}"] = next(iter(taken.unscored.values()))
+        else:
+            claims[name] = _claims(text, name, taken)
+    task = _support_task(sample, claims)
+    more, ended = await _answers(judge, {"support": task} if task.asked else {})
+    said |= more
+    for step, found in said.items():
+        unscored |= {step if step == "questions" else f"{step} {one}": why for one, why in found.unscored.items()}
+    thought = said["questions"].said.get(ANSWER) if "questions" in said else None
+    return Verdicts(
+        sample.id,
+        asked=_asked(sample, claims, said),
+        claims=claims,
+        support=said["support"].said if "support" in said else {},
+        useful=said["useful"].said if "useful" in said else {},
+        questions=[Question(text, float("nan")) for text in thought.questions] if thought else (),
+        refusal=thought.refusal if thought else None,
+        unscored=unscored,
+    ), stopped or ended
+
+
+def _asked(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, Reading]) -> list[str]:
+    """What was put to the judge, of all that can be."""
+    held = [] if sample.contexts is None else list(claims)
+    return [*held, *(["cross"] if len(claims) == 2 else []), *(one for one in ("useful", "questions") if one in said)]
+
+
+async def _answers(judge: Judge, jobs: Mapping[str, Task]) -> tuple[dict[str, Reading], str]:
+    """What is said of each task. A limit ends one task and not the others: what is kept already costs nothing."""
+    stopped: list[str] = []
+
+    async def one(task: Task) -> Reading:
+        try:
+            return await judge.answer(task)
+        except Enough as limit:
+            stopped.append(str(limit))
+            return Reading({}, dict.fromkeys(task.asked, Unscored(f"not asked: {limit}")))
+
+    found = await together(one(task) for task in jobs.values())
+    return dict(zip(jobs, found, strict=True)), stopped[0] if stopped else ""
+
+
+def _texts(sample: Sample, wanted: Wanted) -> dict[str, str]:
+    """The texts whose claims are wanted, of those that there are."""
+    cross = "cross" in wanted or {"answer", "reference"} <= wanted
+    both = sample.answer is not None and sample.reference is not None
+    texts = ((ANSWER, sample.answer), (REFERENCE, sample.reference))
+    return {
+        name: text
+        for name, text in texts
+        if text is not None and ((name in wanted and sample.contexts is not None) or (cross and both))
+    }
+
+
+def _claims_task(sample: Sample, name: str, text: str) -> Task:
+    parts = {f"s{place}": one for place, one in enumerate(sentences(text), 1)}
+    return Task("claims", sample.id, parts, {}, sample.question, sample.history, text=name)
+
+
+def _claims(text: str, name: str, found: Reading) -> list[Claim]:
+    """The claims of a text, in the order of its sentences."""
+    claims: list[Claim] = []
+    for place, cites in enumerate(cited_by(sentences(text)), 1):
+        for one in found.said[f"s{place}"]:
+            claims.append(Claim(f"{MARKS[name]}{len(claims) + 1}", one, place, cites))
+    return claims
+
+
+def _support_task(sample: Sample, claims: Mapping[str, Sequence[Claim]]) -> Task:
+    """The claims against the chunks, and those of each text against the other where both are taken apart.
+
+    A claim that no source is there for is not asked about: measures know what that means by their convention.
+    """
+    sources = dict(sample.chunks)
+    if len(claims) == 2:
+        both = {REFERENCE: sample.reference or "", ANSWER: sample.answer or ""}
+        sources |= {name: text for name, text in both.items() if text.strip() and claims[OTHER[name]]}
+    asked = {claim.id: claim.text for found in claims.values() for claim in found}
+    task = Task("support", sample.id, asked, sources, sample.question, sample.history)
+    asked = {name: text for name, text in asked.items() if task.choices(name)}
+    return Task("support", sample.id, asked, sources, sample.question, sample.history)

@@ -1,0 +1,176 @@
+"""What judging took, and where it has to end: tokens, cost and time by step; limits that are kept before, not after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.judges.replies import Kept
+from ragauge.verdicts import STEPS, Reply, Step
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a million tokens cost, in the user's currency."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Of the prompt's tokens that the endpoint had kept; None is the same as any."""
+
+    def of(self, prompt: int, completion: int, cached: int = 0) -> float:
+        """What so many tokens cost.
+
+        >>> Price(1.0, 4.0, 0.5).of(1_000_000, 250_000, 500_000)
+        1.75
+        """
+        less = self.input if self.cached is None else self.cached
+        return ((prompt - cached) * self.input + cached * less + completion * self.output) / 1e6
+
+
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """The price of a model: by its name, or by the first pattern (`gpt-4o*`, `*`) that fits."""
+    if model in prices:
+        return prices[model]
+    return next((price for pattern, price in prices.items() if fnmatch(model, pattern)), None)
+
+
+class Enough(Exception):
+    """A limit that the user set is reached; what was not asked stays unasked."""
+
+
+@dataclass
+class Limits:
+    """The most that all calls of a folder may come to, over all sessions."""
+
+    calls: int | None = None
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("calls", self.calls), ("cost", self.cost)):
+            if value is not None and not value >= 0:
+                raise BadInput(f"the most {name} is {value:g}", hint="0 or more")
+
+
+@dataclass
+class _Row:
+    seconds: list[float] = field(default_factory=list)
+    kept: int = 0
+    retries: int = 0
+    unread: int = 0
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+
+class Ledger:
+    """Counts what was asked, and says before each call whether it may be made."""
+
+    def __init__(self, price: Price | None = None, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._price = price
+        self._rows = {step: _Row() for step in STEPS}
+        self._reserved = 0.0
+        self._calls = 0
+        """Paid for, or being asked."""
+        self._seen: set[str] = set()
+        self._dearer = 0.0
+        """How much more a call cost than was expected, at most; 0 while none has been made."""
+        if self.limits.cost is not None and price is None:
+            raise BadInput(
+                "a cost can only be limited where the price is known", hint="--price IN,OUT or --prices FILE"
+            )
+
+    @property
+    def spent(self) -> float:
+        """What all replies cost so far."""
+        rows = self._rows.values()
+        if self._price is None:
+            return 0.0
+        return self._price.of(sum(r.prompt for r in rows), sum(r.completion for r in rows), sum(r.cached for r in rows))
+
+    def reserve(self, size: Callable[[], tuple[int, int]]) -> float:
+        """Take a call into account before it is made, or say that it is one too many; its size in tokens is a guess."""
+        if self.limits.calls is not None and self._calls >= self.limits.calls:
+            raise Enough(f"the limit of {self.limits.calls} calls is reached")
+        cost = 0.0
+        if self._price is not None and self.limits.cost is not None:
+            cost = max(1.0, self._dearer) * self._price.of(*size())
+        if self.limits.cost is not None and self.spent + self._reserved + cost > self.limits.cost:
+            raise Enough(
+                f"the limit of {self.limits.cost:g} is reached: {self.spent + self._reserved:.4f} is spent, and the "
+                f"next call costs about {cost:.4f}"
+            )
+        self._calls += 1
+        self._reserved += cost
+        return cost
+
+    @property
+    def unsure(self) -> bool:
+        """Whether there is a limit of cost, and no call yet that shows what calls really cost."""
+        return self.limits.cost is not None and self._dearer == 0
+
+    def release(self, cost: float, reply: Reply | None = None) -> None:
+        """A call has ended; one without a reply was none."""
+        self._reserved = max(0.0, self._reserved - cost)
+        if reply is None:
+            self._calls -= 1
+        elif self._price is not None and cost > 0:
+            really = self._price.of(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+            self._dearer = max(self._dearer, 1.0, max(1.0, self._dearer) * really / cost)
+
+    def note(self, step: str, key: str, kept: Kept, *, fresh: bool) -> None:
+        """A reply was used: one that has just come, or one that was there; that it is used again is nothing new."""
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        row, reply = self._rows[step], kept.reply
+        row.seconds.append(kept.seconds)
+        row.retries += kept.attempts - 1
+        row.prompt += reply.prompt_tokens
+        row.completion += reply.completion_tokens
+        row.cached += reply.cached_tokens
+        if not fresh:
+            row.kept += 1
+            self._calls += 1
+
+    def unread(self, step: str) -> None:
+        """A reply could not be read, or not whole."""
+        self._rows[step].unread += 1
+
+    def failed(self, step: str, attempts: int) -> None:
+        """A call failed for good after so many attempts."""
+        self._rows[step].retries += attempts
+
+    def steps(self) -> list[Step]:
+        """A row for each step that was asked."""
+        return [self._step(name, row) for name, row in self._rows.items() if row.seconds or row.retries]
+
+    def _step(self, name: str, row: _Row) -> Step:
+        p50, p95 = _percentiles(row.seconds)
+        cost = None if self._price is None else self._price.of(row.prompt, row.completion, row.cached)
+        return Step(
+            name, len(row.seconds), row.kept, row.retries, row.unread, row.prompt, row.completion, row.cached,
+            sum(row.seconds), p50, p95, cost,
+        )  # fmt: skip
+
+
+def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
+    if not seconds:
+        return float("nan"), float("nan")
+    p50, p95 = np.percentile(np.asarray(seconds) * 1000, [50, 95])
+    return float(p50), float(p95)
+
+
+def tokens_of(text: str) -> int:
+    """About how many tokens a text is: a quarter of its characters, and of scripts without blanks two thirds.
+
+    >>> tokens_of("Twenty-four characters. ")
+    6
+    """
+    wide = 0 if text.isascii() else sum(1 for one in text if one > "\u2e80")
+    return round((len(text) - wide) / 4 + wide / 1.5)

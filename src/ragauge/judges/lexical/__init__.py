@@ -1,0 +1,117 @@
+"""A judge that only looks at words: the same verdict everywhere and always, at no cost, and with no understanding.
+
+It is the offline default and the baseline that a model has to beat, not a substitute for one: a free paraphrase looks
+unsupported to it, and a false sentence made of the right words looks supported.
+
+- **claims**: the phrases of each sentence (`phrases.py`); refusals, questions and courtesies claim nothing.
+- **support**: a source bears a claim out if it has enough of its words (`matching.degree`), and no negation stands on
+  one side only. Where no context has enough and all together have, those that are needed together are named.
+- **useful**: the share of the question's words that a chunk has, as a whole and in its best sentence.
+- **questions**: words alone cannot ask, so the first sentences of the answer stand for the questions that it would
+  answer; an answer is a refusal if it says that it has none and claims nothing beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragauge.judges.lexical.matching import Library, degree, denies, needed
+from ragauge.judges.lexical.phrases import claims, refuses
+from ragauge.judges.lexical.words import Word
+from ragauge.judges.sentences import sentences
+from ragauge.judges.tasks import CONTEXTS, Reading, Task, Thought
+from ragauge.verdicts import Support, Unscored, Usefulness
+
+VERSION = 1
+"""Goes up with whatever changes a verdict."""
+ENOUGH = 0.7
+"""The degree from which a source bears a claim out."""
+HELPS = 0.5
+"""The degree from which a chunk is useful."""
+SHOWN = 6
+"""How many missing words are named."""
+
+
+class Lexical:
+    """Answers every task from the words of the texts alone."""
+
+    name = "lexical"
+
+    def __init__(self) -> None:
+        self._library = Library()
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """All that a verdict depends on."""
+        return {"judge": self.name, "version": VERSION}
+
+    async def answer(self, task: Task) -> Reading:
+        """A verdict on everything that is asked; what has no words to look for has none, and says so."""
+        return self.say(task)
+
+    def say(self, task: Task) -> Reading:
+        """The same, without a loop to wait in."""
+        says = {"claims": self._claims, "support": self._support, "useful": self._useful, "questions": self._thought}
+        reading = Reading({}, {})
+        for one in task.asked:
+            said = says[task.step](task, one)
+            if isinstance(said, Unscored):
+                reading.unscored[one] = said
+            else:
+                reading.said[one] = said
+        return reading
+
+    def _claims(self, task: Task, sentence: str) -> list[str]:
+        return claims(task.asked[sentence])
+
+    def _support(self, task: Task, name: str) -> Support | Unscored:
+        claim = self._library.words(task.asked[name])
+        if all(word.kind == "stop" for word in claim):
+            return Unscored("it has no words that could be looked for")
+        known = self._library.known((task.question, *task.history))
+        sources = {one: self._library.source(task.sources[one]) for one in task.choices(name)}
+        chunks = {one: sources[one] for one in sources if one.startswith(CONTEXTS)}
+        everything = self._library.together(tuple(task.sources[one] for one in chunks)) if chunks else None
+        telling = [word.key for word in claim if word.tells]
+        having = [one for one in sources if any(key in sources[one].where for key in telling)]
+        by = [one for one in having if degree(claim, sources[one].where, known) >= ENOUGH]
+        whole = degree(claim, everything.where, known) if everything else None
+        if whole is not None and whole >= ENOUGH and not any(one in chunks for one in by):
+            by += needed(claim, {one: chunks[one] for one in chunks if one in having}, known, ENOUGH)
+        against = tuple(one for one in sources if one in by and denies(claim, sources[one]))
+        by = [one for one in sources if one in by and one not in against]
+        if against and not any(one in chunks for one in by) and whole is not None:
+            whole = 1 - whole if any(one in chunks for one in against) else whole
+        have = everything.where if everything else {key: 1 for one in sources.values() for key in one.where}
+        return Support(tuple(by), against, _words(claim, have, against, bool(chunks)), whole)
+
+    def _useful(self, task: Task, chunk: str) -> Usefulness:
+        asked = [word for word in self._library.words(task.question) if word.tells]
+        if not asked:
+            return Usefulness(False, "the question has no words that could be looked for", 0.0)
+        wanted = {word.key: word.weight for word in asked}
+        source = self._library.source(task.asked[chunk])
+        best = max((sum(wanted.get(key, 0.0) for key in {w.key for w in one}) for one in source.sentences), default=0.0)
+        whole = sum(weight for key, weight in wanted.items() if key in source.where)
+        found = (whole + best) / (2 * sum(wanted.values()))
+        return Usefulness(found >= HELPS, _missing("not in it", asked, source.where), found)
+
+    def _thought(self, task: Task, name: str) -> Thought:
+        found = sentences(task.asked[name])
+        refusal = not found or (any(map(refuses, found)) and not any(map(claims, found)))
+        return Thought(refusal, tuple(found[: max(task.n, 1)]))
+
+
+def _words(claim: Sequence[Word], have: Mapping[str, int], against: Sequence[str], contexts: bool) -> str:
+    """What the judge has to say for itself, in one sentence."""
+    if against:
+        return f"{', '.join(against)}: the same words, but a negation on one side only"
+    return _missing("not in any context" if contexts else "not in the source", claim, have)
+
+
+def _missing(where: str, wanted: Sequence[Word], have: Mapping[str, int]) -> str:
+    """The words that were looked for in vain, the weightiest first."""
+    lacking = sorted((word for word in wanted if word.tells and word.key not in have), key=lambda word: -word.weight)
+    shown = list(dict.fromkeys(f'"{word.text}"' for word in lacking))
+    return f"{where}: {', '.join(shown[:SHOWN])}{' …' if len(shown) > SHOWN else ''}" if shown else ""

@@ -1,0 +1,282 @@
+"""A model as judge: renders tasks, asks, reads strictly, asks again for what is missing, and then says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ragauge.errors import BackendFailed, BadInput
+from ragauge.judges import prompts, reading
+from ragauge.judges.calls import Caller
+from ragauge.judges.ledger import Ledger, tokens_of
+from ragauge.judges.reading import Read
+from ragauge.judges.replies import Kept, Replies, key_of
+from ragauge.judges.tasks import Reading, Task
+from ragauge.judges.together import together
+from ragauge.seams import Chat, Message
+from ragauge.verdicts import Support, Unscored
+
+KINDS = ("json", "tokens")
+_PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
+"""About so many tokens a reply has for each thing asked."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a model is asked."""
+
+    verdicts: str = "json"
+    """`json`: all claims of a sample at once, with reasons; `tokens`: each by itself, a word with its probability."""
+    batch: int = 20
+    """The most claims, sentences or chunks in one call."""
+    again: int = 2
+    """How often what is missing from a reply is asked for again."""
+    replicate: int = 0
+    """Which time the same is asked: another one has replies of its own."""
+
+    def __post_init__(self) -> None:
+        if self.verdicts not in KINDS:
+            raise BadInput(f"verdicts are asked for as `{self.verdicts}`", hint=f"one of {', '.join(KINDS)}")
+        for name, least in (("batch", 1), ("again", 0), ("replicate", 0)):
+            if getattr(self, name) < least:
+                raise BadInput(f"`{name}` is {getattr(self, name)}, not at least {least}")
+
+
+class Ask(NamedTuple):
+    """One call: what it is about, the messages with a fence of its own, and the key that its reply is kept under."""
+
+    task: Task
+    word: bool
+    schema: Mapping[str, Any]
+    key: str
+
+    def messages(self) -> list[Message]:
+        """The messages, with a tag that was never used before."""
+        return prompts.messages(self.task, prompts.new_tag(self.task), word=self.word)
+
+    def size(self) -> tuple[int, int]:
+        """About how many tokens go in and come out."""
+        text = "".join(one["content"] for one in prompts.messages(self.task, prompts.CANONICAL, word=self.word))
+        if self.word:
+            return tokens_of(text), 1
+        own = sum(map(tokens_of, self.task.asked.values())) if self.task.step == "claims" else 0
+        return tokens_of(text), own + _PER_ITEM[self.task.step] * len(self.task.asked)
+
+
+class _Outcome(NamedTuple):
+    read: Reading
+    failed: bool
+    """Whether there was no reply at all."""
+
+
+class Model:
+    """A judge that asks a chat. Replies that are kept are not asked for again; equal calls in flight are one call."""
+
+    def __init__(self, caller: Caller, replies: Replies, ledger: Ledger, manner: Manner) -> None:
+        self._caller = caller
+        self._chat: Chat = caller.chat
+        self._replies = replies
+        self._ledger = ledger
+        self._manner = manner
+        self._first = asyncio.Lock()
+        self._flying: dict[str, asyncio.Future[Kept]] = {}
+        self.spoiled: list[str] = []
+        """The keys of replies that could not be read whole."""
+
+    @property
+    def name(self) -> str:
+        """The chat's."""
+        return self._chat.name
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The chat's, with the rubrics and the way it is asked."""
+        words = ("support", "useful") if self._manner.verdicts == "tokens" else ()
+        used = [f"{step}_word" if step in words else step for step in ("claims", "support", "useful", "questions")]
+        return {
+            "chat": dict(self._chat.identity),
+            "rubrics": {name: prompts.rubric_hash(name) for name in used},
+            "verdicts": self._manner.verdicts,
+            "batch": self._manner.batch,
+        }
+
+    async def answer(self, task: Task) -> Reading:
+        """A verdict on everything that is asked, or why there is none."""
+        if not task.asked:
+            return Reading({}, {})
+        if self._manner.verdicts == "tokens" and task.step in ("support", "useful"):
+            return await self._in_words(task)
+        parts = await together(self._batch(part) for part in split(task, self._manner.batch))
+        return _joined(parts)
+
+    def first_asks(self, task: Task) -> list[Ask]:
+        """The calls that a task begins with, for estimates."""
+        if self._manner.verdicts == "tokens" and task.step in ("support", "useful"):
+            return [self._ask(one, 0, word=True) for one in single(task)]
+        return [self._ask(one, 0) for one in split(task, self._manner.batch)]
+
+    def kept(self, ask: Ask) -> Kept | None:
+        """The reply to a call, where it is there already."""
+        return self._replies.find(ask.key)
+
+    async def _batch(self, task: Task) -> Reading:
+        """Ask; then for what is missing, again and again, in two halves where there are several."""
+        said: dict[str, Any] = {}
+        why: dict[str, Unscored] = {}
+        failed: set[str] = set()
+        """Of calls that failed for good: the caller has tried them again already."""
+        parts = [task]
+        for attempt in range(self._manner.again + 1):
+            for found in await together(self._once(part, attempt) for part in parts):
+                said |= found.read.said
+                why |= found.read.unscored
+                failed |= found.read.unscored.keys() if found.failed else set()
+            left = [name for name in task.asked if name not in said and name not in failed]
+            if not left:
+                break
+            half = (len(left) + 1) // 2
+            parts = [_only(task, some) for some in (left[:half], left[half:]) if some]
+        return Reading(said, {name: why[name] for name in task.asked if name not in said})
+
+    async def _in_words(self, task: Task) -> Reading:
+        """Each thing by itself; of a claim the contexts and the other text are asked about apart."""
+        parts = single(task)
+        found = await together(self._word(part) for part in parts)
+        said: dict[str, Any] = {}
+        why: dict[str, Unscored] = {}
+        for part, one in zip(parts, found, strict=True):
+            why |= one.unscored
+            for name, verdict in one.said.items():
+                said[name] = _both(said.get(name), verdict, chunks=_has_chunks(part))
+        return Reading({name: verdict for name, verdict in said.items() if name not in why}, why)
+
+    async def _word(self, task: Task) -> Reading:
+        for attempt in range(self._manner.again + 1):
+            found = await self._once(task, attempt, word=True)
+            if found.read.said or found.failed:
+                break
+        return found.read
+
+    async def _once(self, task: Task, attempt: int, *, word: bool = False) -> _Outcome:
+        ask = self._ask(task, attempt, word=word)
+        try:
+            kept = await self._reply(ask)
+        except BackendFailed as failure:
+            if failure.final:
+                raise
+            why = Unscored(f"the call failed: {failure.message}")
+            return _Outcome(Reading({}, dict.fromkeys(task.asked, why)), failed=True)
+        found: Read = reading.read_word(task, kept.reply) if word else reading.read(task, kept.reply)
+        if found.missing:
+            self._ledger.unread(task.step)
+            self.spoiled.append(ask.key)
+        missing = {name: Unscored(reason, kept.reply.text) for name, reason in found.missing.items()}
+        return _Outcome(Reading(found.said, missing), failed=False)
+
+    def _ask(self, task: Task, attempt: int, *, word: bool = False) -> Ask:
+        schema = prompts.WORDS if word else prompts.schema(task)
+        plain = prompts.messages(task, prompts.CANONICAL, word=word)
+        key = key_of(dict(self._chat.identity), plain, schema, self._manner.replicate, attempt)
+        return Ask(task, word, schema, key)
+
+    async def _reply(self, ask: Ask) -> Kept:
+        """The reply: one that is kept, one that is on its way, or a new one."""
+        kept = self._replies.find(ask.key)
+        if kept is not None:
+            self._ledger.note(ask.task.step, ask.key, kept, fresh=False)
+            return kept
+        if ask.key in self._flying:
+            return await asyncio.shield(self._flying[ask.key])
+        future: asyncio.Future[Kept] = asyncio.get_running_loop().create_future()
+        self._flying[ask.key] = future
+        try:
+            kept = await self._call(ask)
+        except BaseException as error:
+            if not future.done():
+                future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+                future.exception()  # looked at: nobody else may be waiting
+            raise
+        else:
+            future.set_result(kept)
+        finally:
+            del self._flying[ask.key]
+        return kept
+
+    async def _call(self, ask: Ask) -> Kept:
+        """A call, if there is still room for one; the first of all alone, so that the next know what one costs."""
+        if self._ledger.unsure:
+            async with self._first:
+                if self._ledger.unsure:
+                    return await self._call_now(ask)
+        return await self._call_now(ask)
+
+    async def _call_now(self, ask: Ask) -> Kept:
+        step = ask.task.step
+        reserved = self._ledger.reserve(ask.size)
+        try:
+            called = await self._caller.call(ask.messages(), ask.schema)
+        except BaseException as error:
+            self._ledger.release(reserved)
+            if isinstance(error, BackendFailed):
+                self._ledger.failed(step, error.attempts - 1)
+            raise
+        kept = Kept(called.reply, called.seconds, called.attempts)
+        self._replies.keep(ask.key, step, ask.task.sample, kept)
+        self._ledger.release(reserved, called.reply)
+        self._ledger.note(step, ask.key, kept, fresh=True)
+        return kept
+
+
+def split(task: Task, most: int) -> list[Task]:
+    """The same task in parts of at most so many things.
+
+    >>> task = Task("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
+    >>> [list(part.asked) for part in split(task, 2)]
+    [['k1', 'k2'], ['k3']]
+    """
+    names = list(task.asked)
+    return [_only(task, names[at : at + most]) for at in range(0, len(names), most)]
+
+
+def single(task: Task) -> list[Task]:
+    """The same task thing by thing; chunks apart from the text that a claim may also be found in."""
+    parts: list[Task] = []
+    for name in task.asked:
+        one = _only(task, [name])
+        if task.step == "useful":
+            parts.append(one)
+            continue
+        choices = task.choices(name)
+        groups = ([c for c in choices if c.startswith("k")], [c for c in choices if not c.startswith("k")])
+        parts += [replace(one, sources={c: task.sources[c] for c in group}) for group in groups if group]
+    return parts
+
+
+def _only(task: Task, names: Sequence[str]) -> Task:
+    return replace(task, asked={name: task.asked[name] for name in names})
+
+
+def _has_chunks(task: Task) -> bool:
+    return any(name.startswith("k") for name in task.sources)
+
+
+def _both(before: Any, now: Any, *, chunks: bool) -> Any:
+    """Two verdicts on one claim, by different sources, as one; the probability is that of the contexts."""
+    if not isinstance(now, Support):
+        return now
+    now = now if chunks else now._replace(probability=None)
+    if before is None:
+        return now
+    sure = before.probability if before.probability is not None else now.probability
+    return Support((*before.by, *now.by), (*before.against, *now.against), probability=sure)
+
+
+def _joined(parts: Sequence[Reading]) -> Reading:
+    said: dict[str, Any] = {}
+    unscored: dict[str, Unscored] = {}
+    for part in parts:
+        said |= part.said
+        unscored |= part.unscored
+    return Reading(said, unscored)

@@ -1,0 +1,165 @@
+"""Strict reading of replies: what fits the schema and was asked for counts, and nothing else does.
+
+A reply is read whole or entry by entry. An entry counts if its id was asked for, comes once and has the right shape;
+whatever is asked for and has no such entry has no verdict. Nothing is guessed, and nothing has a default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ragauge.judges.prompts import WORDS, claim_lists, schema
+from ragauge.judges.schemas import obeys
+from ragauge.judges.tasks import Task, Thought
+from ragauge.verdicts import TOGETHER, Reply, Support, Usefulness
+
+_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.S)
+
+
+class Read(NamedTuple):
+    """What a reply says of the things asked, and why of some it says nothing."""
+
+    said: dict[str, Any]
+    missing: dict[str, str]
+
+
+class Unreadable(Exception):
+    """Why a reply, or one entry of it, does not count."""
+
+
+def read(task: Task, reply: Reply) -> Read:
+    """What a reply says of each thing asked."""
+    if reply.finish == "length":
+        return _nothing(task, "the reply was cut off")
+    try:
+        value = only_object(reply.text)
+    except Unreadable as error:
+        return _nothing(task, str(error))
+    shape = schema(task)
+    if task.step == "questions":
+        wrong = obeys(value, shape) or _empty_questions(value)
+        return _nothing(task, wrong) if wrong else Read(dict.fromkeys(task.asked, _thought(value)), {})
+    lists = {name: part["items"] for name, part in shape["properties"].items()}
+    asked = claim_lists(task) if task.step == "support" else {next(iter(lists)): list(task.asked)}
+    said: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for name, ids in asked.items():
+        entries = value.get(name)
+        if not isinstance(entries, list):
+            missing |= dict.fromkeys(ids, f"the reply has no list `{name}`")
+            continue
+        times = Counter(entry.get("id") for entry in entries if _has_id(entry))
+        by_id = {entry["id"]: entry for entry in entries if _has_id(entry)}
+        for one in ids:
+            if times[one] > 1:
+                missing[one] = f"the reply has `{one}` {times[one]} times"
+            elif one not in by_id:
+                missing[one] = f"the reply has nothing for `{one}`"
+            elif (wrong := obeys(by_id[one], lists[name])) is not None:
+                missing[one] = f"what the reply has for `{one}` is not in shape: {wrong}"
+            else:
+                try:
+                    said[one] = _MEANT[task.step](by_id[one])
+                except Unreadable as error:
+                    missing[one] = f"what the reply has for `{one}` does not count: {error}"
+    return Read(said, missing)
+
+
+def read_word(task: Task, reply: Reply) -> Read:
+    """What a one-word reply says of the one thing asked."""
+    (one,) = task.asked
+    word = reply.text.strip().strip(".\"'`*").lower()
+    if word not in WORDS["enum"]:
+        return _nothing(task, "the reply is neither yes nor no")
+    sure = reply.probabilities.get("yes") if reply.probabilities else None
+    yes = word == "yes" if sure is None else sure >= 0.5
+    if task.step == "useful":
+        return Read({one: Usefulness(yes, probability=sure)}, {})
+    (source,) = task.sources if len(task.sources) == 1 else (TOGETHER,)
+    return Read({one: Support((source,) if yes else (), probability=sure)}, {})
+
+
+def only_object(text: str) -> Mapping[str, Any]:
+    """The one JSON object in a reply, with or without talk around it; two that differ are none.
+
+    >>> only_object('Here you are: {"a": 1}')
+    {'a': 1}
+    >>> only_object('{"a": 1} or rather {"a": 2}')
+    Traceback (most recent call last):
+    ragauge.judges.reading.Unreadable: the reply holds 2 different JSON objects
+    """
+    text = _THOUGHTS.sub("", text)
+    found: list[Mapping[str, Any]] = []
+    for one in _objects(text):
+        if one not in found:
+            found.append(one)
+    if len(found) > 1:
+        raise Unreadable(f"the reply holds {len(found)} different JSON objects")
+    if not found:
+        raise Unreadable("the reply is empty" if not text.strip() else "the reply holds no JSON object")
+    return found[0]
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """Every outermost object in a text."""
+    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    found, at = [], text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise Unreadable(f"the JSON of the reply breaks off or is wrong ({error.msg})") from None
+        except RecursionError:
+            raise Unreadable("the JSON of the reply is nested too deep") from None
+        found.append(value)
+        at = text.find("{", end)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+    if twice:
+        raise Unreadable(f"an object of the reply has `{twice[0]}` more than once")
+    return dict(pairs)
+
+
+def _nothing(task: Task, why: str) -> Read:
+    return Read({}, dict.fromkeys(task.asked, why))
+
+
+def _has_id(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("id"), str)
+
+
+def _empty_questions(value: Mapping[str, Any]) -> str | None:
+    return None if all(one.strip() for one in value["questions"]) else "a question is empty"
+
+
+def _thought(value: Mapping[str, Any]) -> Thought:
+    return Thought(value["refusal"], tuple(one.strip() for one in value["questions"]))
+
+
+def _claims(entry: Mapping[str, Any]) -> list[str]:
+    claims = [" ".join(one.split()) for one in entry["claims"]]
+    if not all(claims):
+        raise Unreadable("a claim is empty")
+    return list(dict.fromkeys(claims))
+
+
+def _support(entry: Mapping[str, Any]) -> Support:
+    by, against = (tuple(dict.fromkeys(entry[name])) for name in ("supported_by", "contradicted_by"))
+    both = [source for source in by if source in against]
+    if both:
+        raise Unreadable(f"`{both[0]}` both supports and contradicts it")
+    return Support(by, against, " ".join(entry["reason"].split()))
+
+
+def _useful(entry: Mapping[str, Any]) -> Usefulness:
+    return Usefulness(entry["useful"], " ".join(entry["reason"].split()))
+
+
+_MEANT = {"claims": _claims, "support": _support, "useful": _useful}

@@ -1,0 +1,121 @@
+"""Every reply on disk as soon as it has come: a killed process loses what was in flight, and nothing is paid for twice.
+
+One SQLite file in the folder that was chosen, open for one process at a time. A reply is kept under everything that
+could change it: endpoint, model, parameters, messages, schema, and which time it is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.records import Floats
+from ragauge.verdicts import Reply
+
+FILE = "replies.sqlite"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS replies (
+  key TEXT PRIMARY KEY, step TEXT, sample TEXT, text TEXT, prompt_tokens INTEGER, completion_tokens INTEGER,
+  cached_tokens INTEGER, finish TEXT, model TEXT, probabilities TEXT, how TEXT, seconds REAL, attempts INTEGER,
+  made TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS vectors (key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID;
+"""
+_COLUMNS = "text, prompt_tokens, completion_tokens, cached_tokens, finish, model, probabilities, how"
+
+
+class Kept(NamedTuple):
+    """A reply, and what it took to get it."""
+
+    reply: Reply
+    seconds: float
+    attempts: int
+
+
+def key_of(*parts: Any) -> str:
+    """One key for everything that a reply depends on."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Replies:
+    """The replies of one folder; without one they are in memory, and gone with the process."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._file = None if folder is None else folder / FILE
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            self._base = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
+            # The lock is the process's own for as long as it lives; a commit is the operating system's at once.
+            for line in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=0"):
+                self._base.execute(f"PRAGMA {line}")
+            self._base.executescript(_TABLES)
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise BadInput("another process is at work here", file=str(folder)) from None
+            raise BadInput(f"cannot be written ({error})", file=str(folder)) from None
+        except sqlite3.DatabaseError as error:
+            raise BadInput(f"holds no replies ({error})", file=str(self._file), hint="move it away") from None
+        except OSError as error:
+            raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
+
+    def find(self, key: str) -> Kept | None:
+        """What is kept under a key."""
+        row = self._base.execute(f"SELECT {_COLUMNS}, seconds, attempts FROM replies WHERE key = ?", (key,)).fetchone()  # noqa: S608 - a constant
+        if row is None:
+            return None
+        *reply, seconds, attempts = row
+        reply[6] = json.loads(reply[6])
+        return Kept(Reply(*reply), seconds, attempts)
+
+    def keep(self, key: str, step: str, sample: str, kept: Kept) -> None:
+        """Write a reply down."""
+        reply = kept.reply
+        probabilities = json.dumps(dict(reply.probabilities))
+        values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, datetime.now(UTC).isoformat())
+        try:
+            self._base.execute(
+                f"INSERT OR REPLACE INTO replies (key, step, sample, {_COLUMNS}, seconds, attempts, made) "  # noqa: S608 - a constant
+                f"VALUES ({', '.join('?' * 14)})",
+                (key, step, sample, *map(_storable, values)),
+            )
+        except sqlite3.Error as error:
+            raise BadInput(f"cannot be written ({error})", file=str(self._file)) from None
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Drop replies, so that they are asked for again."""
+        self._base.executemany("DELETE FROM replies WHERE key = ?", [(key,) for key in keys])
+
+    def vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
+        """The vectors that are kept under some of these keys."""
+        found: dict[str, Floats] = {}
+        for key in keys:
+            row = self._base.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+            if row is not None:
+                found[key] = np.frombuffer(row[0], np.float32).astype(np.float64)
+        return found
+
+    def keep_vectors(self, vectors: Mapping[str, Any]) -> None:
+        """Write vectors down."""
+        rows = [(key, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
+        self._base.execute("BEGIN")
+        self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+        self._base.execute("COMMIT")
+
+    def close(self) -> None:
+        """Let go of the file; it stays."""
+        self._base.close()
+
+
+def _storable(value: Any) -> Any:
+    """Text that SQLite can hold: half a surrogate pair, which some models give, becomes a question mark."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

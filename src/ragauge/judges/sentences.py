@@ -1,0 +1,155 @@
+"""Where sentences end. What comes out holds every character that went in, but for white space."""
+
+from __future__ import annotations
+
+import re
+
+
+def _listed(text: str) -> list[str]:
+    return text.split()
+
+
+NEVER = frozenset(
+    _listed(
+        """
+        mr mrs ms mx dr prof rev hon pres gov sen rep gen col lt capt cmdr sgt maj adm messrs mme mlle fr sr sra
+        vs v cf eg ie viz al no nos vol vols pp p fig figs eq eqs sec secs ch chs art arts ed eds trans par para
+        app approx est ca c circa resp incl excl ext tel dept univ mt ft st ste bros nr z.b d.h u.a bzw usw abs
+        """
+    )
+)
+"""Abbreviations (without their last full stop) that another word follows."""
+SOMETIMES = frozenset(
+    _listed(
+        """
+        etc inc ltd co corp llc plc jr esq ph.d m.d b.a m.a b.sc m.sc jan feb mar apr jun jul aug sep sept oct
+        nov dec mon tue wed thu fri sat sun ave blvd rd hr hrs min mins oz lb lbs km cm mm kg a.m p.m b.c a.d bc
+        ad
+        """
+    )
+)
+"""Abbreviations that may also end a sentence: they do where the next word often begins one."""
+STARTERS = frozenset(
+    _listed(
+        """
+        the a an this that these those it its he she they we you i his her their our my your there here in on at
+        by for from with to of as if when while after before since although though because however but and or so
+        then thus therefore moreover furthermore also both each every some many most all no not one two what
+        which who how why where is are was were do does did can could will would should may might has have had
+        let please note yes
+        """
+    )
+)
+
+ENDING = re.compile(
+    r"""(?P<stop>[.!?…‽⁇⁈⁉]+|[\u3002\uff01\uff1f\uff61]+)      # the stop itself
+        (?P<closing>["'\u201d\u2019\xbb)\]}*_]*)           # what closes with it
+        (?P<notes>(?:[ \t]?\[\d+(?:[ \t]*[,\u2013-][ \t]*\d+)*\])*)  # citations that stand behind it
+    """,
+    re.VERBOSE,
+)
+WIDE = "\u3002\uff01\uff1f\uff61"
+BULLET = re.compile(r"\s*(?:[-*+•‣▪◦·\u2013\u2014]\s|\(?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]\s|#{1,6}\s|>\s|\|)")
+ENUMERATOR = re.compile(r"\W*(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]?\W*")
+LISTED = re.compile(r"[:;]\s+\(?(?:\d{1,3}|[a-zA-Z])$")
+INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
+REACH = 80
+"""How many characters around a stop decide what it is."""
+SHORT = 50
+"""A line of fewer characters was ended on purpose; a longer one may have been wrapped."""
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, in order; items of lists, rows of tables and headings are sentences too.
+
+    >>> sentences("Dr. J. Smith paid $3.50 in the U.S. last May.[1] Was it much? It was.")
+    ['Dr. J. Smith paid $3.50 in the U.S. last May.[1]', 'Was it much?', 'It was.']
+    """
+    found = [one.strip() for paragraph in _paragraphs(text) for one in _split(paragraph)]
+    return [one for one in found if one]
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Runs of lines that belong together: a wrapped line is joined to the one before."""
+    runs: list[list[str]] = []
+    for line in text.splitlines():
+        if runs and runs[-1] and _goes_on(runs[-1][-1], line):
+            runs[-1].append(line)
+        else:
+            runs.append([line])
+    return ["\n".join(run) for run in runs]
+
+
+def _goes_on(before: str, line: str) -> bool:
+    before, start = before.strip(), line.strip()[:1]
+    if not before or not start or BULLET.match(line) or before.startswith(("|", "#")) or before.endswith((":", "|")):
+        return False
+    return start.islower() or (len(before) >= SHORT and ENDING.search(before[-4:]) is None)
+
+
+def _split(paragraph: str) -> list[str]:
+    found: list[str] = []
+    start = 0
+    cased = any(letter.isupper() for letter in paragraph)
+    for match in ENDING.finditer(paragraph):
+        if match.start() >= start and _ends(paragraph, start, match, cased):
+            found.append(paragraph[start : match.end()])
+            start = match.end()
+    found.append(paragraph[start:])
+    return found
+
+
+def _ends(text: str, start: int, match: re.Match[str], cased: bool) -> bool:
+    """Whether a sentence that began at `start` ends with this stop."""
+    stop, rest = match["stop"], text[match.end() : match.end() + REACH]
+    before = text[max(start, match.start() - REACH) : match.start()]
+    if not rest.strip():
+        return True
+    if (match.start() - start < REACH and ENUMERATOR.fullmatch(text[start : match.end()])) or LISTED.search(before):
+        return False  # "2." before an item, not after a sentence
+    if stop[-1] in WIDE:
+        return not match["closing"] or not rest[0].isalpha() or _is_wide(rest[0])
+    word = re.split(r"[\s(\[{\"“”']", before)[-1]
+    follows = rest.lstrip()
+    if not rest[0].isspace():
+        return _lacks_space(stop, word, match, rest)
+    if not word:
+        return True  # a text in which stops stand apart
+    if follows[0].islower() and cased:
+        return stop[-1] in "!?" and not match["closing"]
+    if stop != ".":
+        return stop[-1] in "!?" or not follows[0].islower() or not cased
+    return not _is_short(word, follows, bool(match["notes"]))
+
+
+def _is_short(word: str, follows: str, noted: bool) -> bool:
+    """Whether the stop after a word only shortens it."""
+    if noted:
+        return False
+    plain = word.lower().rstrip(".")
+    opens = re.match(r"[\"'\u201c\u2018(\[]*([^\W\d_]*)", follows)
+    begins = opens is not None and opens[1].lower() in STARTERS
+    if plain in NEVER and plain != "no":
+        return True
+    if plain == "no":
+        return follows[0].isdigit()
+    if plain in SOMETIMES:
+        return not begins
+    if INITIALS.fullmatch(word) and (len(word) > 1 or word.isupper()):
+        return not begins or (len(word) == 1 and word != "I")
+    return False
+
+
+def _lacks_space(stop: str, word: str, match: re.Match[str], rest: str) -> bool:
+    """Whether a sentence ends although no space follows: `in the 19th century.First for Women is …`."""
+    if match["notes"]:
+        return rest[0].isupper()
+    return (
+        stop in (".", "!", "?")
+        and re.fullmatch(r"[^\W\d_]{3,}|\d{2,4}|.*\)", word + match["closing"].replace("*", "")) is not None
+        and re.match(r"[A-Z][a-z]*\s", rest) is not None
+    )
+
+
+def _is_wide(letter: str) -> bool:
+    return "\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7af" or "\uff00" <= letter <= "\uffef"

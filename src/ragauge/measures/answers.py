@@ -1,0 +1,349 @@
+"""Measures of answers by name, and from verdicts to scores.
+
+A name is `name(option=value)@cutoff`, as of every measure; the names of ragas, DeepEval, TruLens and RAGChecker are
+understood where they mean the same. Scoring asks nobody anything: it counts what a judge has said.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.measures import correctness, grounding
+from ragauge.measures.cases import ABSENT, GIVEN, Case, NoVerdict
+from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.records import ByMeasure, Floats, Scores
+from ragauge.verdicts import Sample, Verdicts
+
+MAIN = ("faithfulness", "context_precision", "context_recall", "answer_relevance")
+"""The four that most people look for."""
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerSpec:
+    """One row of the table."""
+
+    name: str
+    """The canonical name."""
+    function: Callable[..., float]
+    """From a case to its value; its docstring is what `ragauge measures NAME` prints."""
+    needs: tuple[str, ...]
+    """What a sample must have been given with: `question`, `answer`, `contexts`, `reference`."""
+    asks: tuple[str, ...]
+    """Which of ASKS have to be judged."""
+    aliases: tuple[str, ...] = ()
+    """Other names that mean the same, in lower case."""
+    cutoff: str = ""
+    """`rank?` where a number of chunks may be given, or nothing."""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values that an option may have."""
+    lower_is_better: bool = False
+    """Whether a smaller value is a better one."""
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The options and their defaults: the keyword-only parameters of the function."""
+        parameters = signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+
+
+_ALL = ("answer", "contexts", "reference")
+
+ANSWERS: Mapping[str, AnswerSpec] = {
+    spec.name: spec
+    for spec in (
+        AnswerSpec(
+            "faithfulness",
+            grounding.faithfulness,
+            ("answer", "contexts"),
+            ("answer",),
+            ("groundedness", "attribution"),
+            choices={"by": ("verdict", "probability")},
+        ),
+        AnswerSpec(
+            "context_precision",
+            grounding.context_precision,
+            ("question", "contexts"),
+            ("useful",),
+            (
+                *("llm_context_precision", "llm_context_precision_with_reference", "contextual_precision"),
+                "context_precision_with_reference",
+            ),
+            "rank?",
+        ),
+        AnswerSpec(
+            "context_recall",
+            grounding.context_recall,
+            ("contexts", "reference"),
+            ("reference",),
+            ("llm_context_recall", "contextual_recall"),
+            "rank?",
+        ),
+        AnswerSpec(
+            "answer_relevance",
+            grounding.answer_relevance,
+            ("question", "answer"),
+            ("questions",),
+            ("answer_relevancy", "response_relevancy", "response_relevance"),
+        ),
+        AnswerSpec("claim_precision", correctness.claim_precision, ("answer", "reference"), ("cross",)),
+        AnswerSpec("claim_recall", correctness.claim_recall, ("answer", "reference"), ("cross",)),
+        AnswerSpec("claim_f1", correctness.claim_f1, ("answer", "reference"), ("cross",)),
+        AnswerSpec(
+            "context_utilisation",
+            correctness.context_utilisation,
+            _ALL,
+            ("reference", "cross"),
+            ("context_utilization",),
+        ),
+        AnswerSpec(
+            "noise_sensitivity",
+            correctness.noise_sensitivity,
+            _ALL,
+            ("answer", "cross"),
+            choices={"chunks": ("any", "relevant", "irrelevant")},
+            lower_is_better=True,
+        ),
+        AnswerSpec(
+            "hallucination",
+            correctness.hallucination,
+            _ALL,
+            ("answer", "cross"),
+            ("hallucination_rate",),
+            lower_is_better=True,
+        ),
+        AnswerSpec("self_knowledge", correctness.self_knowledge, _ALL, ("answer", "cross")),
+        AnswerSpec("contradiction", grounding.contradiction, ("answer", "contexts"), ("answer",), lower_is_better=True),
+        AnswerSpec(
+            "citation_precision",
+            grounding.citation_precision,
+            ("answer", "contexts"),
+            ("answer",),
+            ("citation_prec",),
+        ),
+        AnswerSpec(
+            "citation_recall", grounding.citation_recall, ("answer", "contexts"), ("answer",), ("citation_rec",)
+        ),
+    )
+}
+"""Every measure of answers there is. Adding one means writing its function and a row here."""
+
+_PHRASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    f"noise_sensitivity_{word}{chunks}": ("noise_sensitivity", {"chunks": chunks})
+    for chunks in ("relevant", "irrelevant")
+    for word in ("", "in_")
+}
+"""Names that stand for a measure with options."""
+ALIASES: Mapping[str, str] = {
+    **{alias: spec.name for spec in ANSWERS.values() for alias in (spec.name, *spec.aliases)},
+    **{phrase: name for phrase, (name, _) in _PHRASES.items()},
+}
+"""Every name that is understood, and the canonical one."""
+_SHAPE = re.compile(r"(?P<name>[^(@]+?)\s*(?:\((?P<options>[^)]*)\))?\s*(?:@\s*(?P<cutoff>.+))?")
+
+
+@dataclass(frozen=True)
+class AnswerMeasure:
+    """A measure with its cutoff and options; prints as its canonical name."""
+
+    spec: AnswerSpec
+    cutoff: int | None
+    options: tuple[tuple[str, Any], ...]
+
+    def __str__(self) -> str:
+        shown = [f"{option}={value}" for option, value in self.options if value != self.spec.options[option]]
+        inside = f"({','.join(shown)})" if shown else ""
+        return f"{self.spec.name}{inside}" + ("" if self.cutoff is None else f"@{self.cutoff}")
+
+    @property
+    def asks(self) -> frozenset[str]:
+        """Which of ASKS have to be judged."""
+        split = self.spec.name == "noise_sensitivity" and dict(self.options)["chunks"] != "any"
+        return frozenset(self.spec.asks) | ({"reference"} if split else set())
+
+    def __call__(self, case: Case) -> float:
+        """The value of a case; NoVerdict where it has none."""
+        options = dict(self.options)
+        if self.spec.cutoff:
+            return self.spec.function(case, self.cutoff, **options)
+        return self.spec.function(case, **options)
+
+
+def is_known(text: str) -> bool:
+    """Whether a name is that of a measure of answers, whatever stands behind it.
+
+    >>> is_known("Answer Relevancy"), is_known("context_recall@five"), is_known("ndcg@10")
+    (True, True, False)
+    """
+    return _key(re.split(r"[(@]", text.strip().lower())[0]) in ALIASES
+
+
+def parse(text: str, convention: Convention = PRESETS["default"]) -> AnswerMeasure:
+    """One measure by any of its names.
+
+    >>> [str(parse(name)) for name in ("Response Relevancy", "contextual_recall@3", "faithfulness(by=probability)")]
+    ['answer_relevance', 'context_recall@3', 'faithfulness(by=probability)']
+    """
+    del convention  # none of these options is a convention's
+    given = text.strip()
+    shape = _SHAPE.fullmatch(given.lower())
+    key = _key(shape["name"]) if shape else given.lower()
+    name = ALIASES.get(key)
+    if shape is None or name is None:
+        _refuse_ranked(given)
+        raise UnknownName("measure of answers", given, ALIASES, hint="`ragauge measures` lists them all")
+    spec = ANSWERS[name]
+    options = {**_PHRASES.get(key, ("", {}))[1], **_read_options(spec, shape["options"] or "")}
+    return AnswerMeasure(spec, _read_cutoff(spec, shape["cutoff"], given), tuple({**spec.options, **options}.items()))
+
+
+def _refuse_ranked(given: str) -> None:
+    """Refuse a measure of rankings, which no answer is scored by."""
+    from ragauge.measures import names
+
+    try:
+        names.parse(given)
+    except (BadInput, LookupError):
+        return
+    raise BadInput(f"`{given}` is a measure of rankings, not of answers", hint="`ragauge evaluate` counts it")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[ \-]+", "_", name.strip())
+
+
+def _read_options(spec: AnswerSpec, text: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        option, _, value = (one.strip().strip("'\"") for one in part.partition("="))
+        if option not in spec.options:
+            hint = f"{spec.name} has {', '.join(spec.options) or 'no options'}"
+            raise UnknownName(f"option of {spec.name}", option, spec.options, hint=hint)
+        if value not in spec.choices[option]:
+            allowed = ", ".join(spec.choices[option])
+            raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"it is one of {allowed}")
+        options[option] = value
+    return options
+
+
+def _read_cutoff(spec: AnswerSpec, text: str | None, given: str) -> int | None:
+    if text is None:
+        return None
+    if not spec.cutoff:
+        raise BadInput(f"{spec.name} has no cutoff", hint=f"ask for {spec.name}")
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise BadInput(f"`{text}` in `{given}` is no cutoff", hint=f"a whole number from 1, as in {spec.name}@3")
+    return int(text)
+
+
+def parse_all(
+    measures: Iterable[str | AnswerMeasure], convention: Convention = PRESETS["default"]
+) -> list[AnswerMeasure]:
+    """Several measures, each once."""
+    read = (parse(one, convention) if isinstance(one, str) else one for one in measures)
+    return list({str(one): one for one in read}.values())
+
+
+def asks(measures: Iterable[str | AnswerMeasure]) -> frozenset[str]:
+    """Which of ASKS have to be judged for some measures.
+
+    >>> sorted(asks(["faithfulness", "context_utilisation"]))
+    ['answer', 'cross', 'reference']
+    """
+    return frozenset(one for measure in parse_all(measures) for one in measure.asks)
+
+
+def score(
+    samples: Sequence[Sample],
+    verdicts: Mapping[str, Verdicts],
+    measures: Iterable[str | AnswerMeasure] = MAIN,
+    convention: str | Convention = "default",
+    *,
+    run: str = "answers",
+    judge: str = "",
+) -> Scores:
+    """A value per sample for each measure, their means over the scored samples, and why some samples have none."""
+    rules = find_convention(convention)
+    wanted = parse_all(measures, rules)
+    if not samples:
+        raise BadInput("there are no samples", hint="a mean of nothing is no number")
+    names = [sample.id for sample in samples]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadInput(f"two samples have the id `{twice}`", hint="give each an id of its own")
+    check_evidence(wanted, samples)
+    cases = [Case(sample, verdicts.get(sample.id) or Verdicts(sample.id), rules) for sample in samples]
+    values: dict[str, Floats] = {}
+    unscored: dict[str, Mapping[str, str]] = {}
+    for measure in wanted:
+        values[str(measure)], unscored[str(measure)] = _column(measure, cases)
+    canonical = partial(_canonical, rules)
+    return Scores(
+        run=run,
+        convention=rules.name,
+        queries=names,
+        values=ByMeasure(values, canonical),
+        means=ByMeasure({name: _mean(column) for name, column in values.items()}, canonical),
+        unscored=ByMeasure(unscored, canonical),
+        lower_is_better=frozenset(str(one) for one in wanted if one.spec.lower_is_better),
+        judge=judge,
+    )
+
+
+def _column(measure: AnswerMeasure, cases: Sequence[Case]) -> tuple[Floats, dict[str, str]]:
+    column = np.full(len(cases), math.nan)
+    unscored: dict[str, str] = {}
+    for at, case in enumerate(cases):
+        absent = next((one for one in measure.spec.needs if not case.has(one)), None)
+        try:
+            if absent is not None:
+                raise NoVerdict(ABSENT[absent])
+            column[at] = measure(case)
+        except NoVerdict as reason:
+            unscored[case.sample.id] = reason.why
+    return column, unscored
+
+
+def lack(measure: AnswerMeasure, samples: Sequence[Sample]) -> str:
+    """What a measure needs and no sample was given with, in words; nothing where there is some."""
+    cases = [Case(sample, Verdicts(sample.id)) for sample in samples]
+    return next((GIVEN[one] for one in measure.spec.needs if not any(case.has(one) for case in cases)), "")
+
+
+def check_evidence(measures: Iterable[AnswerMeasure], samples: Sequence[Sample]) -> None:
+    """Refuse a measure that needs what no sample was given with."""
+    for measure in measures:
+        if absent := lack(measure, samples):
+            hint = "ragauge judge answers.jsonl: each with question, answer, contexts and reference"
+            raise MissingEvidence(f"{measure} needs {absent}, and no sample has any", hint=hint)
+
+
+def _mean(column: Floats) -> float:
+    scored = column[~np.isnan(column)]
+    return float(scored.mean()) if len(scored) else math.nan
+
+
+def canonical(name: str) -> str:
+    """The canonical name of a measure; whatever is none stays as it is.
+
+    >>> canonical("Answer Relevancy"), canonical("my own")
+    ('answer_relevance', 'my own')
+    """
+    return _canonical(PRESETS["default"], name)
+
+
+def _canonical(convention: Convention, name: str) -> str:
+    """The same under a convention."""
+    try:
+        return str(parse(name, convention))
+    except (BadInput, LookupError):
+        return name

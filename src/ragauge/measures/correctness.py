@@ -1,0 +1,170 @@
+"""Measures of answers that have a reference: what the answer got right, and where what it got wrong came from.
+
+With contexts and reference, each claim of an answer is one of four: borne out by both, by the contexts alone (noise),
+by the reference alone (the model's own knowledge), by neither (hallucination).
+"""
+
+from __future__ import annotations
+
+from ragauge.measures.cases import Case, NoVerdict, by_contexts
+from ragauge.verdicts import ANSWER, REFERENCE
+
+
+def _share(held: list[bool]) -> float:
+    return sum(held) / len(held)
+
+
+def claim_precision(case: Case) -> float:
+    """How much of what the answer claims is right: the reference says it too.
+
+    Formula: claims of the answer that the reference bears out / claims of the answer.
+
+    Rule: an answer that claims nothing is unscored; one claim without a verdict leaves the sample unscored.
+
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024
+    (its precision).
+
+    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> sample = Sample("s", "When?", answer="In 1887, in Rome.", reference="In 1887.")
+    >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
+    >>> support = {"a1": Support(("reference",)), "a2": Support(())}
+    >>> claim_precision(Case(sample, Verdicts("s", ["cross"], claims, support)))
+    0.5
+    """
+    return _share([REFERENCE in one.by for one in case.supports(ANSWER, other=True)])
+
+
+def claim_recall(case: Case) -> float:
+    """How much of what a good answer has to say the answer says.
+
+    Formula: claims of the reference that the answer bears out / claims of the reference.
+
+    Rule: a reference that claims nothing is unscored; one claim without a verdict leaves the sample unscored.
+
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024
+    (its recall; what it calls claim recall is context_recall here).
+
+    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
+    >>> claims = {"answer": [], "reference": [Claim("r1", "in 1887", 1), Claim("r2", "in Paris", 1)]}
+    >>> support = {"r1": Support(("answer",)), "r2": Support(())}
+    >>> claim_recall(Case(sample, Verdicts("s", ["cross"], claims, support)))
+    0.5
+    """
+    return _share([ANSWER in one.by for one in case.supports(REFERENCE, other=True)])
+
+
+def claim_f1(case: Case) -> float:
+    """How right and how complete the answer is, in one number.
+
+    Formula: 2 * P * R / (P + R) of claim_precision P and claim_recall R.
+
+    Rule: 0 where both are 0; unscored where one of them is.
+
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+
+    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
+    >>> claims = {"answer": [Claim("a1", "in 1887", 1)], "reference": [Claim("r1", "1887", 1), Claim("r2", "Paris", 1)]}
+    >>> support = {"a1": Support(("reference",)), "r1": Support(("answer",)), "r2": Support(())}
+    >>> round(claim_f1(Case(sample, Verdicts("s", ["cross"], claims, support))), 4)  # P 1, R 1/2
+    0.6667
+    """
+    precision, recall = claim_precision(case), claim_recall(case)
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def context_utilisation(case: Case) -> float:
+    """How much of what the contexts hold of a good answer the answer says.
+
+    Formula: claims of the reference that contexts and answer bear out / claims of the reference that contexts bear out.
+
+    Rule: unscored where the contexts bear no claim of the reference out, an empty context among them; one claim
+    without a verdict leaves the sample unscored.
+
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024
+    (the ragas library means something else by the name: context precision judged by the answer).
+
+    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> sample = Sample("s", "When?", answer="In 1887.", contexts=("1887, Paris.",), reference="In 1887, in Paris.")
+    >>> claims = {"answer": [], "reference": [Claim("r1", "in 1887", 1), Claim("r2", "in Paris", 1)]}
+    >>> support = {"r1": Support(("k1", "answer")), "r2": Support(("k1",))}
+    >>> context_utilisation(Case(sample, Verdicts("s", ["reference", "cross"], claims, support)))
+    0.5
+    """
+    held = [one for one in case.supports(REFERENCE, contexts=True, other=True) if by_contexts(one)]
+    if not held:
+        raise NoVerdict("the contexts bear no claim of the reference out")
+    return _share([ANSWER in one.by for one in held])
+
+
+def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
+    """How much of the answer is wrong because a context said so.
+
+    Formula: claims of the answer that some context bears out and the reference does not / claims of the answer. With
+    chunks=relevant only contexts that bear a claim of the reference out count; with chunks=irrelevant the others do,
+    for claims that no relevant one bears out: the two add up to any.
+
+    Rule: an answer that claims nothing is unscored; one claim without a verdict leaves the sample unscored. Less is
+    better.
+
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+
+    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.", "Rome."), reference="In 1887.")
+    >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
+    >>> support = {"a1": Support(("k1", "reference")), "a2": Support(("k2",))}
+    >>> noise_sensitivity(Case(sample, Verdicts("s", ["answer", "cross"], claims, support)))
+    0.5
+    """
+    supports = case.supports(ANSWER, contexts=True, other=True)
+    wrong = [by_contexts(one) and REFERENCE not in one.by for one in supports]
+    if chunks == "any" or not case.contexts():
+        return _share(wrong)
+    relevant = {chunk for one in case.supports(REFERENCE, contexts=True) for chunk in case.told(one)}
+    by_relevant = [bad and case.among(one, relevant) for bad, one in zip(wrong, supports, strict=True)]
+    if chunks == "relevant":
+        return _share(by_relevant)
+    return _share([bad and not one for bad, one in zip(wrong, by_relevant, strict=True)])
+
+
+def hallucination(case: Case) -> float:
+    """How much of what the answer claims comes from nowhere.
+
+    Formula: claims of the answer that neither a context nor the reference bears out / claims of the answer.
+
+    Rule: an answer that claims nothing is unscored; an empty context bears nothing out, or leaves the sample unscored
+    (convention no_context); one claim without a verdict leaves the sample unscored. Less is better.
+
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+
+    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.",), reference="In 1887.")
+    >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Rome", 1)], "reference": []}
+    >>> support = {"a1": Support(("k1", "reference")), "a2": Support(())}
+    >>> hallucination(Case(sample, Verdicts("s", ["answer", "cross"], claims, support)))
+    0.5
+    """
+    supports = case.supports(ANSWER, contexts=True, other=True)
+    return _share([not by_contexts(one) and REFERENCE not in one.by for one in supports])
+
+
+def self_knowledge(case: Case) -> float:
+    """How much of the answer is right without any context saying so.
+
+    Formula: claims of the answer that the reference bears out and no context does / claims of the answer.
+
+    Rule: as hallucination; neither more nor less is better by itself, but a system that is to answer from its contexts
+    alone should have little.
+
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+
+    >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
+    >>> sample = Sample("s", "When?", answer="1887, Paris.", contexts=("1887.",), reference="In 1887, in Paris.")
+    >>> claims = {"answer": [Claim("a1", "in 1887", 1), Claim("a2", "in Paris", 1)], "reference": []}
+    >>> support = {"a1": Support(("k1", "reference")), "a2": Support(("reference",))}
+    >>> self_knowledge(Case(sample, Verdicts("s", ["answer", "cross"], claims, support)))
+    0.5
+    """
+    supports = case.supports(ANSWER, contexts=True, other=True)
+    return _share([not by_contexts(one) and REFERENCE in one.by for one in supports])

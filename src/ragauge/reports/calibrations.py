@@ -1,0 +1,289 @@
+"""Calibrations in words and tables, for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rich.table import Table
+
+from ragauge.calibrations import FIGURES, Calibration, Corrected, Figure, Rater
+from ragauge.reports.markdown import grid, safe
+from ragauge.reports.tables import cell, counted, fitting, one_line, plain_table, shortened
+
+NAMES = {
+    "accuracy_all": "accuracy, all",
+    "npv": "negative precision",
+    "balanced_accuracy": "balanced accuracy",
+    "kappa": "Cohen's kappa",
+    "ac1": "Gwet's AC1",
+    "alpha": "Krippendorff's alpha",
+    "auc": "AUC",
+    "over_words": "AUC over words",
+    "spearman": "Spearman",
+    "kendall": "Kendall's tau-b",
+    "pearson": "Pearson",
+}
+
+
+class Rows(NamedTuple):
+    """A table before it is drawn."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def number(value: float) -> str:
+    """Three decimals; a dash for nothing.
+
+    >>> number(0.81249), number(math.nan)
+    ('0.812', '-')
+    """
+    return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def interval(figure: Figure) -> str:
+    """Its ends.
+
+    >>> interval(Figure(0.8, 0.7, 0.9, 10)), interval(Figure(0.8))
+    ('0.700 to 0.900', '-')
+    """
+    return "-" if math.isnan(figure.low) else f"{figure.low:.3f} to {figure.high:.3f}"
+
+
+def good(one: Calibration) -> str:
+    """From where on a sample is good, for the judge and for whoever labelled it."""
+    return f"good is {one.measure} >= {one.threshold:g}, and a label >= {one.label_threshold:g}"
+
+
+def title(one: Calibration) -> str:
+    """Who judged what."""
+    return f"{one.judge} on {one.dataset}"
+
+
+def figures(one: Calibration) -> Rows:
+    """Every figure of the judge with its interval, and those of the others beside it."""
+    judge, *others = one.raters
+    header = ["", "judge", f"{100 * one.confidence:g}% interval", *map(_short, others)]
+    rows = []
+    for name in FIGURES:
+        mine = judge.figures.get(name)
+        if mine is None or (name == "accuracy_all" and not one.unscored):
+            continue
+        values = [number(other.figures[name].value) if name in other.figures else "" for other in others]
+        rows.append([NAMES.get(name, name), number(mine.value), interval(mine), *values])
+    return Rows("Agreement", header, rows)
+
+
+def _short(rater: Rater) -> str:
+    if rater.kind == "judge":
+        return "by degree"
+    return {"counting words": "words"}.get(rater.name, rater.name)
+
+
+def table_of_verdicts(one: Calibration) -> Rows:
+    """How often both said what, and of how many the judge said nothing."""
+    whose = "people" if one.people else "labels"
+    header = ["verdicts", f"{whose}: good", f"{whose}: bad"]
+    if one.confusion is None:
+        return Rows("Verdicts", header, [])
+    good, only_judge, only_people, bad = one.confusion
+    rows = [["judge: good", str(good), str(only_judge)], ["judge: bad", str(only_people), str(bad)]]
+    if one.unscored:
+        missing = [pair.label >= one.label_threshold - 1e-9 for pair in one.pairs if math.isnan(pair.score)]
+        rows.append(["no verdict", str(sum(missing)), str(len(missing) - sum(missing))])
+    return Rows("Verdicts", header, rows)
+
+
+def movers(one: Calibration) -> Rows:
+    """What moves the judge and should not."""
+    found: list[tuple[str, Figure]] = []
+    if one.consistency is not None:
+        again = one.consistency
+        found += [
+            (f"same verdict in {again.replicates} replicates", again.same),
+            ("two replicates agree", again.pairwise),
+            ("alpha of replicates", again.alpha),
+            ("spread of a sample's scores", again.spread),
+        ]
+    if one.swap is not None:
+        found += [
+            ("verdict changes with the order of contexts", one.swap.changed),
+            ("score, reversed less as given", one.swap.shift),
+        ]
+    if one.verbosity is not None:
+        found += [
+            ("error and length of answer (Spearman)", one.verbosity.correlation),
+            ("score for 100 words more, same label", one.verbosity.slope),
+        ]
+    rows = [[name, _signed(figure, name), interval(figure), str(figure.n)] for name, figure in found]
+    return Rows("What moves it", ["what moves it", "", f"{100 * one.confidence:g}% interval", "n"], rows)
+
+
+def _signed(figure: Figure, name: str) -> str:
+    plain = number(figure.value)
+    return f"+{plain}" if name.startswith(("score", "error")) and figure.value > 0 else plain
+
+
+def corrected(one: Calibration) -> Rows:
+    """The mean of people's labels, three ways."""
+    found = one.corrected
+    header = ["mean label", "", f"{100 * one.confidence:g}% interval", "labels", "judged"]
+    if found is None:
+        return Rows("The corrected mean", header, [])
+    all_judged = str(found.judge.n)
+    rows = [
+        ["labels alone", *_both(found.people), str(found.labels), "0"],
+        ["judge alone, at its word", *_both(found.judge), "0", all_judged],
+        ["prediction-powered", *_both(found.powered), str(found.labels), str(found.judged)],
+        ["share of good: labels alone", *_both(found.share), str(found.labels), "0"],
+        ["share of good: from its rates", *_both(found.rates), str(found.labels), str(found.judged)],
+    ]
+    if not math.isnan(found.truth):
+        rows.append(["all labels", number(found.truth), "", str(one.labelled), "0"])
+    return Rows("The corrected mean", header, rows)
+
+
+def _both(figure: Figure) -> list[str]:
+    return [number(figure.value), interval(figure)]
+
+
+def worth(found: Corrected) -> float:
+    """How many labels alone would give as narrow an interval; NaN where that is not known."""
+    widths = [one.high - one.low for one in (found.people, found.powered)]
+    return found.labels * (widths[0] / widths[1]) ** 2 if widths[1] > 0 else math.nan
+
+
+def robustness(one: Calibration) -> Rows:
+    """Attempts to talk the judge into a verdict."""
+    words = {True: "held", False: "moved", None: "-"}
+    rows = [[row.case, row.step, row.where, row.clean, row.attacked, words[row.held]] for row in one.robustness]
+    return Rows("Robustness", ["attempt", "step", "in", "clean", "attacked", ""], rows)
+
+
+def curve_rows(one: Calibration) -> Rows:
+    """What scores promise, and what people say."""
+    rows = [[number(b.score), number(b.share.value), interval(b.share), str(b.share.n)] for b in one.curve]
+    return Rows("Scores and labels", ["mean score", "good", f"{100 * one.confidence:g}% interval", "n"], rows)
+
+
+def overview(several: Sequence[Calibration]) -> Rows:
+    """A row for each set."""
+    header = ["set", "n", "unscored", "good", "accuracy", "kappa", "AC1", "AUC", "interval", "words", "Spearman"]
+    rows = []
+    for one in several:
+        soft = next((r for r in one.raters[1:] if r.kind == "judge"), one.raters[0])
+        words = next((r for r in one.raters if r.name == "counting words"), None)
+        mine = one.figures
+        rows.append(
+            [
+                one.dataset,
+                str(one.labelled),
+                str(sum(one.unscored.values())),
+                number(one.base_rate.value),
+                *(number(mine[name].value) for name in ("accuracy", "kappa", "ac1")),
+                number(soft.figures["auc"].value),
+                interval(soft.figures["auc"]).replace(" to ", "-"),
+                "-" if words is None else number(words.figures["auc"].value),
+                number(soft.figures["spearman"].value),
+            ]
+        )
+    return Rows("", header, rows)
+
+
+def sections(one: Calibration) -> list[Rows]:
+    """All tables that there is something in."""
+    tables = [figures(one), table_of_verdicts(one), movers(one), corrected(one), robustness(one)]
+    return [table for table in tables if table.rows]
+
+
+GOES = {"Robustness": (2, 1), "": (6, 10, 3, 8)}
+"""The columns of a table that a narrow terminal can do without, in this order."""
+
+
+def drawn(rows: Rows, width: int) -> Table:
+    """For a terminal."""
+    kept = fitting(rows.header, rows.rows, width, GOES.get(rows.title, ()))
+    table = plain_table([rows.header[i] for i in kept], numbers=rows.title != "Robustness")
+    for name, row in zip(shortened(rows.header, rows.rows, kept, width), rows.rows, strict=True):
+        table.add_row(cell(name), *(cell(row[i]) for i in kept[1:]))
+    return table
+
+
+def sentences(one: Calibration) -> list[str]:
+    """What to know beside the tables."""
+    told = [f"{title(one)}: {good(one)}", f"{counted(one.scored, 'sample')} of {one.labelled} have a verdict"]
+    if one.unscored:
+        told[-1] += f", {sum(one.unscored.values())} have none ({_why(one)})"
+    told[-1] += f"; {100 * one.base_rate.value:.1f}% are good"
+    told += reasons(one)
+    found = one.corrected
+    if found is not None and not math.isnan(worth(found)):
+        told.append(
+            f"the judge weighs {found.weight:.2f}, and {found.labels} labels with it are worth about "
+            f"{worth(found):.0f} without it"
+        )
+    if one.robustness:
+        held = [row.held for row in one.robustness]
+        told.append(f"it withstood {sum(map(bool, held))} of {counted(len(held), 'attempt')} to talk it into a verdict")
+    return [*told, *one.notes]
+
+
+def sentences_of_all(several: Sequence[Calibration]) -> list[str]:
+    """What to know of several sets: each sentence once, with the sets that it is true of."""
+    sets: dict[str, list[str]] = {}
+    for one in several:
+        missing = sum(one.unscored.values())
+        none = [f"{missing} of {one.labelled} have no verdict: {_why(one)}"] if missing else []
+        for line in [f"{one.judge}: {good(one)}", *none, *one.notes]:
+            sets.setdefault(line, []).append(one.dataset)
+    everywhere = len(several)
+    return [line if len(names) == everywhere else f"{', '.join(names)}: {line}" for line, names in sets.items()]
+
+
+def _why(one: Calibration) -> str:
+    return "; ".join(f"{number} x {one_line(reason)}" for reason, number in one.unscored.items())
+
+
+def reasons(one: Calibration) -> list[str]:
+    """Why some figures are none, each reason once."""
+    parts: dict[str, Figure] = dict(one.figures)
+    if one.consistency is not None:
+        parts["alpha of replicates"] = one.consistency.alpha
+    if one.verbosity is not None:
+        parts |= {"error and length": one.verbosity.correlation, "score for 100 words more": one.verbosity.slope}
+    if one.corrected is not None:
+        parts |= {"prediction-powered mean": one.corrected.powered, "share from rates": one.corrected.rates}
+    grouped: dict[str, list[str]] = {}
+    for name, figure in parts.items():
+        if figure.why and name != "accuracy_all":
+            grouped.setdefault(figure.why, []).append(NAMES.get(name, name))
+    return [f"{', '.join(names)}: {why}" for why, names in grouped.items()]
+
+
+def as_markdown(several: Sequence[Calibration]) -> str:
+    """A page: an overview of several, and everything of each."""
+    lines = ["# May this judge be believed?", ""]
+    if len(several) > 1:
+        rows = overview(several)
+        lines += [*grid(rows.header, rows.rows), ""]
+    for one in several:
+        lines += [f"## {safe(title(one))}", ""]
+        for rows in [*sections(one), curve_rows(one)]:
+            if rows.rows:
+                lines += [
+                    f"### {rows.title}",
+                    "",
+                    *grid(rows.header, rows.rows, numbers=rows.title != "Robustness"),
+                    "",
+                ]
+        lines += [f"- {safe(line)}" for line in sentences(one)]
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def legend(one: Calibration) -> Mapping[str, str]:
+    """What each figure that is shown means."""
+    return {NAMES.get(name, name): text for name, text in FIGURES.items() if name in one.figures}

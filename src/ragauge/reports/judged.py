@@ -1,0 +1,96 @@
+"""Something judged on a terminal: how good, how sure, what is unscored and why, what it took, what is worst."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ragauge.reports import judged_rows
+from ragauge.reports.judged_rows import Rows
+from ragauge.reports.judged_words import about, is_lexical, reasons, unsupported, who, worst
+from ragauge.reports.tables import cell, counted, fitting, one_line, plain_table, shortened, shown
+from ragauge.verdicts import Estimate, Judged
+
+WORST, CLAIMS = 3, 3
+"""So many of the worst samples are shown, and so many claims of each."""
+GROUNDED = "faithfulness"
+"""The measure whose worst samples are told with their claims."""
+
+
+def tables(judged: Judged, width: int) -> tuple[list[RenderableType], list[str]]:
+    """Everything for a terminal, and the titles of the columns for which it is too narrow."""
+    pieces: list[RenderableType] = [
+        cell(f"{judged.name}: {', '.join(about(judged))}", "bold"),
+        cell(f"judged by {who(judged)}"),
+        Text(""),
+    ]
+    left: dict[str, None] = {}
+    for part in judged_rows.parts(judged):
+        kept = fitting(part.header, part.rows, width, part.goes)
+        left.update({part.header[i]: None for i in range(len(part.header)) if i not in kept})
+        titled = [] if part.title == "Measures" else [cell(part.title, "bold")]
+        pieces += [*titled, _table(part, kept, width), Text("")]
+    return [*pieces, *_worst(judged, width)], list(left)
+
+
+def estimate_tables(found: Sequence[Estimate], width: int) -> list[RenderableType]:
+    """What judging would take."""
+    part = judged_rows.estimates(found)
+    return [_table(part, list(range(len(part.header))), width)]
+
+
+def _table(part: Rows, kept: Sequence[int], width: int) -> Table:
+    table = plain_table([part.header[i] for i in kept], numbers=part.numbers)
+    names = shortened(part.header, part.rows, kept, width) if part.numbers else [row[0] for row in part.rows]
+    if not part.numbers:  # sentences, which break where they must
+        for column in table.columns:
+            column.no_wrap = False
+    for name, row in zip(names, part.rows, strict=True):
+        table.add_row(cell(name), *(cell(row[i]) for i in kept if i))
+    return table
+
+
+def _worst(judged: Judged, width: int) -> list[RenderableType]:
+    """The samples whose answers the contexts bear out least, and what of them they do not."""
+    measure = next((one for one in judged.scores.measures if one.partition("(")[0] == GROUNDED), None)
+    found = [] if measure is None else worst(judged, measure, WORST)
+    if measure is None or not found:
+        return []
+    texts = {one.id: one.question for one in judged.samples}
+    pieces: list[RenderableType] = [cell(f"Lowest {measure}", "bold")]
+    for query, value in found:
+        said = Text(f"{shown(value)}  {one_line(query)}")
+        asked = one_line(texts.get(query, ""))
+        said.append(f"  {asked}", style="dim")
+        said.truncate(width, overflow="ellipsis")
+        pieces.append(said)
+        claims = unsupported(judged.verdicts.get(query))
+        for one in claims[:CLAIMS]:
+            pieces.append(Padding(Text(f"{one.state}: {one_line(one.text)}"), (0, 0, 0, 8)))
+        if len(claims) > CLAIMS:
+            pieces.append(Padding(Text(f"and {len(claims) - CLAIMS} more", style="dim"), (0, 0, 0, 8)))
+    return [*pieces, Text("")]
+
+
+def notes(judged: Judged) -> list[str]:
+    """What is to be said of the figures."""
+    lines = []
+    if is_lexical(judged):
+        lines.append("the lexical judge compares words and numbers; it understands nothing, and is here as a baseline")
+    empty = [one for one in judged.scores.measures if not judged.scores.n[one]]
+    if empty:
+        lines.append(f"no sample has a value of {', '.join(empty)}, so that there is no mean")
+    lost = [one for one in judged.robustness if one.held is False]
+    if lost:
+        lines.append(f"{len(lost)} of {counted(len(judged.robustness), 'canary', 'canaries')} moved the judge")
+    return [*dict.fromkeys([*lines, *judged.scores.notes, *judged.notes])]
+
+
+def first_reason(judged: Judged) -> str:
+    """The most frequent reason of all for which there is no value."""
+    found = max(reasons(judged.scores), key=lambda one: one.many, default=None)
+    return "" if found is None else f"{found.why} ({counted(found.many, 'sample')})"

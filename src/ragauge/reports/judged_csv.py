@@ -1,0 +1,56 @@
+"""Something judged as CSV: a row for each measure, one for each sample and measure, one for each claim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ragauge.reports.judged_words import figures, standings
+from ragauge.reports.tables import csv_text, number
+from ragauge.verdicts import ANSWER, REFERENCE, Judged
+
+
+def summary_csv(judged: Judged) -> str:
+    """`measure,mean,low,high,n,unscored`, with who judged and by which convention."""
+    header = ["measure", "mean", "low", "high", "n", "unscored", "judge", "convention"]
+    rows = (
+        [
+            *(one.measure, number(one.mean), number(one.low), number(one.high), str(one.n), str(one.unscored)),
+            *(judged.judge, judged.scores.convention),
+        ]
+        for one in figures(judged)
+    )
+    return csv_text(header, rows)
+
+
+def scores_csv(judged: Judged) -> str:
+    """Long: a row for each sample and measure; where there is no value, the reason.
+
+    It is a table of scores that `compare` and `gate` read.
+    """
+    return csv_text(["system", "query", "measure", "value", "judge", "convention", "reason"], _scores(judged))
+
+
+def _scores(judged: Judged) -> Iterator[list[str]]:
+    scores = judged.scores
+    for name in scores.measures:
+        for query, value in zip(scores.queries, scores.values[name].tolist(), strict=True):
+            why = scores.unscored[name].get(query, "") if math.isnan(value) else ""
+            yield [judged.name, query, name, number(value), judged.judge, scores.convention, why]
+
+
+def claims_csv(judged: Judged) -> str:
+    """A row for each claim: how it stands to the contexts, which sources bear it out, what the judge said."""
+    header = ["query", "of", "claim", "text", "standing", "by", "against", "probability", "words", "reason"]
+    return csv_text(header, _claims(judged))
+
+
+def _claims(judged: Judged) -> Iterator[list[str]]:
+    for sample in judged.samples:
+        for text in (ANSWER, REFERENCE):
+            for one in standings(judged.verdicts.get(sample.id), text):
+                said = one.support
+                told = ["", "", "", ""]
+                if said is not None:
+                    told = [" ".join(said.by), " ".join(said.against), number(said.probability), said.words]
+                yield [sample.id, text, one.id, one.text, one.state, *told, one.why]

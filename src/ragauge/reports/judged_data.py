@@ -1,0 +1,96 @@
+"""Something judged as plain data for JSON; `judged.schema.json` beside it says what everything means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragauge.reports.judged_words import figures, headline, reasons, totals, who
+from ragauge.reports.overviews_data import plain
+from ragauge.reports.tables import without_nan
+from ragauge.verdicts import Canary, Estimate, Judged, Step
+
+SCHEMA = "ragauge-judged/1"
+"""The shape of the data. Another number would mean that what was there is gone or means something else."""
+
+
+def as_data(judged: Judged, *, per_sample: bool = False) -> dict[str, Any]:
+    """Who judged, every measure, what it took; each sample's values where that is asked for. None is no number."""
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "name": judged.name,
+        "judge": judged.judge,
+        "about": who(judged),
+        "verdict": headline(judged),
+        "convention": judged.scores.convention,
+        "confidence": judged.confidence,
+        "samples": len(judged.samples),
+        "measures": _measures(judged),
+        "stopped": judged.stopped or None,
+        "ledger": [step_data(one) for one in judged.ledger],
+        "total": step_data(totals(judged.ledger)) if judged.ledger else None,
+        "robustness": robustness_data(judged.robustness),
+        "notes": [*dict.fromkeys([*judged.scores.notes, *judged.notes])],
+        "identity": judged.identity,
+        "circumstances": judged.circumstances,
+    }
+    if per_sample:
+        data["per_sample"] = _per_sample(judged)
+    return dict(without_nan(plain(data)))
+
+
+def _measures(judged: Judged) -> dict[str, Any]:
+    why: dict[str, dict[str, int]] = {}
+    for one in reasons(judged.scores):
+        why.setdefault(one.measure, {})[one.why] = one.many
+    return {
+        one.measure: {
+            "mean": one.mean,
+            "n": one.n,
+            "unscored": one.unscored,
+            "interval": None if math.isnan(one.low) else [one.low, one.high],
+            "reasons": why.get(one.measure, {}),
+            "lower_is_better": one.lower,
+        }
+        for one in figures(judged)
+    }
+
+
+def _per_sample(judged: Judged) -> dict[str, Any]:
+    scores = judged.scores
+    columns = {name: scores.values[name].tolist() for name in scores.measures}
+    found: dict[str, Any] = {}
+    for i, query in enumerate(scores.queries):
+        lacking = {name: scores.unscored[name][query] for name in columns if query in scores.unscored[name]}
+        found[query] = {"values": {name: column[i] for name, column in columns.items()}, "unscored": lacking}
+    return found
+
+
+def step_data(step: Step) -> dict[str, Any]:
+    """One row of the ledger."""
+    return step._asdict()
+
+
+def robustness_data(canaries: Sequence[Canary]) -> dict[str, Any] | None:
+    """How the attempts to talk the judge into a verdict ended; None where none were made."""
+    if not canaries:
+        return None
+    held = [one.held for one in canaries]
+    return {
+        "held": held.count(True),
+        "moved": held.count(False),
+        "unscored": held.count(None),
+        "cases": [{**one._asdict(), "held": one.held} for one in canaries],
+    }
+
+
+def estimate_data(judge: str, found: Sequence[Estimate], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What judging would take."""
+    steps = [one._asdict() for one in found]
+    costs = [one.cost for one in found]
+    whole: dict[str, Any] = {
+        name: sum(step[name] for step in steps) for name in ("calls", "prompt_tokens", "completion_tokens")
+    }
+    whole["cost"] = None if not costs or None in costs else math.fsum(one for one in costs if one is not None)
+    return dict(without_nan(plain({"judge": judge, **facts, "estimate": steps, "total": whole})))

@@ -1,0 +1,112 @@
+"""The tables of something judged, as headers and texts: for a terminal, Markdown and a page alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ragauge.reports.judged_words import confidence, figures, money, reasons, shared, totals
+from ragauge.reports.tables import milliseconds, shown
+from ragauge.verdicts import Canary, Estimate, Judged, Step
+
+
+class Rows(NamedTuple):
+    """A table: its title, header and rows; `goes` are the columns that a narrow terminal can do without."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    numbers: bool = True
+    goes: Sequence[int] = ()
+
+
+def measures(judged: Judged) -> Rows:
+    """Means with their intervals, and how many samples they are over."""
+    rows = [
+        [one.measure, shown(one.mean), span(one.low, one.high), f"{one.n:,} of {one.of:,}", f"{one.unscored:,}"]
+        for one in figures(judged)
+    ]
+    return Rows("Measures", ["measure", "mean", f"{confidence(judged)} interval", "n", "unscored"], rows)
+
+
+def span(low: float, high: float) -> str:
+    """An interval, or a dash.
+
+    >>> span(0.1, 0.25), span(math.nan, math.nan)
+    ('[0.1000, 0.2500]', '-')
+    """
+    return "-" if math.isnan(low) or math.isnan(high) else f"[{shown(low)}, {shown(high)}]"
+
+
+def unscored(judged: Judged) -> Rows:
+    """Why samples have no value, with how many and the first of them."""
+    rows = [[one.why, f"{one.many:,}", ", ".join(names), one.example] for names, one in shared(reasons(judged.scores))]
+    return Rows("Unscored, and why", ["reason", "samples", "measures", "such as"], rows, numbers=False)
+
+
+STEP: Mapping[str, Callable[[Step], str]] = {
+    "calls": lambda one: f"{one.calls:,}",
+    "kept": lambda one: f"{one.kept:,}",
+    "retries": lambda one: f"{one.retries:,}",
+    "unread": lambda one: f"{one.unread:,}",
+    "tokens in": lambda one: f"{one.prompt_tokens:,}",
+    "out": lambda one: f"{one.completion_tokens:,}",
+    "cost": lambda one: money(one.cost),
+    "p50 ms": lambda one: milliseconds(one.p50),
+    "p95 ms": lambda one: milliseconds(one.p95),
+}
+
+
+def ledger(judged: Judged) -> Rows:
+    """What each step took, and all together; figures that are nothing everywhere are left out."""
+    steps: list[Step] = list(judged.ledger)
+    every = [*steps, totals(steps)] if len(steps) > 1 else steps
+    cells = {name: [tell(one) for one in every] for name, tell in STEP.items()}
+    kept = [name for name, column in cells.items() if name == "calls" or set(column) - {"0", "-"}]
+    rows = [[one.step, *(cells[name][i] for name in kept)] for i, one in enumerate(every)]
+    return Rows("What it took", ["step", *kept], rows, goes=_places(kept, ("retries", "p50 ms", "kept")))
+
+
+def _places(kept: Sequence[str], names: Sequence[str]) -> list[int]:
+    return [kept.index(name) + 1 for name in names if name in kept]
+
+
+def robustness(canaries: Sequence[Canary]) -> Rows:
+    """How often the judge could be talked into a verdict, by what held the instruction."""
+    rows = []
+    for where in dict.fromkeys(one.where for one in canaries):
+        mine = [one.held for one in canaries if one.where == where]
+        rows.append([where, *(str(mine.count(what)) for what in (True, False, None)), str(len(mine))])
+    header = ["instruction in the", "held", "moved", "unscored", "cases"]
+    return Rows("Robustness: can the judge be talked into a verdict?", header, rows)
+
+
+def moved(canaries: Sequence[Canary]) -> Rows:
+    """The attempts that did it."""
+    rows = [
+        [one.case, one.step, one.where, one.wanted, one.clean, one.attacked] for one in canaries if one.held is False
+    ]
+    return Rows("Moved", ["case", "step", "in the", "right", "clean", "attacked"], rows, numbers=False)
+
+
+def estimates(found: Sequence[Estimate]) -> Rows:
+    """What judging would take, step by step and together."""
+    rows = [
+        [one.step, f"{one.calls:,}", f"{one.prompt_tokens:,}", f"{one.completion_tokens:,}", money(one.cost)]
+        for one in found
+    ]
+    if len(found) > 1:
+        costs = [one.cost for one in found]
+        cost = None if None in costs else math.fsum(one for one in costs if one is not None)
+        sums = [sum(getattr(one, name) for one in found) for name in ("calls", "prompt_tokens", "completion_tokens")]
+        rows.append(["all", *(f"{one:,}" for one in sums), money(cost)])
+    return Rows("What it would take", ["step", "calls", "tokens in", "out", "cost"], rows)
+
+
+def parts(judged: Judged) -> list[Rows]:
+    """All tables that there is something for, in the order in which a reader asks."""
+    found = [measures(judged)]
+    found += [one for one in (unscored(judged), ledger(judged)) if one.rows]
+    found += [one for one in (robustness(judged.robustness), moved(judged.robustness)) if one.rows]
+    return found

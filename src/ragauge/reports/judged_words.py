@@ -1,0 +1,238 @@
+"""What is to be said of something judged, in words: who judged, what is unscored and why, how each claim stands."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ragauge.records import Scores
+from ragauge.reports.tables import counted, one_line
+from ragauge.verdicts import ANSWER, REFERENCE, TOGETHER, Judged, Step, Support, Verdicts
+
+LEXICAL = "lexical"
+BASELINE = "a word-matching baseline, no model"
+STANDINGS = ("supported", "contradicted", "absent", "unscored", "not asked")
+"""How a claim stands to the contexts; `absent`: they neither say it nor say otherwise."""
+PARTIAL = re.compile(r"\A\d+ of \d+ (claim|chunk)s? (?:has|have) no verdict: ")
+ID = re.compile(r"`[akrs]\d+`")
+
+
+class Figure(NamedTuple):
+    """One measure: its mean, the interval of that, how many samples it is over, and how many have no value."""
+
+    measure: str
+    mean: float
+    low: float
+    high: float
+    n: int
+    unscored: int
+    lower: bool
+
+    @property
+    def of(self) -> int:
+        """How many samples there are."""
+        return self.n + self.unscored
+
+
+class Reason(NamedTuple):
+    """Why some samples have no value of a measure."""
+
+    measure: str
+    why: str
+    many: int
+    example: str
+
+
+class Standing(NamedTuple):
+    """A claim, and what the judge said of it."""
+
+    id: str
+    text: str
+    sentence: int
+    state: str
+    """One of STANDINGS."""
+    support: Support | None
+    why: str = ""
+    """Why there is no verdict, where there is none."""
+
+
+def is_lexical(judged: Judged) -> bool:
+    """Whether no model judged."""
+    return judged.judge.partition(" ")[0].partition(":")[0].partition("(")[0] == LEXICAL
+
+
+def who(judged: Judged) -> str:
+    """Who judged; the word-matching judge is always called what it is."""
+    return f"{judged.judge}: {BASELINE}" if is_lexical(judged) else judged.judge
+
+
+def figures(judged: Judged) -> list[Figure]:
+    """A figure for each measure."""
+    scores, none = judged.scores, (math.nan, math.nan)
+    return [
+        Figure(
+            name,
+            scores.means[name],
+            *judged.intervals.get(name, none),
+            n=scores.n[name],
+            unscored=len(scores.unscored[name]),
+            lower=name in scores.lower_is_better,
+        )
+        for name in scores.measures
+    ]
+
+
+def reasons(scores: Scores) -> list[Reason]:
+    """Why samples are unscored, measure by measure, the most frequent reason first."""
+    found = []
+    for name in scores.measures:
+        by: dict[str, list[str]] = {}
+        for query, why in scores.unscored[name].items():
+            by.setdefault(kind_of(why), []).append(query)
+        found += [Reason(name, why, len(some), some[0]) for why, some in sorted(by.items(), key=_most)]
+    return found
+
+
+def kind_of(why: str) -> str:
+    """A reason without what differs from sample to sample: numbers and ids of claims.
+
+    >>> kind_of("2 of 5 claims have no verdict: the reply has nothing for `a3`")
+    'claims without a verdict: the reply has nothing for what was asked'
+    """
+    whole = PARTIAL.sub(lambda found: f"{found[1]}s without a verdict: ", one_line(why))
+    return ID.sub("what was asked", whole)
+
+
+def _most(entry: tuple[str, list[str]]) -> tuple[int, str]:
+    return -len(entry[1]), entry[0]
+
+
+def shared(found: Sequence[Reason]) -> list[tuple[list[str], Reason]]:
+    """The same, with the measures that have a reason in common together, where it is of the same samples."""
+    by: dict[tuple[str, int, str], list[Reason]] = {}
+    for one in found:
+        by.setdefault((one.why, one.many, one.example), []).append(one)
+    return [([one.measure for one in some], some[0]) for some in by.values()]
+
+
+def standings(verdicts: Verdicts | None, text: str) -> list[Standing]:
+    """The claims of a text (`answer` or `reference`), and how each stands to the contexts."""
+    if verdicts is None:
+        return []
+    asked = text in verdicts.asked
+    found = []
+    for claim in verdicts.claims.get(text, ()):
+        support = verdicts.support.get(claim.id)
+        lacking = verdicts.unscored.get(f"support {claim.id}")
+        stands = state(support) if asked else "not asked"
+        why = "" if support is not None or lacking is None else lacking.why
+        found.append(Standing(claim.id, claim.text, claim.sentence, stands, support, why))
+    return found
+
+
+def state(support: Support | None) -> str:
+    """How a claim stands to the contexts.
+
+    >>> state(Support(("k1",), ("k2",))), state(Support((), ("k2",))), state(Support(("reference",))), state(None)
+    ('supported', 'contradicted', 'absent', 'unscored')
+    """
+    if support is None:
+        return "unscored"
+    if any(map(is_context, support.by)):
+        return "supported"
+    return "contradicted" if any(map(is_context, support.against)) else "absent"
+
+
+def is_context(source: str) -> bool:
+    """Whether a source of support is a chunk, or all of them together.
+
+    >>> is_context("k3"), is_context("k*"), is_context("reference")
+    (True, True, False)
+    """
+    return source not in (ANSWER, REFERENCE)
+
+
+def source_name(source: str) -> str:
+    """A source of support as people read it."""
+    return "the contexts together" if source == TOGETHER else source
+
+
+def unsupported(verdicts: Verdicts | None) -> list[Standing]:
+    """The claims of the answer that no context bears out, contradicted ones first."""
+    found = [one for one in standings(verdicts, ANSWER) if one.state in ("contradicted", "absent")]
+    return sorted(found, key=lambda one: one.state != "contradicted")
+
+
+def worst(judged: Judged, measure: str, most: int) -> list[tuple[str, float]]:
+    """The samples with the worst values of a measure, and their values; none where all are as good as can be."""
+    scores = judged.scores
+    lower = measure in scores.lower_is_better
+    best = 0.0 if lower else 1.0
+    known = [(query, value) for query, value in scores.per_query[measure].items() if value != best]
+    return sorted(known, key=lambda one: -one[1] if lower else one[1])[:most]
+
+
+def headline(judged: Judged) -> str:
+    """The whole in a sentence."""
+    found = figures(judged)
+    scored = [one for one in found if one.n]
+    if not scored:
+        return f"Nothing is scored: no sample of {len(judged.samples):,} has a value of any measure."
+    first = scored[0]
+    many = f"{first.of:,} samples" if first.n == first.of else f"{first.n:,} of {first.of:,} samples"
+    interval = "" if math.isnan(first.low) else f", {confidence(judged)} interval {first.low:.3f} to {first.high:.3f}"
+    return f"{title(first.measure)} is {first.mean:.3f} over {many}{interval}."
+
+
+def title(measure: str) -> str:
+    """A measure's name at the beginning of a sentence.
+
+    >>> title("context_precision@5")
+    'Context precision@5'
+    """
+    plain = measure.replace("_", " ")
+    return plain[:1].upper() + plain[1:]
+
+
+def confidence(judged: Judged) -> str:
+    """How sure the intervals are."""
+    return f"{100 * judged.confidence:g}%"
+
+
+def about(judged: Judged) -> list[str]:
+    """The circumstances in a line."""
+    parts = [counted(len(judged.samples), "sample"), f"convention {judged.scores.convention}"]
+    if judged.intervals:
+        parts.append(f"{confidence(judged)} intervals")
+    return parts
+
+
+def made(judged: Judged) -> str:
+    """When it was judged."""
+    return str(judged.circumstances.get("made") or "")
+
+
+def totals(ledger: Sequence[Step]) -> Step:
+    """All steps together. Percentiles do not add up, and a cost is known only where that of every step is."""
+    costs = [one.cost for one in ledger if one.calls]
+    cost = None if None in costs or not costs else math.fsum(one for one in costs if one is not None)
+    calls, kept, retries, unread, prompt, completion, cached = (
+        sum(getattr(one, name) for one in ledger) for name in Step._fields[1:8]
+    )
+    seconds = math.fsum(one.seconds for one in ledger)
+    return Step(
+        "all", calls, kept, retries, unread, prompt, completion, cached, seconds, math.nan, math.nan, cost
+    )  # fmt: skip
+
+
+def money(cost: float | None) -> str:
+    """A cost with the digits that matter.
+
+    >>> money(12.3456), money(0.00123), money(0.0), money(None)
+    ('12.35', '0.0012', '0', '-')
+    """
+    if cost is None or math.isnan(cost):
+        return "-"
+    return "0" if not cost else f"{cost:,.2f}" if cost >= 1 else f"{cost:.2g}"

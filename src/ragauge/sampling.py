@@ -1,0 +1,153 @@
+"""Samples from a run: what it was asked, the texts of what it found, what was answered, and reference answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragauge.corpora import Texts, texts_of_runs
+from ragauge.errors import BadInput, MissingEvidence
+from ragauge.formats.columns import QUERY, TABLES, find
+from ragauge.formats.files import Source
+from ragauge.formats.rows import read_rows
+from ragauge.formats.sample_rows import FIELDS
+from ragauge.records import Run
+from ragauge.runs import archive
+from ragauge.verdicts import Sample
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ANSWERS = tuple(f"answers{ending}" for ending in TABLES)
+"""Where a run's folder may hold what was answered."""
+
+
+def samples_from_run(
+    folder: str, *, answers: str | None = None, k: int | None = None, dataset: str | None = None
+) -> list[Sample]:
+    """One sample for each query that a run was asked.
+
+    The folder is that of one system (`runs/NAME/SYSTEM`), or of an experiment with one system. Contexts are the texts
+    of its first `k` documents, best first; a query that failed has none, which is not the same as unknown. Answers
+    come from a table with a query and an answer column: `answers`, or `answers.jsonl` (or .csv, …) in the folder; a
+    query without one has no answer. `dataset` says where the documents are, if they are no longer where they were.
+    """
+    if k is not None and k < 1:
+        raise BadInput(f"the first {k} documents are none", hint="k is at least 1")
+    place = _run_folder(Path(folder))
+    run = archive.read(place)
+    texts = _texts(run, place, dataset)
+    if texts.documents is None:
+        why = texts.absent.get("documents") or "nothing tells where they are"
+        raise MissingEvidence(f"the texts of what {folder} found are not known: {why}")
+    asked = _asked(run, texts)
+    written = _answers(place, answers, asked)
+    by_id = {document.id: document.whole for document in texts.documents}
+    found = _found(run, k)
+    strange = next((doc for docs in found.values() for doc in docs if doc not in by_id), None)
+    if strange is not None:
+        raise BadInput(f"the run found `{strange}`, and no document has that id", file=str(place))
+    return [
+        Sample(
+            query,
+            question,
+            written.get(query),
+            tuple(by_id[doc] for doc in found.get(query, ())),
+            texts.answers.get(query),
+            tuple(found.get(query, ())),
+            metadata={"system": run.name},
+        )
+        for query, question in asked.items()
+    ]
+
+
+def _run_folder(folder: Path) -> Path:
+    """The folder of one run: this one, or the only one inside it."""
+    if archive.is_complete(folder):
+        return folder
+    inside = sorted(one.parent for one in folder.glob("*/manifest.json") if archive.is_complete(one.parent))
+    if len(inside) == 1:
+        return inside[0]
+    raise BadInput(
+        f"{len(inside)} runs are here" if inside else "no finished run is here",
+        file=str(folder),
+        hint=f"name one: {', '.join(str(one) for one in inside)}" if inside else "`ragauge run` writes such folders",
+    )
+
+
+def _texts(run: Run, folder: Path, dataset: str | None) -> Texts:
+    """The documents that the run searched, the questions that it was asked, and reference answers."""
+    queries: dict[str, str] | None = None
+    kept = folder.resolve().parent / "queries.parquet"
+    if kept.exists():
+        queries = {row["query"]: row["text"] for row in _table(kept).iter_rows(named=True)}
+    manifest: dict[str, Any] = dict(run.manifest)
+    if dataset is not None:
+        here = Path(dataset)
+        manifest["origin"] = str(here.resolve()) if here.is_dir() else dataset
+    name = str((manifest.get("dataset") or {}).get("name", ""))
+    return texts_of_runs([manifest], Texts(None, queries), "" if dataset is not None else name)
+
+
+def _table(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.read_parquet(path, glob=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise BadInput(f"is damaged ({error})", file=str(path), hint="`ragauge run` writes it again") from None
+
+
+def _asked(run: Run, texts: Texts) -> dict[str, str]:
+    """The queries that the run was asked, with their texts, in the order of the dataset."""
+    source = run.table if run.timings is None else run.timings
+    asked = dict.fromkeys(source["query"].to_list())
+    known = texts.queries or {}
+    unknown = next((query for query in asked if query not in known), None)
+    if unknown is not None:
+        raise MissingEvidence(
+            f"the text of the query `{unknown}` is not known", hint="queries.parquet is beside the run"
+        )
+    return {query: known[query] for query in known if query in asked}
+
+
+def _found(run: Run, k: int | None) -> dict[str, Sequence[str]]:
+    """The first documents of each query, best first."""
+    order = "rank" if "rank" in run.table.columns else "score"
+    ranked = run.table.sort(order, descending=order == "score", maintain_order=True)
+    found: dict[str, list[str]] = {}
+    for query, doc in ranked.select("query", "doc").iter_rows():
+        found.setdefault(query, []).append(doc)
+    return {query: docs[:k] for query, docs in found.items()}
+
+
+def _answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> dict[str, str]:
+    """What was answered, by query; nothing where no table of answers is there."""
+    path = given or next((str(folder / name) for name in ANSWERS if (folder / name).exists()), None)
+    if path is None:
+        return {}
+    source = Source(path)
+    rows = read_rows(source, TABLES.get(source.ending, "jsonl"))
+    query, answer = find(rows.names, (*QUERY, *FIELDS["id"])), find(rows.names, FIELDS["answer"])
+    if query is None or answer is None:
+        raise BadInput(
+            f"answers need a query and an answer; found {', '.join(rows.names) or 'nothing'}",
+            file=source.label,
+            hint="columns such as query_id, answer",
+        )
+    found: dict[str, str] = {}
+    for at, text in enumerate(rows.columns[answer]):
+        name = rows.id(query, at, "query")
+        if name in found:
+            raise BadInput(f"the query `{name}` is answered twice", file=source.label, line=rows.line(at))
+        if text is not None:
+            found[name] = str(text)
+    if not set(found) & set(asked):
+        first = next(iter(found), "")
+        raise BadInput(
+            f"no answer here is to a query of the run (`{first[:60]}` is none)",
+            file=source.label,
+            hint="queries are named by their ids",
+        )
+    return found

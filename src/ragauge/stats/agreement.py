@@ -1,0 +1,233 @@
+"""How far two who say good or bad agree: shares with Wilson's interval, and agreement beyond chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.calibrations import Confusion, Figure
+from ragauge.records import Floats, Ints
+from ragauge.stats.clusters import design_effect, grouped_counts
+from ragauge.stats.intervals import percentile_interval
+
+Bools = NDArray[np.bool_]
+DRAWS = 10_000
+NOBODY = "there is no sample"
+ONE_CLASS = "people gave one verdict only"
+
+
+def confusion(judge: Bools, people: Bools) -> Confusion:
+    """How often both said what.
+
+    >>> confusion(np.array([True, True, False]), np.array([True, False, False]))
+    Confusion(both_good=1, only_judge=1, only_people=0, both_bad=1)
+    """
+    cells = [judge & people, judge & ~people, ~judge & people, ~judge & ~people]
+    return Confusion(*(int(cell.sum()) for cell in cells))
+
+
+def share(hits: int, n: int, confidence: float = 0.95, *, empty: str = NOBODY, effect: float = 1.0) -> Figure:
+    """A share with Wilson's interval, which is right for few samples and at both ends too.
+
+    Formula: the shares p with |p - hits/n| <= z sqrt(p (1 - p) / m), where m is n, or n over the design effect of
+    samples that hang together.
+    Paper: Wilson, JASA 1927.
+
+    >>> [round(number, 4) for number in share(9, 10)[:3]]
+    [0.9, 0.5958, 0.9821]
+    """
+    from scipy.special import ndtri
+
+    if not n:
+        return Figure(math.nan, why=empty)
+    z, p, m = float(ndtri((1 + confidence) / 2)), hits / n, n / effect
+    middle = (p + z * z / (2 * m)) / (1 + z * z / m)
+    reach = z / (1 + z * z / m) * math.sqrt(p * (1 - p) / m + z * z / (4 * m * m))
+    # At both ends the interval is exact, where rounding would leave it short of the figure.
+    return Figure(p, 0.0 if not hits else middle - reach, 1.0 if hits == n else middle + reach, n)
+
+
+def kappa_of(cells: Floats) -> Floats:
+    """Cohen's kappa of tables of four cells each: (observed - expected) / (1 - expected), from each one's own rates.
+
+    >>> round(float(kappa_of(np.array([20.0, 5.0, 10.0, 15.0]))), 4)
+    0.4
+    """
+    good, only_judge, only_people, bad = _shares(cells)
+    first, second = good + only_judge, good + only_people
+    return _beyond(good + bad, first * second + (1 - first) * (1 - second))
+
+
+def ac1_of(cells: Floats) -> Floats:
+    """Gwet's AC1: the same, with 2 q (1 - q) expected, q being the share of good among all verdicts of both.
+
+    >>> round(float(ac1_of(np.array([118.0, 5.0, 2.0, 0.0]))), 4)
+    0.9408
+    """
+    good, only_judge, only_people, bad = _shares(cells)
+    rate = good + (only_judge + only_people) / 2
+    return _beyond(good + bad, 2 * rate * (1 - rate))
+
+
+def scott_of(cells: Floats) -> Floats:
+    """Scott's pi, which Krippendorff's alpha of two raters comes to as samples grow in number."""
+    good, only_judge, only_people, bad = _shares(cells)
+    rate = good + (only_judge + only_people) / 2
+    return _beyond(good + bad, rate**2 + (1 - rate) ** 2)
+
+
+def balanced_of(cells: Floats) -> Floats:
+    """The mean of sensitivity and specificity."""
+    good, only_judge, only_people, bad = _shares(cells)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((good / (good + only_people) + bad / (bad + only_judge)) / 2)
+
+
+def _shares(cells: Floats) -> tuple[Floats, ...]:
+    whole = np.asarray(cells / cells.sum(axis=-1, keepdims=True))
+    return tuple(whole[..., i] for i in range(4))
+
+
+def _beyond(observed: Floats, expected: Floats) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((observed - expected) / (1 - expected))
+
+
+def verdict_figures(
+    judge: Bools,
+    people: Bools,
+    confidence: float = 0.95,
+    *,
+    unscored: int = 0,
+    groups: Ints | None = None,
+    seed: int = 0,
+) -> dict[str, Figure]:
+    """Every figure of a judge's verdicts against people's; of `unscored` samples it has none.
+
+    Shares have Wilson's interval. Those of kappa, AC1, alpha and balanced accuracy are the middle of what they are for
+    tables drawn from the Dirichlet distribution of the four cells with half a sample more in each (Jeffreys' prior):
+    at 20 to 200 samples they cover in 93% to 99% of cases, and they are no points where agreement is perfect, as those
+    of the textbook's standard errors and of a bootstrap are. Samples of one group count as fewer.
+    """
+    right = judge == people
+
+    def part(mask: Bools, empty: str) -> Figure:
+        effect = design_effect(right[mask].astype(np.float64), None if groups is None else groups[mask])
+        return share(int(right[mask].sum()), int(mask.sum()), confidence, empty=empty, effect=effect)
+
+    n = len(judge)
+    effect = design_effect(right.astype(np.float64), groups)
+    figures = {
+        "accuracy": part(np.ones(n, np.bool_), NOBODY),
+        "accuracy_all": share(int(right.sum()), n + unscored, confidence, effect=effect),
+        "sensitivity": part(people, "people call nothing good"),
+        "specificity": part(~people, "people call nothing bad"),
+        "precision": part(judge, "it calls nothing good"),
+        "npv": part(~judge, "it calls nothing bad"),
+    }
+    cells = np.array(confusion(judge, people), np.float64)
+    drawn = np.random.default_rng(seed).standard_gamma(cells / effect + 0.5, (DRAWS, 4))
+    missing = NOBODY if not n else "one sample is not enough" if n < 2 else ""
+    one_class = missing or (ONE_CLASS if people.all() or not people.any() else "")
+    kinds: dict[str, tuple[Callable[[Floats], Floats], str]] = {
+        "balanced_accuracy": (balanced_of, one_class),
+        "kappa": (kappa_of, one_class),
+        "ac1": (ac1_of, missing),
+        "alpha": (scott_of, one_class),
+    }
+    for name, (function, why) in kinds.items():
+        if why:
+            figures[name] = Figure(math.nan, n=n, why=why)
+            continue
+        value = float(function(cells))
+        if name == "alpha":
+            value = 1 - (1 - value) * (2 * n - 1) / (2 * n)  # chance draws two verdicts without putting one back
+        low, high = percentile_interval(function(drawn)[:, None], confidence).ravel().tolist()
+        figures[name] = Figure(value, min(low, value), max(high, value), n)
+    return figures
+
+
+def alpha(
+    ratings: Floats, confidence: float = 0.95, *, groups: Ints | None = None, rounds: int = 2000, seed: int = 0
+) -> Figure:
+    """Krippendorff's alpha of several raters (columns) of the same samples (rows); NaN where one did not rate.
+
+    Formula: 1 - observed / expected, both means of (x - y)^2: over pairs of ratings of one sample (weighted by 1/(m -
+    1) for m ratings), and over all pairs. For verdicts of 0 and 1 that is his nominal alpha, for grades the interval
+    one. Samples with one rating say nothing. The interval is a bootstrap over samples.
+    Paper: Hayes and Krippendorff, Communication Methods and Measures 2007.
+
+    >>> round(alpha(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])).value, 4)
+    0.5333
+    """
+    known = ~np.isnan(ratings)
+    kept = known.sum(axis=1) > 1
+    if kept.sum() < 2:
+        return Figure(math.nan, n=int(kept.sum()), why="fewer than two samples have two ratings")
+    values = np.where(known, ratings, 0.0)[kept]
+    m = known[kept].sum(axis=1).astype(np.float64)
+    total, squares = values.sum(axis=1), (values**2).sum(axis=1)
+    rows = np.stack([2 * (m * squares - total**2) / (m - 1), m, total, squares], axis=1)
+
+    def of(sums: Floats) -> Floats:
+        apart, count, added, squared = (sums[..., i] for i in range(4))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            expected = 2 * (count * squared - added**2) / (count * (count - 1))
+            return np.asarray(1 - (apart / count) / np.where(expected > 1e-12, expected, math.nan))
+
+    value = float(of(rows.sum(axis=0)))
+    if math.isnan(value):
+        return Figure(math.nan, n=int(kept.sum()), why="all ratings are the same")
+    if value > 1 - 1e-12:
+        return Figure(1.0, n=int(kept.sum()), why="nobody disagrees, which does not tell how far it may be off")
+    together = None if groups is None else groups[kept]
+    drawn = np.concatenate([of(counts @ rows) for counts in grouped_counts(len(rows), together, rounds, seed)])
+    low, high = percentile_interval(drawn[~np.isnan(drawn), None], confidence).ravel().tolist()
+    return Figure(value, min(low, value), max(high, value), int(kept.sum()))
+
+
+def best_cut(scores: Floats, people: Bools) -> float:
+    """The threshold from which on calling samples good agrees best with people, by Cohen's kappa.
+
+    Where several do it lies in the middle of the widest gap of scores; where none is better than a guess it is NaN.
+
+    >>> best_cut(np.array([0.1, 0.4, 0.8, 0.9]), np.array([False, False, True, True]))
+    0.6000000000000001
+    """
+    order = np.argsort(scores, kind="stable")
+    levels, first = np.unique(scores[order], return_index=True)
+    if len(levels) < 2 or people.all() or not people.any():
+        return math.nan
+    below_good = np.concatenate([[0], np.cumsum(people[order])])[first[1:]]
+    below = first[1:]
+    goods, n = int(people.sum()), len(people)
+    tables = np.stack([goods - below_good, (n - below) - (goods - below_good), below_good, below - below_good], axis=1)
+    values = kappa_of(tables.astype(np.float64))
+    best = float(values.max())
+    if not best > 0:
+        return math.nan
+    gaps = np.where(values >= best - 1e-12, np.diff(levels), -1.0)
+    at = int(gaps.argmax())
+    return float((levels[at] + levels[at + 1]) / 2)
+
+
+def cross_cut(
+    scores: Floats, people: Bools, *, groups: Ints | None = None, seed: int = 0
+) -> tuple[Bools, tuple[float, float]]:
+    """Verdicts of scores whose right threshold nobody knows: each half is cut where the other half agrees best.
+
+    So no sample, and no group, has a say in its own verdict. Where a half has no useful threshold, all is called what
+    most of it is.
+    """
+    _, group = (None, np.arange(len(scores))) if groups is None else np.unique(groups, return_inverse=True)
+    halves = np.random.default_rng(seed).permutation(int(group.max(initial=-1)) + 1)[group] % 2 == 0
+    verdicts = np.zeros(len(scores), np.bool_)
+    cuts = []
+    for mine in (halves, ~halves):
+        cut = best_cut(scores[~mine], people[~mine])
+        cuts.append(cut)
+        verdicts[mine] = scores[mine] >= cut if not math.isnan(cut) else bool(2 * people[~mine].sum() >= (~mine).sum())
+    return verdicts, (cuts[0], cuts[1])

@@ -1,0 +1,240 @@
+"""Whether scores rise with labels: the area under the ROC curve, and correlations, with their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ragauge.calibrations import Bin, Figure
+from ragauge.records import Floats, Ints
+from ragauge.stats.agreement import NOBODY, ONE_CLASS, Bools, share
+from ragauge.stats.clusters import grouped_counts, variance_of_sum
+from ragauge.stats.intervals import percentile_interval
+
+ROUNDS = 2000
+FEWEST = 20
+"""Of fewer samples a correlation has no interval worth showing."""
+
+
+def auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None) -> Figure:
+    """The chance that a good sample scores above a bad one, ties half.
+
+    Formula: the Mann-Whitney statistic over good times bad. Interval: DeLong's variance (that of each sample's own
+    share of pairs won; samples of one group together, by Obuchowski), on the scale of log odds. Where that is 0
+    (perfect order, or one sample of a kind), Newcombe's: the values whose own variance, by Hanley and McNeil, would
+    not rule the figure out.
+    Papers: DeLong et al., Biometrics 1988; Obuchowski, Biometrics 1997; Newcombe, Statistics in Medicine 2006.
+
+    >>> round(auc(np.array([0.9, 0.8, 0.7, 0.7]), np.array([True, True, True, False])).value, 4)
+    0.8333
+    """
+    from scipy.special import expit, logit, ndtri
+
+    if people.all() or not people.any():
+        return Figure(math.nan, n=len(scores), why=ONE_CLASS if len(scores) else NOBODY)
+    value, pulls = _auc_parts(scores, people)
+    z = float(ndtri((1 + confidence) / 2))
+    spread = _spread(pulls, people, groups)
+    if spread > 1e-12 and 0 < value < 1:
+        reach = z * spread / (value * (1 - value))
+        low, high = (float(expit(logit(value) + sign * reach)) for sign in (-1, 1))
+    else:
+        low, high = _newcombe(value, int(people.sum()), int((~people).sum()), z)
+    return Figure(value, low, high, len(scores))
+
+
+def auc_difference(
+    first: Floats, second: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None
+) -> Figure:
+    """By how much the first scores have the larger area than the second ones of the same samples (DeLong, paired)."""
+    from scipy.special import ndtri
+
+    if people.all() or not people.any():
+        return Figure(math.nan, n=len(first), why=ONE_CLASS if len(first) else NOBODY)
+    (one, mine), (other, theirs) = (_auc_parts(scores, people) for scores in (first, second))
+    reach = float(ndtri((1 + confidence) / 2)) * _spread(mine - theirs, people, groups)
+    if not reach:
+        return Figure(one - other, n=len(first), why="they order these samples alike, or there are too few")
+    return Figure(one - other, one - other - reach, one - other + reach, len(first))
+
+
+def _auc_parts(scores: Floats, people: Bools) -> tuple[float, Floats]:
+    """The area, and each sample's own pull on it: the share of pairs that it wins less the mean."""
+    won = np.empty(len(scores))
+    good, bad = scores[people], scores[~people]
+    won[people], won[~people] = _won(good, bad), 1 - _won(bad, good)
+    value = float(won[people].mean())
+    return value, (won - value) / np.where(people, len(good), len(bad))
+
+
+def _spread(pulls: Floats, people: Bools, groups: Ints | None) -> float:
+    sizes = int(people.sum()), int((~people).sum())
+    if min(sizes) < 2:
+        return 0.0
+    if groups is not None:
+        return math.sqrt(variance_of_sum(pulls, groups))
+    return math.sqrt(variance_of_sum(pulls[people], None) + variance_of_sum(pulls[~people], None))
+
+
+def _won(mine: Floats, others: Floats) -> Floats:
+    """For each of mine the share of the others that lie below it, ties half."""
+    ordered = np.sort(others)
+    below = np.searchsorted(ordered, mine, "left") + np.searchsorted(ordered, mine, "right")
+    return np.asarray(below / (2 * len(others)))
+
+
+def _newcombe(value: float, good: int, bad: int, z: float) -> tuple[float, float]:
+    more = (good + bad) / 2 - 1
+
+    def gap(theta: float) -> float:
+        inner = 1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+        return abs(theta - value) - z * math.sqrt(theta * (1 - theta) * inner / (good * bad))
+
+    ends = []
+    for end in (0.0, 1.0):
+        inside, outside = value, end
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if gap(middle) <= 0 else (inside, middle)
+        ends.append(end if gap(end) <= 0 and abs(end - value) < 1e-12 else (inside + outside) / 2)
+    return ends[0], ends[1]
+
+
+def correlations(
+    scores: Floats,
+    labels: Floats,
+    confidence: float = 0.95,
+    *,
+    groups: Ints | None = None,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+) -> dict[str, Figure]:
+    """Spearman's, Kendall's (tau-b) and Pearson's.
+
+    Intervals: the middle of a bootstrap over samples (or groups of them), ranks being taken anew in each resample;
+    of Kendall's the delta method over its three U-statistics (Newson, Stata Journal 2002), on the scale of Fisher's z.
+    """
+    names = ("spearman", "kendall", "pearson")
+    n = len(scores)
+    why = "one sample is not enough" if n == 1 else NOBODY if not n else ""
+    why = why or (
+        "all scores are the same" if np.ptp(scores) == 0 else "all labels are the same" * (not np.ptp(labels))
+    )
+    if why:
+        return {name: Figure(math.nan, n=n, why=why) for name in names}
+    (a, at), (b, bt) = (np.unique(one, return_inverse=True) for one in (scores, labels))
+    whole = np.ones((1, n))
+    values = {
+        "spearman": float(_weighted(whole, _ranks(whole, at, len(a)), _ranks(whole, bt, len(b)))[0]),
+        "pearson": float(_weighted(whole, scores[None], labels[None])[0]),
+    }
+    drawn: dict[str, list[Floats]] = {name: [] for name in values}
+    if n >= FEWEST:
+        for counts in grouped_counts(n, groups, rounds, seed):
+            drawn["spearman"].append(_weighted(counts, _ranks(counts, at, len(a)), _ranks(counts, bt, len(b))))
+            drawn["pearson"].append(_weighted(counts, scores[None], labels[None]))
+    found = {"kendall": _kendall(at.astype(np.float64), bt.astype(np.float64), confidence, groups)}
+    for name, value in values.items():
+        told = _no_interval(value, n)
+        low = high = math.nan
+        if not told:
+            known = np.concatenate(drawn[name])
+            low, high = percentile_interval(known[~np.isnan(known), None], confidence).ravel().tolist()
+            low, high = min(low, value), max(high, value)
+        found[name] = Figure(value, low, high, n, told)
+    return {name: found[name] for name in names}
+
+
+def _no_interval(value: float, n: int) -> str:
+    if n < FEWEST:
+        return f"{n} samples are too few for an interval"
+    return "a perfect order does not tell how far it may be off" if abs(value) > 1 - 1e-12 else ""
+
+
+def _ranks(counts: Floats, level: np.ndarray[tuple[int], np.dtype[np.intp]], levels: int) -> Floats:
+    """Mean ranks of samples that are there so many times each, a row for each resample."""
+    order = np.argsort(level, kind="stable")
+    starts = np.searchsorted(level[order], np.arange(levels))
+    at_level = np.add.reduceat(counts[:, order], starts, axis=1)
+    middle = np.cumsum(at_level, axis=1) - at_level / 2
+    return np.asarray(middle[:, level])
+
+
+def _weighted(counts: Floats, x: Floats, y: Floats) -> Floats:
+    """Pearson's correlation for each row of counts."""
+    total = counts.sum(axis=1, keepdims=True)
+    x = x - (counts * x).sum(axis=1, keepdims=True) / total
+    y = y - (counts * y).sum(axis=1, keepdims=True) / total
+    both = (counts * x * y).sum(axis=1)
+    alone = (counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.clip(both / np.sqrt(np.where(alone > 0, alone, math.nan)), -1.0, 1.0))
+
+
+def _kendall(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Figure:
+    from scipy.special import ndtri
+
+    n = len(x)
+    rows = np.empty((3, n))  # each sample's mean over the others: agreeing pairs, pairs apart in x, and in y
+    step = max(1, (1 << 22) // n)
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        dx, dy = np.sign(x[part, None] - x), np.sign(y[part, None] - y)
+        rows[:, part] = (dx * dy).sum(axis=1), (dx != 0).sum(axis=1), (dy != 0).sum(axis=1)
+    rows /= n - 1
+    agree, apart_x, apart_y = rows.mean(axis=1)
+    value = float(agree / math.sqrt(apart_x * apart_y))
+    told = _no_interval(value, n)
+    if told:
+        return Figure(value, n=n, why=told)
+    pulls = rows[0] / math.sqrt(apart_x * apart_y) - value / 2 * (rows[1] / apart_x + rows[2] / apart_y)
+    spread = 2 * math.sqrt(variance_of_sum((pulls - pulls.mean()) / n, groups))
+    reach = float(ndtri((1 + confidence) / 2)) * spread / (1 - value**2)
+    return Figure(value, math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach), n)
+
+
+def curve(scores: Floats, people: Bools, confidence: float = 0.95, *, bins: int = 10) -> tuple[Sequence[Bin], float]:
+    """What scores promise and what people say: bins of about as many samples each, and the mean distance (ECE).
+
+    Equal scores stay together. An ECE of few samples is above 0 for a perfect judge too, so it has no interval.
+    Paper: Naeini et al., AAAI 2015; bins of equal counts by Nguyen and O'Connor, EMNLP 2015.
+    """
+    n = len(scores)
+    if not n:
+        return [], math.nan
+    _, level, sizes = np.unique(scores, return_inverse=True, return_counts=True)
+    group = np.minimum(((np.cumsum(sizes) - sizes / 2) * bins / n).astype(np.int64), bins - 1)[level]
+    found, distance = [], 0.0
+    for one in np.unique(group):
+        mine = group == one
+        size, mean = int(mine.sum()), float(scores[mine].mean())
+        there = share(int(people[mine].sum()), size, confidence)
+        found.append(Bin(mean, there))
+        distance += size / n * abs(mean - there.value)
+    return found, distance
+
+
+def length_slope(scores: Floats, labels: Floats, words: Floats, confidence: float = 0.95) -> Figure:
+    """How much a score rises for 100 words more at the same label: least squares of scores on words and labels.
+
+    Interval: Student's, with the errors of HC3, which stays honest where long answers vary more than short ones.
+    Paper: MacKinnon and White, Journal of Econometrics 1985.
+    """
+    from scipy.special import stdtrit
+
+    n = len(scores)
+    columns = [np.ones(n), words / 100, *([labels] if n and np.ptp(labels) else [])]
+    design = np.stack(columns, axis=1)
+    if n < FEWEST:
+        return Figure(math.nan, n=n, why=f"{n} samples are too few for a slope")
+    if np.linalg.matrix_rank(design) < len(columns):
+        return Figure(math.nan, n=n, why="all answers are as long")
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ scores
+    leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
+    left = (scores - design @ coefficients) / np.maximum(1 - leverage, 1e-6)
+    spread = math.sqrt(float((inverse @ (design.T * left**2) @ design @ inverse)[1, 1]))
+    reach = float(stdtrit(n - len(columns), (1 + confidence) / 2)) * spread
+    return Figure(float(coefficients[1]), float(coefficients[1]) - reach, float(coefficients[1]) + reach, n)

@@ -1,0 +1,86 @@
+"""What moves a judge and should not: being asked again, the order of contexts, and length."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from ragauge.calibrations import Consistency, Figure, Swap, Verbosity
+from ragauge.records import Floats, Ints
+from ragauge.stats.agreement import alpha, share
+from ragauge.stats.association import correlations, length_slope
+from ragauge.stats.raters import EDGE, mean_figure
+from ragauge.stats.reliability import over_tasks
+
+
+def consistency(columns: Floats, threshold: float, confidence: float = 0.95, *, seed: int = 0) -> Consistency:
+    """How far replicates (columns) of the same samples (rows) agree; NaN, no verdict, is a verdict of its own.
+
+    >>> found = consistency(np.array([[1.0, 0.9], [0.2, 0.8], [np.nan, 0.7], [0.1, 0.3]]), 0.5)
+    >>> found.same.value, found.pairwise.value, round(found.spread.value, 4)
+    (0.5, 0.5, 0.2121)
+    """
+    said = verdict_codes(columns, threshold)
+    same = (said == said[:, :1]).all(axis=1)
+    pairs = [said[:, i] == said[:, j] for i, j in combinations(range(said.shape[1]), 2)]
+    several = (~np.isnan(columns)).sum(axis=1) > 1
+    mine = columns[several]
+    spread = np.nanstd(mine, axis=1, ddof=1) if several.any() else np.array([])
+    return Consistency(
+        replicates=columns.shape[1],
+        same=share(int(same.sum()), len(same), confidence),
+        pairwise=_bounded(np.mean(pairs, axis=0), confidence, seed),
+        alpha=alpha(np.where(said < 0, math.nan, said), confidence, seed=seed),
+        spread=mean_figure(spread, confidence, seed),
+    )
+
+
+def _bounded(values: Floats, confidence: float, seed: int) -> Figure:
+    """A mean of values between 0 and 1, which are not proven perfect by being so in all that were seen."""
+    if not len(values):
+        return Figure(math.nan, why="there is no sample")
+    low, high = over_tasks(values[None], confidence, seed=seed)
+    return Figure(float(values.mean()), float(low[0]), float(high[0]), len(values))
+
+
+def verdict_codes(scores: Floats, threshold: float) -> Floats:
+    """1 for good, 0 for bad, -1 for no verdict.
+
+    >>> verdict_codes(np.array([0.9, 0.1, np.nan]), 0.5).tolist()
+    [1.0, 0.0, -1.0]
+    """
+    return np.where(np.isnan(scores), -1.0, np.where(scores >= threshold - EDGE, 1.0, 0.0))
+
+
+def swapped(given: Floats, turned: Floats, threshold: float, confidence: float = 0.95, *, seed: int = 0) -> Swap:
+    """What came of turning the contexts round."""
+    changed = verdict_codes(given, threshold) != verdict_codes(turned, threshold)
+    shift = (turned - given)[~np.isnan(turned - given)]
+    return Swap(
+        changed=share(int(changed.sum()), len(changed), confidence),
+        shift=mean_figure(shift, confidence, seed),
+        moved=mean_figure(np.abs(shift), confidence, seed),
+    )
+
+
+def verbosity(
+    scores: Floats,
+    labels: Floats,
+    words: Floats,
+    confidence: float = 0.95,
+    *,
+    groups: Ints | None = None,
+    seed: int = 0,
+) -> Verbosity:
+    """Whether the judge's error grows with length, over the samples that it scored."""
+    known = ~np.isnan(scores)
+    mine = None if groups is None else groups[known]
+    error, length = scores[known] - labels[known], words[known]
+    found = correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
+    reasons = {"all scores are the same": "all errors are the same", "all labels are the same": "all are as long"}
+    return Verbosity(
+        correlation=Figure(*found[:4], reasons.get(found.why, found.why)),
+        slope=length_slope(scores[known], labels[known], length, confidence),
+    )

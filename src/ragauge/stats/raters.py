@@ -1,0 +1,112 @@
+"""Those who give scores against those who gave labels: a judge, a baseline, or people among themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragauge.calibrations import Figure, Rater
+from ragauge.records import Floats, Ints
+from ragauge.stats.agreement import Bools, confusion, cross_cut, kappa_of, verdict_figures
+from ragauge.stats.association import auc, correlations
+from ragauge.stats.ceiling import people_figures
+from ragauge.stats.intervals import mean_intervals
+
+EDGE = 1e-9
+"""Thirds and means of votes reach a threshold that they equal, whatever their last digit is."""
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """What raters are held against: labels, from where on they are good, and which samples hang together."""
+
+    labels: Floats
+    threshold: float
+    groups: Ints | None = None
+    confidence: float = 0.95
+    seed: int = 0
+
+    @property
+    def good(self) -> Bools:
+        """What people call good."""
+        return np.asarray(self.labels >= self.threshold - EDGE)
+
+    def of(self, kept: Bools) -> Ruler:
+        """The same for some of the samples."""
+        groups = None if self.groups is None else self.groups[kept]
+        return Ruler(self.labels[kept], self.threshold, groups, self.confidence, self.seed)
+
+
+def rated(name: str, kind: str, scores: Floats, ruler: Ruler, threshold: float, about: str = "") -> Rater:
+    """A rater that says good from a threshold on; where a score is NaN it said nothing, and is wrong once."""
+    known = ~np.isnan(scores)
+    mine, held = scores[known], ruler.of(known)
+    verdicts = mine >= threshold - EDGE
+    figures = _figures(mine, verdicts, held, unscored=int((~known).sum()))
+    figures["bias"] = mean_figure(mine - held.labels, ruler.confidence, ruler.seed)
+    return Rater(name, kind, figures, confusion(verdicts, held.good), threshold, about)
+
+
+def rated_by_cut(name: str, kind: str, scores: Floats, ruler: Ruler, about: str = "") -> Rater:
+    """A rater whose threshold nobody knows: each half of the samples is cut where the other half agrees best."""
+    known = ~np.isnan(scores)
+    mine, held = scores[known], ruler.of(known)
+    verdicts, cuts = cross_cut(mine, held.good, groups=held.groups, seed=ruler.seed)
+    figures = _figures(mine, verdicts, held, unscored=int((~known).sum()))
+    return Rater(name, kind, figures, confusion(verdicts, held.good), None, f"{about}, cut at {_told(cuts)}")
+
+
+def kappa_by_cut(scores: Floats, ruler: Ruler) -> tuple[float, str]:
+    """Cohen's kappa of the same, and the cuts in words."""
+    known = ~np.isnan(scores)
+    held = ruler.of(known)
+    verdicts, cuts = cross_cut(scores[known], held.good, groups=held.groups, seed=ruler.seed)
+    cells = np.array(confusion(verdicts, held.good), np.float64)
+    return (float(kappa_of(cells)) if known.any() else math.nan), _told(cuts)
+
+
+def _told(cuts: tuple[float, float]) -> str:
+    return " and ".join(dict.fromkeys("none" if math.isnan(cut) else f"{cut:.2f}" for cut in cuts))
+
+
+def always(ruler: Ruler) -> Rater:
+    """One who says of everything what most are."""
+    most = bool(ruler.good.mean() >= 0.5)
+    verdicts = np.full(len(ruler.labels), most)
+    figures = verdict_figures(verdicts, ruler.good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
+    kept = {name: figures[name] for name in ("accuracy", "sensitivity", "specificity")}
+    for name, value in (("balanced_accuracy", 0.5), ("kappa", 0.0)):
+        kept[name] = figures[name] if not figures[name].defined else Figure(value, value, value, figures[name].n)
+    return Rater(f"always {'good' if most else 'bad'}", "baseline", kept, confusion(verdicts, ruler.good))
+
+
+def among_people(votes: Floats, ruler: Ruler) -> Rater | None:
+    """A person against the others, where several voted on the same samples."""
+    if not ((~np.isnan(votes)).sum(axis=1) > 1).any():
+        return None
+    figures = people_figures(votes, ruler.threshold, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
+    return Rater("a person", "people", figures, about="each vote against the mean of the others")
+
+
+def _figures(scores: Floats, verdicts: Bools, ruler: Ruler, *, unscored: int) -> dict[str, Figure]:
+    level, groups, seed = ruler.confidence, ruler.groups, ruler.seed
+    figures = verdict_figures(verdicts, ruler.good, level, unscored=unscored, groups=groups, seed=seed)
+    figures["auc"] = auc(scores, ruler.good, level, groups=groups)
+    figures |= correlations(scores, ruler.labels, level, groups=groups, seed=seed)
+    return figures
+
+
+def mean_figure(values: Floats, confidence: float = 0.95, seed: int = 0) -> Figure:
+    """A mean with its interval (BCa)."""
+    if not len(values):
+        return Figure(math.nan, why="there is no sample")
+    if len(values) == 1:
+        return Figure(float(values[0]), n=1, why="one sample does not tell how far it may be off")
+    if not np.ptp(values):
+        return Figure(
+            float(values[0]), n=len(values), why="all are the same, which does not tell how far it may be off"
+        )
+    low, high = mean_intervals(values[:, None], confidence, seed=seed).ravel().tolist()
+    return Figure(float(values.mean()), low, high, len(values))
