@@ -18,6 +18,7 @@ import chat_server as chat_server_module
 import literal_judge
 import ragauge
 from ragauge.errors import BackendFailed, BadInput, MissingEvidence
+from ragauge.judges.chats.replay import Recording
 from ragauge.judges.chats.scripted import Scripted
 from ragauge.verdicts import Reply, Sample, Support
 
@@ -65,6 +66,22 @@ def test_every_measure_is_as_worked_by_hand():
     assert verdicts.support["a3"] == Support((), ("k2",), "read")
     assert verdicts.support["r1"].by == ("k1", "answer")
     assert [verdicts.useful[one].useful for one in ("k1", "k2", "k3")] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "traits", [(), ("no_json_schema",), ("no_response_format",)], ids=["schema", "object", "plain"]
+)
+def test_every_measure_is_as_worked_by_hand_through_a_server(traits, chat_server):
+    chat_server.answer, chat_server.traits = literal_judge.answer, set(traits)
+    found = judged(measures=list(BY_HAND), chat=f"openai:small@{chat_server.url}")
+    assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
+
+
+def test_every_measure_is_as_worked_by_hand_from_a_recording(tmp_path):
+    file = tmp_path / "said.jsonl"
+    judged(measures=list(BY_HAND), chat=Recording(Scripted(literal_judge.answer), file))
+    found = judged(measures=list(BY_HAND), chat=f"replay:{file}")
+    assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
 
 
 def test_one_call_for_each_text_and_step():

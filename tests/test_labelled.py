@@ -257,7 +257,7 @@ def test_clap_nq_as_published(shared):
     found = load_labelled(str(shared("rag_clapnq_dev")))
     assert Counter(one.labels["context_precision"] for one in found.samples) == {1.0: 300, 0.0: 300}
     assert {len(one.metadata["answers"]) for one in found.samples if one.answer} == {1, 2, 7}
-    assert all(one.metadata["useful"] for one in found.samples if one.answer)
+    assert sum(bool(one.metadata["useful"]) for one in found.samples if one.answer) == 299, "one has no marked sentence"
 
 
 def test_mtrag_un_as_published(shared):

@@ -14,7 +14,7 @@ import numpy as np
 from ragauge.calibrations import Calibration, Corrected, Pair, Rater, Swap
 from ragauge.errors import BadInput
 from ragauge.judges.tasks import Judge
-from ragauge.judging import LEXICAL, estimate, judge
+from ragauge.judging import LEXICAL, estimate, hear
 from ragauge.measures.overlap import COUNTED, overlap
 from ragauge.records import Floats, Ints
 from ragauge.seams import Chat
@@ -188,7 +188,7 @@ def _asked(given: Yardstick, rounds: Sequence[_Round], settings: Mapping[str, An
     found = []
     for at, one in enumerate(rounds):
         only_once = {"canaries": False} if at else {}
-        found.append(judge(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate}))
+        found.append(hear(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate}))
     return found
 
 

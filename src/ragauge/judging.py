@@ -128,6 +128,11 @@ async def judge_async(
     return replace(found, notes=[*found.notes, *missing])
 
 
+def hear(samples: Any, measures: Sequence[str] = MAIN, **how: Any) -> Judged:
+    """The same as `judge`, but that nothing is written besides replies: for whoever has another use for the rest."""
+    return in_a_loop(heard(samples, measures, **how))
+
+
 async def heard(
     samples: Any,
     measures: Sequence[str] = MAIN,
@@ -136,7 +141,7 @@ async def heard(
     folder: str | Path | None = None,
     **how: Any,
 ) -> Judged:
-    """The same, but that nothing is written besides replies: for whoever has another use for what comes of it."""
+    """The same, to be awaited."""
     settings = as_record(Judging, how)
     rules = convention(settings.convention)
     chosen = parse_all(measures, rules)

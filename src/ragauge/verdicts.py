@@ -135,6 +135,15 @@ def cited(sentence: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def uncited(sentence: str) -> str:
+    """A sentence without the markers of its sources.
+
+    >>> uncited("Paris is the capital [1][3].")
+    'Paris is the capital.'
+    """
+    return re.sub(rf"\s*{_MARKER.pattern}", "", sentence)
+
+
 def cited_by(sentences: Sequence[str]) -> list[tuple[int, ...]]:
     """The same of each sentence of a text. Markers that a sentence begins with belong to the one before.
 

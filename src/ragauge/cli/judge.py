@@ -22,13 +22,12 @@ from ragauge.experiments import slug
 from ragauge.formats.judged import SAMPLES, is_judged
 from ragauge.formats.samples import read_samples
 from ragauge.judged_files import write_folder
-from ragauge.judging import estimate, heard
+from ragauge.judging import estimate, hear
 from ragauge.measures.answers import MAIN, check_evidence, lack, parse_all
 from ragauge.reports import judged as reports
 from ragauge.reports.judged_csv import summary_csv
 from ragauge.reports.judged_data import as_data, estimate_data
 from ragauge.reports.judged_words import is_lexical
-from ragauge.runs.perform import in_a_loop
 from ragauge.sampling import samples_from_run
 from ragauge.verdicts import Judged, Sample
 
@@ -238,7 +237,7 @@ def _judged(samples: Sequence[Sample], measures: Sequence[str], chat: str, folde
     """Judge, with somebody looking on; Ctrl-C says how to go on."""
     with Counting("judging") as watch:
         try:
-            return in_a_loop(heard(samples, measures, chat=chat, folder=folder, progress=watch, **how))
+            return hear(samples, measures, chat=chat, folder=folder, progress=watch, **how)
         except KeyboardInterrupt:
             sys.stderr.write(
                 f"\nstopped after {watch.done} of {watch.total or len(samples)} samples; every reply is kept in "

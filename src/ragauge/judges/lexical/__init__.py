@@ -21,7 +21,7 @@ from ragauge.judges.lexical.phrases import claims, refuses
 from ragauge.judges.lexical.words import Word
 from ragauge.judges.sentences import sentences
 from ragauge.judges.tasks import CONTEXTS, Reading, Task, Thought
-from ragauge.verdicts import Support, Unscored, Usefulness
+from ragauge.verdicts import Support, Unscored, Usefulness, uncited
 
 VERSION = 1
 """Goes up with whatever changes a verdict."""
@@ -63,7 +63,7 @@ class Lexical:
         return reading
 
     def _claims(self, task: Task, sentence: str) -> list[str]:
-        return claims(task.asked[sentence])
+        return claims(uncited(task.asked[sentence]))
 
     def _support(self, task: Task, name: str) -> Support | Unscored:
         claim = self._library.words(task.asked[name])
