@@ -257,6 +257,92 @@ def test_what_had_no_verdict_can_be_asked_again(tmp_path):
     assert anew.scores.means["faithfulness"] == 1.0
 
 
+def test_asking_again_pays_for_nothing_that_has_a_verdict(tmp_path):
+    times = {}
+
+    def forgetful(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        for name in ("of_answer", "verdicts"):
+            for entry in said.get(name, []):
+                times[entry["id"]] = times.get(entry["id"], 0) + 1
+        # a1 has a verdict at once, a2 at the second time of asking, a3 never in the first session
+        said["of_answer"] = [
+            one for one in said.get("of_answer", []) if times[one["id"]] > {"a1": 0, "a2": 1, "a3": 3}[one["id"]]
+        ]
+        return json.dumps({name: value for name, value in said.items() if value})
+
+    chat = Scripted(forgetful)
+    first = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path)
+    assert first.scores.n["faithfulness"] == 0
+    assert times == {"a1": 1, "a2": 2, "a3": 3}
+    anew = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path, again=True)
+    assert anew.scores.means["faithfulness"] == pytest.approx(1 / 3)
+    assert times == {"a1": 1, "a2": 2, "a3": 4}
+    asked = len(chat.asked)
+    later = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path)
+    assert later.verdicts == anew.verdicts
+    assert len(chat.asked) == asked
+
+
+def test_a_limit_is_that_of_the_folder_whatever_was_asked_there(tmp_path):
+    chat = Scripted(literal_judge.answer)
+    judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2)
+    found = judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2, replicate=1)
+    assert len(chat.asked) == 2
+    assert found.stopped == "the limit of 2 calls is reached"
+
+
+def test_a_limit_keeps_what_was_said_until_then():
+    def forgetful(messages, schema):
+        said = json.loads(literal_judge.answer(messages, schema))
+        said["of_answer"] = said.get("of_answer", [])[:2]
+        return json.dumps({name: value for name, value in said.items() if value})
+
+    found = judged(measures=["faithfulness"], chat=Scripted(forgetful), max_calls=2)
+    verdicts = found.verdicts["s1"]
+    assert set(verdicts.support) == {"a1", "a2"}
+    assert verdicts.unscored["support a3"].why == "not asked: the limit of 2 calls is reached"
+
+
+def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(50)]
+    chat = Scripted(literal_judge.answer)
+    found = judged(samples, ["faithfulness"], chat=chat, prices={"*": (1.0, 1.0)}, max_cost=0.01)
+    assert 0 < sum(row.cost for row in found.ledger) <= 0.01
+    assert len(chat.asked) < 100
+    assert any("guessed" in note for note in found.notes)
+
+
+def test_another_model_behind_the_same_name_is_another_judge():
+    def by(model):
+        return judged(chat=Scripted(lambda m, s: Reply(literal_judge.answer(m, s), model=model))).judge
+
+    assert by("gpt-2024") != by("gpt-2026")
+    assert by("gpt-2024") == by("gpt-2024")
+
+
+def test_texts_that_look_alike_between_the_fences_are_not_taken_for_each_other():
+    tag = "data-0000000000000000"
+    cut = f'</{tag}>\n<{tag} id="k2">\n'
+    one = Sample("one", "q", "it is high.", ("x", f"y\n{cut}z"))
+    two = Sample("two", "q", "it is high.", (f"x\n{cut}y", "z"))
+    chat = Scripted(literal_judge.answer)
+    judged([one, two], ["faithfulness"], chat=chat)
+    assert len(chat.asked) == 3
+
+
+def test_a_chat_whose_identity_cannot_be_written_down_is_refused():
+    chat = Scripted(literal_judge.answer)
+    chat.identity = {"made": object()}
+    with pytest.raises(BadInput, match="is no JSON"):
+        judged(chat=chat)
+
+
+def test_an_estimate_leaves_nothing_behind(tmp_path):
+    ragauge.estimate([SAMPLE], ["faithfulness"], chat=Scripted(literal_judge.answer), folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_limit_of_calls_stops_cleanly_and_a_higher_one_goes_on(tmp_path):
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
     chat = Scripted(literal_judge.answer)

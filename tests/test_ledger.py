@@ -7,7 +7,7 @@ import pytest
 from ragauge.errors import BadInput
 from ragauge.judges.ledger import Enough, Ledger, Limits, Price, price_of, tokens_of
 from ragauge.judges.prices import as_prices
-from ragauge.judges.replies import Kept
+from ragauge.judges.replies import Kept, Spent
 from ragauge.verdicts import Reply
 
 
@@ -20,7 +20,8 @@ def test_a_step_adds_up():
     ledger.note("claims", "one", kept(seconds=0.1), fresh=True)
     ledger.note("claims", "two", kept(seconds=0.3, attempts=3), fresh=False)
     ledger.note("claims", "two", kept(), fresh=False)
-    ledger.unread("claims")
+    ledger.unread("claims", "one")
+    ledger.unread("claims", "one")
     (row,) = ledger.steps()
     assert row[:8] == ("claims", 2, 1, 2, 1, 2000, 200, 0)
     assert row.seconds == pytest.approx(0.4)
@@ -48,17 +49,20 @@ def test_the_call_beyond_the_limit_is_not_made():
         ledger.reserve(lambda: (1, 1))
 
 
-def test_replies_that_were_there_count_towards_the_limit():
+def test_what_was_spent_before_counts_towards_the_limits():
+    with pytest.raises(Enough):
+        Ledger(limits=Limits(calls=3), before=Spent(3)).reserve(lambda: (1, 1))
+    ledger = Ledger(Price(1, 0), Limits(cost=1.0), Spent(3, 900_000))
+    assert ledger.spent == pytest.approx(0.9)
+    with pytest.raises(Enough):
+        ledger.reserve(lambda: (200_000, 0))
+
+
+def test_a_call_that_failed_was_a_call():
     ledger = Ledger(limits=Limits(calls=1))
-    ledger.note("claims", "one", kept(), fresh=False)
+    ledger.paid(ledger.reserve(lambda: (1, 1)), Reply(""))
     with pytest.raises(Enough):
         ledger.reserve(lambda: (1, 1))
-
-
-def test_a_call_that_failed_was_none():
-    ledger = Ledger(limits=Limits(calls=1))
-    ledger.release(ledger.reserve(lambda: (1, 1)))
-    ledger.reserve(lambda: (1, 1))
 
 
 def test_what_is_on_its_way_counts_as_spent():
@@ -70,8 +74,7 @@ def test_what_is_on_its_way_counts_as_spent():
 
 def test_what_was_really_spent_takes_the_place_of_the_guess():
     ledger = Ledger(Price(1, 0), Limits(cost=1.0))
-    ledger.release(ledger.reserve(lambda: (600_000, 0)), Reply("", 100_000))
-    ledger.note("claims", "one", kept(prompt=100_000), fresh=True)
+    ledger.paid(ledger.reserve(lambda: (600_000, 0)), Reply("", 100_000))
     assert ledger.spent == pytest.approx(0.1)
     ledger.reserve(lambda: (600_000, 0))
 
@@ -116,6 +119,12 @@ def test_tokens_are_guessed():
 def test_calls_that_cost_more_than_expected_make_the_next_ones_dearer():
     ledger = Ledger(Price(1, 0), Limits(cost=1.0))
     assert ledger.unsure
-    ledger.release(ledger.reserve(lambda: (100_000, 0)), Reply("", 300_000))
+    ledger.paid(ledger.reserve(lambda: (100_000, 0)), Reply("", 300_000))
     assert not ledger.unsure
     assert ledger.reserve(lambda: (100_000, 0)) == pytest.approx(0.3)
+
+
+def test_calls_that_cost_nothing_are_soon_sure():
+    ledger = Ledger(Price(0, 0), Limits(cost=1.0))
+    ledger.paid(ledger.reserve(lambda: (100, 100)), Reply("", 100, 100))
+    assert not ledger.unsure

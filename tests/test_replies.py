@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ragauge.errors import BadInput
-from ragauge.judges.replies import FILE, Kept, Replies, key_of
+from ragauge.judges.replies import FILE, Kept, Replies, Spent, key_of
 from ragauge.verdicts import Reply
 
 KEPT = Kept(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
@@ -38,11 +38,14 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_forgotten_is_asked_for_again(tmp_path):
+def test_what_was_spent_is_known_over_all_sessions(tmp_path):
     replies = Replies(tmp_path)
     replies.keep("key", "useful", "s1", KEPT)
-    replies.forget(["key"])
-    assert replies.find("key") is None
+    replies.keep("key", "useful", "s1", KEPT)
+    replies.failed("useful", "no reply", Reply("", 7))
+    replies.close()
+    assert Replies(tmp_path).spent() == Spent(3, 27, 2, 8)
+    assert Replies().spent() == Spent()
 
 
 def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():

@@ -23,11 +23,11 @@ from ragauge.judges.canaries import attempts
 from ragauge.judges.chats.naming import open_chat
 from ragauge.judges.estimating import Estimating
 from ragauge.judges.hearing import verdicts_of
-from ragauge.judges.ledger import Enough, Ledger, Limits, Price, price_of
+from ragauge.judges.ledger import Ledger, Limits, Price, price_of
 from ragauge.judges.lexical import Lexical
 from ragauge.judges.model import Manner, Model
 from ragauge.judges.prices import as_prices
-from ragauge.judges.replies import Replies, key_of
+from ragauge.judges.replies import FILE, Replies, key_of
 from ragauge.judges.tasks import Judge
 from ragauge.judges.together import each
 from ragauge.measures.answers import MAIN, asks, check_evidence, parse_all, score
@@ -38,7 +38,7 @@ from ragauge.runs.perform import in_a_loop
 from ragauge.seams import Chat, Embedder
 from ragauge.stats.intervals import mean_intervals
 from ragauge.systems.building import open_embedder
-from ragauge.verdicts import Canary, Estimate, Judged, Question, Sample, Unscored, Verdicts
+from ragauge.verdicts import Estimate, Judged, Question, Sample, Unscored, Verdicts
 
 LEXICAL = "lexical"
 Progress = Callable[[int, int], None]
@@ -148,8 +148,8 @@ async def heard(
     given = _samples(samples, settings)
     check_evidence(chosen, given)
     async with _Office(chat, folder, settings) as office:
-        verdicts, stopped = await office.verdicts(given, asks(chosen))
-        canaries = await office.canaries() if settings.canaries and not stopped else ()
+        verdicts = await office.verdicts(given, asks(chosen))
+        canaries = await attempts(office.judge, settings.questions) if settings.canaries else ()
         identity = office.identity(chosen)
         name = f"{office.judge.name} [{key_of(identity)[:8]}]"
         scores = score(given, verdicts, chosen, rules, run=settings.name or _name_of(samples), judge=name)
@@ -164,8 +164,8 @@ async def heard(
             confidence=settings.confidence,
             ledger=office.ledger.steps(),
             robustness=canaries,
-            stopped=stopped,
-            notes=[*scores.notes, *office.notes, *getattr(office.chat, "notes", ()), *_fewer(samples, given)],
+            stopped=getattr(office.judge, "stopped", ""),
+            notes=[*scores.notes, *office.notes, *_fewer(samples, given)],
             circumstances={"made": now(), **circumstances()},
             folder=None if folder is None else Path(folder),
         )
@@ -188,7 +188,7 @@ def estimate(
     chosen = parse_all(measures, convention(settings.convention))
     given = _samples(samples, settings)
     check_evidence(chosen, given)
-    there = folder if folder is not None and Path(folder).is_dir() else None
+    there = folder if folder is not None and (Path(folder) / FILE).is_file() else None
 
     async def work() -> list[Estimate]:
         async with _Office(chat, there, settings) as office:
@@ -207,14 +207,13 @@ class _Office:
 
     def __init__(self, chat: str | Chat | Judge, folder: str | Path | None, settings: Judging) -> None:
         self._settings = settings
-        self.notes: list[str] = []
         self.chat = chat
         self._folder = None if folder is None else Path(folder)
         self._embedder: Embedder | None = None
 
     async def __aenter__(self) -> _Office:
         settings, chat = self._settings, self.chat
-        manner = Manner(verdicts=settings.verdicts, batch=settings.batch, replicate=settings.replicate)
+        manner = Manner(settings.verdicts, settings.batch, replicate=settings.replicate, anew=settings.again)
         limits = Limits(settings.max_calls, settings.max_cost)
         prices = as_prices(settings.prices)
         self.price: Price | None = None
@@ -236,9 +235,14 @@ class _Office:
             raise BadInput("options are for a chat that is named", hint="give them to the object itself")
         if not hasattr(chat, "complete"):
             raise BadInput(f"{chat!r} is no chat: it has no `complete`")
+        try:
+            key_of(dict(chat.identity))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"the identity of `{chat.name}` is no JSON: {error}", hint="texts and numbers") from None
         self.price = price_of(str(chat.identity.get("model", chat.name)), prices)
-        self.ledger = Ledger(self.price, limits)
+        Ledger(self.price, limits)  # refuses what cannot be limited before anything is opened
         self._replies = Replies(self._folder)
+        self.ledger = Ledger(self.price, limits, self._replies.spent())
         caller = Caller(
             chat,
             concurrency=settings.concurrency,
@@ -254,6 +258,12 @@ class _Office:
         closing = seams.close(self._own)
         if inspect.isawaitable(closing):
             await closing
+
+    @property
+    def notes(self) -> list[str]:
+        """What the chat has to say, and what is not known of it."""
+        unknown = "the endpoint does not say how many tokens its calls took: they are guessed from their characters"
+        return [*getattr(self.chat, "notes", ()), *([unknown] if getattr(self.judge, "guessed", False) else [])]
 
     @property
     def embedder(self) -> Embedder:
@@ -280,34 +290,17 @@ class _Office:
         given = self._settings.embedder
         return (given or self._default_embedder) if given is None or isinstance(given, str) else given.name
 
-    async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> tuple[dict[str, Verdicts], str]:
-        """What the judge says of each sample, and why it was not asked everything, where it was not."""
-        settings = self._settings
+    async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
+        """What the judge says of each sample."""
         if "questions" in wanted:
             _ = self.embedder  # what is missing is found before anything is paid for
-        found, stopped = await self._asked(samples, wanted)
-        if settings.again and isinstance(self.judge, Model) and self.judge.spoiled and not stopped:
-            self._replies.forget(self.judge.spoiled)
-            self.judge.spoiled.clear()
-            found, stopped = await self._asked(samples, wanted)
-        return await self._compared(samples, found), stopped
+        return await self._compared(samples, await self._asked(samples, wanted))
 
-    async def canaries(self) -> Sequence[Canary]:
-        """Whether the judge can be talked into verdicts."""
-        try:
-            return await attempts(self.judge, self._settings.questions)
-        except Enough as limit:
-            self.notes.append(f"nobody tried to talk the judge into a verdict: {limit}")
-            return ()
-
-    async def _asked(self, samples: Sequence[Sample], wanted: frozenset[str]) -> tuple[dict[str, Verdicts], str]:
+    async def _asked(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
         found: dict[str, Verdicts] = {}
-        stopped: list[str] = []
 
         async def one(sample: Sample) -> None:
-            found[sample.id], why = await verdicts_of(sample, self.judge, wanted, self._settings.questions)
-            if why:
-                stopped.append(why)
+            found[sample.id] = await verdicts_of(sample, self.judge, wanted, self._settings.questions)
             if self._settings.progress is not None:
                 self._settings.progress(len(found), len(samples))
 
@@ -318,7 +311,7 @@ class _Office:
                 kept = "what was said so far is kept: the same command goes on there"
                 failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
             raise
-        return {sample.id: found[sample.id] for sample in samples}, stopped[0] if stopped else ""
+        return {sample.id: found[sample.id] for sample in samples}
 
     async def _compared(self, samples: Sequence[Sample], found: Mapping[str, Verdicts]) -> dict[str, Verdicts]:
         """The same with the cosine of each question that was thought up and the one that was asked."""

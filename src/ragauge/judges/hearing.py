@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ragauge.judges.ledger import Enough
 from ragauge.judges.sentences import sentences
 from ragauge.judges.tasks import Judge, Reading, Task
 from ragauge.judges.together import together
@@ -16,18 +15,15 @@ MARKS = {ANSWER: "a", REFERENCE: "r"}
 OTHER = {ANSWER: REFERENCE, REFERENCE: ANSWER}
 
 
-async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> tuple[Verdicts, str]:
-    """All that a judge says of one sample, and why it was not asked everything, where it was not.
-
-    The questions that it thinks up are not compared with the one that was asked yet.
-    """
+async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> Verdicts:
+    """All that a judge says of one sample; the questions that it thinks up are not compared with the one asked yet."""
     texts = _texts(sample, wanted)
     jobs: dict[str, Task] = {f"claims {name}": _claims_task(sample, name, text) for name, text in texts.items()}
     if "useful" in wanted and sample.contexts:
         jobs["useful"] = Task("useful", sample.id, sample.chunks, {}, sample.question, sample.history)
     if "questions" in wanted and sample.answer is not None and sample.answer.strip():
         jobs["questions"] = Task("questions", sample.id, {ANSWER: sample.answer}, {}, n=n)
-    said, stopped = await _answers(judge, jobs)
+    said = await _answers(judge, jobs)
     claims: dict[str, list[Claim]] = {}
     unscored: dict[str, Unscored] = {}
     for name, text in texts.items():
@@ -37,8 +33,7 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> t
         else:
             claims[name] = _claims(text, name, taken)
     task = _support_task(sample, claims)
-    more, ended = await _answers(judge, {"support": task} if task.asked else {})
-    said |= more
+    said |= await _answers(judge, {"support": task} if task.asked else {})
     for step, found in said.items():
         unscored |= {step if step == "questions" else f"{step} {one}": why for one, why in found.unscored.items()}
     thought = said["questions"].said.get(ANSWER) if "questions" in said else None
@@ -51,7 +46,7 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> t
         questions=[Question(text, float("nan")) for text in thought.questions] if thought else (),
         refusal=thought.refusal if thought else None,
         unscored=unscored,
-    ), stopped or ended
+    )
 
 
 def _asked(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, Reading]) -> list[str]:
@@ -60,19 +55,8 @@ def _asked(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[
     return [*held, *(["cross"] if len(claims) == 2 else []), *(one for one in ("useful", "questions") if one in said)]
 
 
-async def _answers(judge: Judge, jobs: Mapping[str, Task]) -> tuple[dict[str, Reading], str]:
-    """What is said of each task. A limit ends one task and not the others: what is kept already costs nothing."""
-    stopped: list[str] = []
-
-    async def one(task: Task) -> Reading:
-        try:
-            return await judge.answer(task)
-        except Enough as limit:
-            stopped.append(str(limit))
-            return Reading({}, dict.fromkeys(task.asked, Unscored(f"not asked: {limit}")))
-
-    found = await together(one(task) for task in jobs.values())
-    return dict(zip(jobs, found, strict=True)), stopped[0] if stopped else ""
+async def _answers(judge: Judge, jobs: Mapping[str, Task]) -> dict[str, Reading]:
+    return dict(zip(jobs, await together(judge.answer(task) for task in jobs.values()), strict=True))
 
 
 def _texts(sample: Sample, wanted: Wanted) -> dict[str, str]:

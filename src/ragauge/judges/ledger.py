@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 import numpy as np
 
 from ragauge.errors import BadInput
-from ragauge.judges.replies import Kept
+from ragauge.judges.replies import Kept, Spent
 from ragauge.verdicts import STEPS, Reply, Step
 
 
@@ -70,28 +70,28 @@ class _Row:
 class Ledger:
     """Counts what was asked, and says before each call whether it may be made."""
 
-    def __init__(self, price: Price | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, price: Price | None = None, limits: Limits | None = None, before: Spent | None = None) -> None:
         self.limits = limits or Limits()
         self._price = price
         self._rows = {step: _Row() for step in STEPS}
+        self._tokens = list(before[1:]) if before is not None else [0, 0, 0]
+        """Paid for, over all sessions: of prompts, of replies, and of prompts that were kept."""
+        self._calls = before.calls if before is not None else 0
+        """Made, or being made, over all sessions."""
         self._reserved = 0.0
-        self._calls = 0
-        """Paid for, or being asked."""
         self._seen: set[str] = set()
-        self._dearer = 0.0
-        """How much more a call cost than was expected, at most; 0 while none has been made."""
+        self._unread: set[str] = set()
+        self._dearer = 1.0
+        """How many times more a call cost than was expected, at most."""
+        self.unsure = self.limits.cost is not None
+        """Whether there is a limit of cost, and no call yet that shows what calls really cost."""
         if self.limits.cost is not None and price is None:
-            raise BadInput(
-                "a cost can only be limited where the price is known", hint="--price IN,OUT or --prices FILE"
-            )
+            raise BadInput("a cost can be limited only where the price is known", hint="--price IN,OUT, --prices FILE")
 
     @property
     def spent(self) -> float:
-        """What all replies cost so far."""
-        rows = self._rows.values()
-        if self._price is None:
-            return 0.0
-        return self._price.of(sum(r.prompt for r in rows), sum(r.completion for r in rows), sum(r.cached for r in rows))
+        """What all calls cost so far, over all sessions."""
+        return 0.0 if self._price is None else self._price.of(*self._tokens)
 
     def reserve(self, size: Callable[[], tuple[int, int]]) -> float:
         """Take a call into account before it is made, or say that it is one too many; its size in tokens is a guess."""
@@ -99,7 +99,7 @@ class Ledger:
             raise Enough(f"the limit of {self.limits.calls} calls is reached")
         cost = 0.0
         if self._price is not None and self.limits.cost is not None:
-            cost = max(1.0, self._dearer) * self._price.of(*size())
+            cost = self._dearer * self._price.of(*size())
         if self.limits.cost is not None and self.spent + self._reserved + cost > self.limits.cost:
             raise Enough(
                 f"the limit of {self.limits.cost:g} is reached: {self.spent + self._reserved:.4f} is spent, and the "
@@ -109,19 +109,14 @@ class Ledger:
         self._reserved += cost
         return cost
 
-    @property
-    def unsure(self) -> bool:
-        """Whether there is a limit of cost, and no call yet that shows what calls really cost."""
-        return self.limits.cost is not None and self._dearer == 0
-
-    def release(self, cost: float, reply: Reply | None = None) -> None:
-        """A call has ended; one without a reply was none."""
-        self._reserved = max(0.0, self._reserved - cost)
-        if reply is None:
-            self._calls -= 1
-        elif self._price is not None and cost > 0:
-            really = self._price.of(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-            self._dearer = max(self._dearer, 1.0, max(1.0, self._dearer) * really / cost)
+    def paid(self, reserved: float, reply: Reply) -> None:
+        """A call has ended, and this is what it took."""
+        self._reserved = max(0.0, self._reserved - reserved)
+        tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+        self._tokens = [before + more for before, more in zip(self._tokens, tokens, strict=True)]
+        self.unsure = False
+        if self._price is not None and reserved > 0:
+            self._dearer = max(self._dearer, self._dearer * self._price.of(*tokens) / reserved)
 
     def note(self, step: str, key: str, kept: Kept, *, fresh: bool) -> None:
         """A reply was used: one that has just come, or one that was there; that it is used again is nothing new."""
@@ -134,13 +129,12 @@ class Ledger:
         row.prompt += reply.prompt_tokens
         row.completion += reply.completion_tokens
         row.cached += reply.cached_tokens
-        if not fresh:
-            row.kept += 1
-            self._calls += 1
+        row.kept += not fresh
 
-    def unread(self, step: str) -> None:
+    def unread(self, step: str, key: str) -> None:
         """A reply could not be read, or not whole."""
-        self._rows[step].unread += 1
+        self._rows[step].unread += key not in self._unread
+        self._unread.add(key)
 
     def failed(self, step: str, attempts: int) -> None:
         """A call failed for good after so many attempts."""

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, NamedTuple
 
 from ragauge.errors import BackendFailed, BadInput
 from ragauge.judges import prompts, reading
 from ragauge.judges.calls import Caller
-from ragauge.judges.ledger import Ledger, tokens_of
+from ragauge.judges.ledger import Enough, Ledger, tokens_of
 from ragauge.judges.reading import Read
 from ragauge.judges.replies import Kept, Replies, key_of
 from ragauge.judges.tasks import Reading, Task
 from ragauge.judges.together import together
 from ragauge.seams import Chat, Message
-from ragauge.verdicts import Support, Unscored
+from ragauge.verdicts import Reply, Support, Unscored
 
 KINDS = ("json", "tokens")
+LAST_WORDS = ("refusal", "content_filter", "tool")
+"""How replies end that would end so again."""
 _PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
 """About so many tokens a reply has for each thing asked."""
 
@@ -33,6 +36,8 @@ class Manner:
     """The most claims, sentences or chunks in one call."""
     again: int = 2
     """How often what is missing from a reply is asked for again."""
+    anew: bool = False
+    """Whether that begins once more for what still has no verdict."""
     replicate: int = 0
     """Which time the same is asked: another one has replies of its own."""
 
@@ -67,8 +72,8 @@ class Ask(NamedTuple):
 
 class _Outcome(NamedTuple):
     read: Reading
-    failed: bool
-    """Whether there was no reply at all."""
+    over: bool
+    """Whether there is no use in asking for what is missing again."""
 
 
 class Model:
@@ -82,8 +87,12 @@ class Model:
         self._manner = manner
         self._first = asyncio.Lock()
         self._flying: dict[str, asyncio.Future[Kept]] = {}
-        self.spoiled: list[str] = []
-        """The keys of replies that could not be read whole."""
+        self.models: set[str] = set()
+        """Who replied, by its own name."""
+        self.stopped = ""
+        """The limit that was reached, in words, where one was."""
+        self.guessed = False
+        """Whether an endpoint did not say how many tokens a call took."""
 
     @property
     def name(self) -> str:
@@ -100,6 +109,7 @@ class Model:
             "rubrics": {name: prompts.rubric_hash(name) for name in used},
             "verdicts": self._manner.verdicts,
             "batch": self._manner.batch,
+            "replied": sorted(self.models),
         }
 
     async def answer(self, task: Task) -> Reading:
@@ -108,8 +118,7 @@ class Model:
             return Reading({}, {})
         if self._manner.verdicts == "tokens" and task.step in ("support", "useful"):
             return await self._in_words(task)
-        parts = await together(self._batch(part) for part in split(task, self._manner.batch))
-        return _joined(parts)
+        return _joined(await together(self._asked(part) for part in split(task, self._manner.batch)))
 
     def first_asks(self, task: Task) -> list[Ask]:
         """The calls that a task begins with, for estimates."""
@@ -121,21 +130,32 @@ class Model:
         """The reply to a call, where it is there already."""
         return self._replies.find(ask.key)
 
-    async def _batch(self, task: Task) -> Reading:
-        """Ask; then for what is missing, again and again, in two halves where there are several."""
+    async def _asked(self, task: Task, *, word: bool = False) -> Reading:
+        """Ask; then for what is missing, again and again, in two halves where there are several.
+
+        Replies that are kept are read in the same order, however many there are, so that nothing is asked for that was
+        said at last. A limit ends it, with what was said until then.
+        """
         said: dict[str, Any] = {}
         why: dict[str, Unscored] = {}
-        failed: set[str] = set()
-        """Of calls that failed for good: the caller has tried them again already."""
-        parts = [task]
-        for attempt in range(self._manner.again + 1):
-            for found in await together(self._once(part, attempt) for part in parts):
+        over: set[str] = set()
+        """What there is no use in asking for again."""
+        parts, more = [task], self._manner.again + 1 if self._manner.anew else 0
+        for attempt in count():
+            asks = [self._ask(part, attempt, word=word) for part in parts]
+            if attempt > self._manner.again:
+                known = [ask for ask in asks if self._replies.find(ask.key) is not None]
+                if len(known) < len(asks) and more:
+                    more -= 1
+                else:
+                    asks = known
+            if not asks:
+                break
+            for found in await together(map(self._once, asks)):
                 said |= found.read.said
                 why |= found.read.unscored
-                failed |= found.read.unscored.keys() if found.failed else set()
-            left = [name for name in task.asked if name not in said and name not in failed]
-            if not left:
-                break
+                over |= found.read.unscored.keys() if found.over else set()
+            left = [name for name in task.asked if name not in said and name not in over]
             half = (len(left) + 1) // 2
             parts = [_only(task, some) for some in (left[:half], left[half:]) if some]
         return Reading(said, {name: why[name] for name in task.asked if name not in said})
@@ -143,7 +163,7 @@ class Model:
     async def _in_words(self, task: Task) -> Reading:
         """Each thing by itself; of a claim the contexts and the other text are asked about apart."""
         parts = single(task)
-        found = await together(self._word(part) for part in parts)
+        found = await together(self._asked(part, word=True) for part in parts)
         said: dict[str, Any] = {}
         why: dict[str, Unscored] = {}
         for part, one in zip(parts, found, strict=True):
@@ -152,33 +172,32 @@ class Model:
                 said[name] = _both(said.get(name), verdict, chunks=_has_chunks(part))
         return Reading({name: verdict for name, verdict in said.items() if name not in why}, why)
 
-    async def _word(self, task: Task) -> Reading:
-        for attempt in range(self._manner.again + 1):
-            found = await self._once(task, attempt, word=True)
-            if found.read.said or found.failed:
-                break
-        return found.read
-
-    async def _once(self, task: Task, attempt: int, *, word: bool = False) -> _Outcome:
-        ask = self._ask(task, attempt, word=word)
+    async def _once(self, ask: Ask) -> _Outcome:
+        asked = ask.task.asked
         try:
             kept = await self._reply(ask)
+        except Enough as limit:
+            self.stopped = self.stopped or str(limit)
+            return _Outcome(Reading({}, dict.fromkeys(asked, Unscored(f"not asked: {limit}"))), over=True)
         except BackendFailed as failure:
             if failure.final:
                 raise
             why = Unscored(f"the call failed: {failure.message}")
-            return _Outcome(Reading({}, dict.fromkeys(task.asked, why)), failed=True)
-        found: Read = reading.read_word(task, kept.reply) if word else reading.read(task, kept.reply)
+            return _Outcome(Reading({}, dict.fromkeys(asked, why)), over=True)
+        reply = kept.reply
+        self.models.add(reply.model)
+        found: Read = reading.read_word(ask.task, reply) if ask.word else reading.read(ask.task, reply)
         if found.missing:
-            self._ledger.unread(task.step)
-            self.spoiled.append(ask.key)
-        missing = {name: Unscored(reason, kept.reply.text) for name, reason in found.missing.items()}
-        return _Outcome(Reading(found.said, missing), failed=False)
+            self._ledger.unread(ask.task.step, ask.key)
+        missing = {name: Unscored(reason, reply.text) for name, reason in found.missing.items()}
+        return _Outcome(Reading(found.said, missing), over=reply.finish in LAST_WORDS)
 
     def _ask(self, task: Task, attempt: int, *, word: bool = False) -> Ask:
         schema = prompts.WORDS if word else prompts.schema(task)
         plain = prompts.messages(task, prompts.CANONICAL, word=word)
-        key = key_of(dict(self._chat.identity), plain, schema, self._manner.replicate, attempt)
+        # The texts by themselves too: one of them could hold the fixed tag, and look like two.
+        texts = [list(task.asked.items()), list(task.sources.items()), task.question, list(task.history)]
+        key = key_of(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
         return Ask(task, word, schema, key)
 
     async def _reply(self, ask: Ask) -> Kept:
@@ -218,13 +237,20 @@ class Model:
         try:
             called = await self._caller.call(ask.messages(), ask.schema)
         except BaseException as error:
-            self._ledger.release(reserved)
+            # Whether a call that failed was charged nobody says; it was made.
+            spent = Reply("", getattr(error, "prompt_tokens", 0), getattr(error, "completion_tokens", 0))
+            self._ledger.paid(reserved, spent)
+            self._replies.failed(step, str(error), spent)
             if isinstance(error, BackendFailed):
                 self._ledger.failed(step, error.attempts - 1)
             raise
-        kept = Kept(called.reply, called.seconds, called.attempts)
+        reply = called.reply
+        if not reply.prompt_tokens and not reply.completion_tokens:
+            self.guessed = True
+            reply = reply._replace(prompt_tokens=ask.size()[0], completion_tokens=tokens_of(reply.text))
+        kept = Kept(reply, called.seconds, called.attempts)
         self._replies.keep(ask.key, step, ask.task.sample, kept)
-        self._ledger.release(reserved, called.reply)
+        self._ledger.paid(reserved, reply)
         self._ledger.note(step, ask.key, kept, fresh=True)
         return kept
 

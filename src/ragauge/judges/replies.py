@@ -27,9 +27,23 @@ CREATE TABLE IF NOT EXISTS replies (
   cached_tokens INTEGER, finish TEXT, model TEXT, probabilities TEXT, how TEXT, seconds REAL, attempts INTEGER,
   made TEXT
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS calls (
+  step TEXT, model TEXT, prompt_tokens INTEGER, completion_tokens INTEGER, cached_tokens INTEGER, failure TEXT,
+  made TEXT
+);
 CREATE TABLE IF NOT EXISTS vectors (key TEXT PRIMARY KEY, vector BLOB) WITHOUT ROWID;
 """
 _COLUMNS = "text, prompt_tokens, completion_tokens, cached_tokens, finish, model, probabilities, how"
+
+
+class Spent(NamedTuple):
+    """What all calls of a folder came to."""
+
+    calls: int = 0
+    """Those that failed too."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class Kept(NamedTuple):
@@ -78,22 +92,33 @@ class Replies:
         return Kept(Reply(*reply), seconds, attempts)
 
     def keep(self, key: str, step: str, sample: str, kept: Kept) -> None:
-        """Write a reply down."""
-        reply = kept.reply
+        """Write a reply down, and that it was paid for."""
+        reply, now = kept.reply, datetime.now(UTC).isoformat()
         probabilities = json.dumps(dict(reply.probabilities))
-        values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, datetime.now(UTC).isoformat())
+        values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, now)
+        columns = f"key, step, sample, {_COLUMNS}, seconds, attempts, made"
+        row = tuple(map(_storable, (key, step, sample, *values)))
         try:
-            self._base.execute(
-                f"INSERT OR REPLACE INTO replies (key, step, sample, {_COLUMNS}, seconds, attempts, made) "  # noqa: S608 - a constant
-                f"VALUES ({', '.join('?' * 14)})",
-                (key, step, sample, *map(_storable, values)),
-            )
+            self._base.execute("BEGIN")
+            self._base.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
+            self._pay(step, reply, "", now)
+            self._base.execute("COMMIT")
         except sqlite3.Error as error:
             raise BadInput(f"cannot be written ({error})", file=str(self._file)) from None
 
-    def forget(self, keys: Sequence[str]) -> None:
-        """Drop replies, so that they are asked for again."""
-        self._base.executemany("DELETE FROM replies WHERE key = ?", [(key,) for key in keys])
+    def failed(self, step: str, words: str, reply: Reply) -> None:
+        """Write down that a call failed, and what it took all the same."""
+        self._pay(step, reply, words, datetime.now(UTC).isoformat())
+
+    def spent(self) -> Spent:
+        """What all calls came to, over all sessions."""
+        sums = "count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens)"
+        return Spent(*(value or 0 for value in self._base.execute(f"SELECT {sums} FROM calls").fetchone()))  # noqa: S608 - a constant
+
+    def _pay(self, step: str, reply: Reply, failure: str, now: str) -> None:
+        tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+        row = tuple(map(_storable, (step, reply.model, *tokens, failure, now)))
+        self._base.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
         """The vectors that are kept under some of these keys."""

@@ -1,4 +1,4 @@
-"""Several things at once, so that no call is left behind: neither one that is paid for nor one that nobody wants."""
+"""Several things at once, so that no call is left behind that nobody wants any more."""
 
 from __future__ import annotations
 
@@ -6,31 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from ragauge.judges.ledger import Enough
-
 T = TypeVar("T")
 
 
 async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What each comes to. A limit is raised when all have ended, any other failure at once: it stops the rest."""
-    limits: list[Enough] = []
-
-    async def one(work: Coroutine[Any, Any, T]) -> list[T]:
-        try:
-            return [await work]
-        except Enough as limit:
-            limits.append(limit)
-            return []
-
-    tasks = []
+    """What each comes to, in their order. What stops one stops them all, and is raised as it was."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(work)) for work in works]
-    except BaseExceptionGroup as failures:  # what stopped one stopped them all; it is raised as it was
+            tasks = [group.create_task(work) for work in works]
+    except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    if limits:
-        raise limits[0]
-    return [found for task in tasks for found in task.result()]
+    return [task.result() for task in tasks]
 
 
 async def each(things: Sequence[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
