@@ -383,7 +383,7 @@ def _made(
         for name, inner in schema.get("properties", {}).items():
             at = place if name in ("id", "key", "name") and "enum" in inner else -1
             made[name] = _made(inner, definitions, chance, words, at)
-            if name == "contradicted_by":  # no source is both for and against
+            if name in ("supported_together", "contradicted_by"):  # no source is in two lists
                 made[name] = []
             elif name == "claims" and "id" in made:  # a sentence makes one claim
                 made[name] = made[name][:1]

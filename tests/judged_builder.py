@@ -81,7 +81,7 @@ def judged(**changes):
             {"answer": [Claim("a1", "The tower is in Paris.", 1)], "reference": [Claim("r1", "It is in Paris.", 1)]},
             {
                 "a1": Support(("k1", "reference"), (), "chunk 1 says that it stands in Paris", 0.98),
-                "r1": Support(("k1", "answer")),
+                "r1": Support(("answer",), together=("k1", "k2")),
             },
             {"k1": Usefulness(True, "it says where", 0.9), "k2": Usefulness(False)},
             [Question("Where does the tower stand?", 0.93), Question("In which city is it?", 0.71)],

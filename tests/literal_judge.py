@@ -50,7 +50,8 @@ def _support(user: str, blocks: dict[str, str]) -> dict[str, Any]:
             words = plain(blocks[claim])
             by = [one for one in sources if words in plain(blocks[one])]
             against = [one for one in sources if one not in by and words in plain(blocks[one]).replace(" not ", " ")]
-            entries.append({"id": claim, "reason": "read", "supported_by": by, "contradicted_by": against})
+            said = {"supported_by": by, "supported_together": [], "contradicted_by": against}
+            entries.append({"id": claim, "reason": "read", **said})
         found[name] = entries
     return found
 

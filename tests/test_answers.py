@@ -279,8 +279,8 @@ def test_the_order_of_claims_and_of_samples_changes_nothing(table, random):
     claims = {text: random.sample(list(found), len(found)) for text, found in said.claims.items()}
     mixed = replace(said, claims=claims, support=dict(random.sample(list(said.support.items()), len(said.support))))
     again = replace(sample, id="t")
-    before = score([sample, again], {"s": said, "t": said}, EVERYTHING)
-    after = score([again, sample], {"t": mixed, "s": mixed}, EVERYTHING)
+    before = score([sample, again], {"s": said, "t": replace(said, sample="t")}, EVERYTHING)
+    after = score([again, sample], {"t": replace(mixed, sample="t"), "s": mixed}, EVERYTHING)
     assert dict(before.means) == pytest.approx(dict(after.means), nan_ok=True)
 
 
@@ -393,6 +393,94 @@ def test_a_text_does_not_bear_out_its_own_claims():
     assert "it names answer" in value("claim_precision", said=replace(SAID, support=wrong))
 
 
+JOINT = replace(
+    SAID,
+    support={
+        **SAID.support,
+        "a1": Support(("reference",), together=("k1", "k3")),
+        "a4": Support((), together=("k1", "k2")),
+        "r1": Support(("answer",), together=("k1", "k3")),
+    },
+)
+"""The same, but that it takes two chunks to bear out a1, a4 and r1."""
+
+
+def test_chunks_that_are_needed_together_count_where_all_of_them_are():
+    assert value("faithfulness", said=JOINT) == 0.5  # a1, a4 of four
+    assert [value(f"context_recall@{k}", said=JOINT) for k in (1, 2, 3)] == [0.0, 0.0, 1.0]  # r1: k1, k3; r2: k3
+    assert value("context_recall", said=JOINT) == 1.0
+    assert value("hallucination", said=JOINT) == 0.5  # a2, a3
+    assert value("contradiction", said=JOINT) == 0.25  # a2
+    assert value("context_utilisation", said=JOINT) == 0.5  # the answer says r1 of r1 and r2
+    assert value("noise_sensitivity", said=JOINT) == 0.25  # a4, by k1 and k2
+
+
+def test_wrong_claims_that_need_an_irrelevant_chunk_are_due_to_it():
+    assert value("noise_sensitivity(chunks=relevant)", said=JOINT) == 0.0  # k1 and k3 are, and a4 needs k2
+    assert value("noise_sensitivity(chunks=irrelevant)", said=JOINT) == 0.25
+    both = replace(JOINT, support={**JOINT.support, "a4": Support((), together=("k1", "k3"))})
+    assert value("noise_sensitivity(chunks=relevant)", said=both) == 0.25
+
+
+def test_chunks_that_are_needed_together_must_all_be_cited():
+    """All claims cite k1 and k2: a4 needs just these, a1 needs k3 too."""
+    assert value("citation_recall", said=JOINT) == 0.25
+    assert value("citation_precision", said=JOINT) == 2 / 8
+    three = {"answer": [one._replace(cites=(1, 2, 3)) for one in SAID.claims["answer"]]}
+    cited = replace(JOINT, claims={**SAID.claims, **three})
+    assert value("citation_recall", said=cited) == 0.5
+    assert value("citation_precision", said=cited) == 4 / 12
+
+
+@pytest.mark.parametrize(
+    ("support", "why"),
+    [
+        (Support(("k1",), ("k1",)), "it names k1 both for and against it"),
+        (Support((), ("k1",), together=("k1", "k2")), "it names k1 both for and against it"),
+        (Support(("k1",), together=("k1", "k2")), "it names k1 both alone and only together with others"),
+        (Support((), together=("k1",)), "it names one source together with nothing"),
+        (Support((), together=("k1", "reference")), "it names reference, which is no source of it"),
+        (Support((), together=("k1", TOGETHER)), "it names k*, which is no source of it"),
+    ],
+)
+def test_a_verdict_that_contradicts_itself_is_none(support, why):
+    said = replace(SAID, support={**SAID.support, "a1": support})
+    assert value("faithfulness", said=said) == f"1 of 4 claims has no verdict: {why}"
+
+
+def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
+    blank = replace(TOWER, contexts=("It was begun in 1887.", " \n", "It stands in Paris."))
+    unasked = {name: one for name, one in SAID.useful.items() if name != "k2"}
+    kept = {**SAID.support, "a4": Support(())}
+    said = replace(SAID, useful=unasked, support=kept)
+    assert value("context_precision", blank, said) == pytest.approx((1 + 2 / 3) / 2)
+    assert value("context_precision@2", blank, replace(said, useful={"k1": Usefulness(False)})) == 0.0
+    assert value("faithfulness", blank, said) == 0.25
+    told = "1 of 4 claims has no verdict: it names k2, which is no source of it"
+    assert value("faithfulness", blank, replace(said, support=SAID.support)) == told
+    empty = replace(TOWER, contexts=("", "\t"))
+    nothing = replace(without_chunks(SAID), support={})
+    for name in ("faithfulness", "faithfulness(by=probability)", "context_recall", "context_recall@1"):
+        assert value(name, empty, nothing) == 0.0
+    assert value("context_precision", empty, nothing) == 0.0
+
+
+def test_verdicts_of_another_sample_and_samples_without_an_id_are_refused():
+    with pytest.raises(BadInput, match="the verdicts on `tower` are of another sample, `other`"):
+        score([TOWER], {"tower": replace(SAID, sample="other")}, ["faithfulness"])
+    with pytest.raises(BadInput, match="a sample has an empty id"):
+        score([replace(TOWER, id=" ")], {}, ["faithfulness"])
+
+
+def test_scores_know_which_texts_they_are_of():
+    other = replace(TOWER, id="other", question="Who built it?", reference=None)
+    found = score([TOWER, other], {}, ["faithfulness"]).fingerprints
+    assert found == {"tower": TOWER.fingerprint, "other": other.fingerprint}
+    assert found["tower"] == replace(TOWER, id="x", answer="No.", contexts=()).fingerprint
+    assert found["other"].endswith("-")
+    assert not found["tower"].endswith("-")
+
+
 def test_contexts_that_were_judged_together_cannot_be_cut():
     together = {
         name: Support(
@@ -415,7 +503,8 @@ def test_contexts_that_were_judged_together_cannot_be_cut():
 def test_a_sample_given_without_something_is_unscored_beside_one_that_has_it(name):
     for field, reason in (("answer", "no answer"), ("contexts", "no contexts"), ("reference", "no reference answer")):
         bare = replace(TOWER, id="bare", **{field: None})
-        scores = score([TOWER, bare], {"tower": SAID, "bare": SAID if bare.contexts else without_chunks(SAID)}, [name])
+        said = replace(SAID if bare.contexts else without_chunks(SAID), sample="bare")
+        scores = score([TOWER, bare], {"tower": SAID, "bare": said}, [name])
         needed = field in parse(name).spec.needs
         assert scores.unscored[name] == ({"bare": reason} if needed else {})
 
@@ -490,7 +579,7 @@ def test_an_empty_answer_says_nothing_of_the_reference():
 
 def test_a_blank_reference_is_none():
     blank = replace(TOWER, id="blank", reference="")
-    scores = score([TOWER, blank], {"tower": SAID, "blank": SAID}, ["claim_precision"])
+    scores = score([TOWER, blank], {"tower": SAID, "blank": replace(SAID, sample="blank")}, ["claim_precision"])
     assert scores.unscored["claim_precision"] == {"blank": "no reference answer"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from importlib.resources import files
 
@@ -257,6 +258,57 @@ def test_answers_to_one_question_count_as_fewer_samples():
     blind = calibrate([replace(one, question=one.id) for one in alike], chat=Known(by_name)).figures["accuracy"]
     assert wide.value == blind.value
     assert wide.high - wide.low > 1.3 * (blind.high - blind.low)
+
+
+def test_every_interval_allows_for_answers_to_one_question():
+    """A judge that errs, changes its mind and turns with the contexts by question: 40 questions of ten answers each."""
+    rng = np.random.default_rng(6)
+    wrong, turns, moody, good = (rng.random(40) < share for share in (0.3, 0.3, 0.3, 0.6))
+    two = ("First.", "Second.")
+    asked: Counter[str] = Counter()
+
+    def says(name, text, sources):
+        at = int(name) // 10
+        asked[name] += 1
+        verdict = bool(good[at] != wrong[at])
+        turned = turns[at] and next(iter(sources.values())) != "First."
+        return verdict != (turned or (moody[at] and asked[name] == 2))
+
+    samples = [
+        sample(str(i), float(good[i // 10]), "Word " * int(rng.integers(3, 60)) + "end.", two, f"Question {i // 10}?")
+        for i in range(400)
+    ]
+    found = []
+    for given in (samples, [replace(one, question=f"{one.question} {one.id}") for one in samples]):
+        asked.clear()
+        one = calibrate(given, chat=Known(says), replicates=2, labels=200)
+        found.append(
+            {
+                **{name: one.figures[name] for name in ("accuracy", "kappa", "bias")},
+                "same": one.consistency.same,
+                "pairwise": one.consistency.pairwise,
+                "repeated": one.consistency.alpha,
+                "spread": one.consistency.spread,
+                "changed": one.swap.changed,
+                "shift": one.swap.shift,
+                "moved": one.swap.moved,
+                "base rate": one.base_rate,
+                "bin": one.curve[0].share,
+                "judge": one.corrected.judge,
+                "powered": one.corrected.powered,
+                "rates": one.corrected.rates,
+            }
+        )
+    assert any("400 samples have 40 questions; intervals allow for that" in note for note in calibrate(samples).notes)
+    for name, figure in found[0].items():
+        assert figure.high - figure.low > 1.7 * (found[1][name].high - found[1][name].low), name
+
+
+def test_one_question_speaks_of_no_other():
+    samples = [sample(f"{'gb'[i % 2]}{i}", float(i % 4 < 2), question="What?") for i in range(40)]
+    found = calibrate(samples, chat=Known(by_name))
+    assert "40 samples have one question, and speak of no other" in found.notes
+    assert math.isnan(found.figures["bias"].low)
 
 
 def test_sets_that_are_easy_or_not_peoples_are_named_so():

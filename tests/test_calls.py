@@ -91,6 +91,52 @@ def test_what_is_final_is_said_to_be():
     assert (error.final, error.hint) == (True, "set it")
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        BackendFailed("wrong key", final=True),
+        BackendFailed("come back tomorrow", passing=True, busy=True, after=86_400.0),
+    ],
+)
+def test_after_a_final_failure_no_other_call_begins(end):
+    chat = Slow((1.0, end), (5.0, "late"))
+
+    async def many():
+        caller = Caller(chat, concurrency=2)
+        found = await asyncio.gather(*(caller.call(MESSAGES) for _ in range(9)), return_exceptions=True)
+        with pytest.raises(BackendFailed, match=end.message):
+            await caller.call(MESSAGES)
+        return caller.pace.busy, found
+
+    (busy, found), _ = leaping(many())
+    assert chat.began == [0, 0]
+    assert busy == 0
+    assert [one.final for one in found if isinstance(one, BackendFailed)] == [True] * 8
+    assert [one.attempts for one in found] == [1, 1] + [0] * 7
+
+
+def spent(words, prompt, completion, **how):
+    failure = BackendFailed(words, **how)
+    failure.prompt_tokens, failure.completion_tokens = prompt, completion
+    return failure
+
+
+def test_what_failed_attempts_spent_is_counted_with_the_reply_or_with_the_failure():
+    lines = [(0.0, spent("it broke", 10, 2, passing=True)), (0.0, spent("it broke", 5, 1, passing=True))]
+    called, _ = call(Slow(*lines, (0.0, Reply("yes", 100, 20))), pause=0)
+    assert (called.reply.prompt_tokens, called.reply.completion_tokens) == (115, 23)
+    error, _ = call(Slow(*lines, (0.0, spent("refused", 1, 1))), pause=0)
+    assert (error.prompt_tokens, error.completion_tokens, error.attempts) == (16, 4, 3)
+
+
+@pytest.mark.parametrize("identity", [{"model": object()}, {"top_p": float("nan")}, 7, {"a": 1, 2: "b"}])
+def test_an_identity_that_cannot_be_written_down_is_refused(identity):
+    chat = Scripted(["yes"])
+    chat.identity = identity
+    with pytest.raises(BadInput, match="the identity of the chat `scripted` is no JSON"):
+        Caller(chat)
+
+
 def test_an_attempt_that_takes_too_long_is_given_up_and_made_again():
     chat = Slow((100.0, "late"), (1.0, "yes"))
     called, _ = call(chat, timeout=5.0, pause=0)

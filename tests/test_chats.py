@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from email.utils import formatdate
 
@@ -205,8 +206,24 @@ def test_a_model_that_thinks_first_gets_more_room(chat_server):
 
 def test_a_grammar_holds_a_model_to_the_words(chat_server):
     talk(chat_server, WORD, VERDICTS, grammar=True)
-    assert chat_server.asked[0]["grammar"] == 'root ::= "yes" | "no"'
+    assert chat_server.asked[0]["grammar"] == 'root ::= "yes" | "Yes" | "no" | "No"'
     assert "grammar" not in chat_server.asked[1]
+
+
+def one_reply(found, schema=None):
+    """What is made of a body that a server sends."""
+    chat = OpenAI("m", url="http://localhost/v1")
+    return chat._read(found, {}, "tokens" if schema else "plain", ["yes", "no"] if schema else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "finish"), [("No, for it", "no", "stop"), ("No", "no", "length"), ("Nobody", "Nobody", "length")]
+)
+def test_a_word_is_whole_where_something_comes_after_it(text, said, finish):
+    tokens = [token("No", 0.9, yes=0.1), token(text[2:])]
+    choice = {"message": {"content": text}, "finish_reason": "length", "logprobs": {"content": tokens}}
+    reply = one_reply({"choices": [choice]}, WORD)
+    assert (reply.text, reply.finish) == (said, finish)
 
 
 def test_a_text_that_is_none_of_the_words_stays_as_it_is(chat_server):
@@ -216,19 +233,52 @@ def test_a_text_that_is_none_of_the_words_stays_as_it_is(chat_server):
 
 def test_tokens_that_begin_several_words_are_not_shared_out():
     top = [{"token": "un", "logprob": -0.1}, {"token": "yes", "logprob": -3.0}]
-    assert (
-        probabilities([{"token": "un", "logprob": -0.1, "top_logprobs": top}], ["unclear", "unsupported", "yes"]) == {}
-    )
+    words = ["unclear", "unsupported", "yes"]
+    assert probabilities([{"token": "un", "logprob": -0.1, "top_logprobs": top}], words, "unclear") == {}
 
 
 def test_blanks_and_quotes_before_the_word_are_no_token_of_it():
     tokens = [{"token": '"', "logprob": -0.01}, {"token": "no", "logprob": 0.0, "top_logprobs": []}]
-    assert probabilities(tokens, ["yes", "no"]) == {"yes": 0.0, "no": 1.0}
+    assert probabilities(tokens, ["yes", "no"], '"no') == {"yes": 0.0, "no": 1.0}
 
 
 @pytest.mark.parametrize("nothing", [None, [], [{}], [{"token": "xyz", "logprob": -1.0}], ["odd"]])
 def test_probabilities_of_nothing_are_none(nothing):
-    assert probabilities(nothing, ["yes", "no"]) == {}
+    assert probabilities(nothing, ["yes", "no"], "yes") == {}
+
+
+def token(text, chance=0.999, **others):
+    top = [{"token": word, "logprob": math.log(p)} for word, p in others.items()]
+    return {"token": text, "logprob": math.log(chance), "top_logprobs": top}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text", "sure"),
+    [
+        ([token("Okay", Yes=5e-5, No=1e-5), token("no", 0.9, yes=0.1)], "no", 0.1),
+        ([token("<think>", Yes=1e-5), token("no"), token("</think>"), token("yes", 0.8, no=0.2)], "yes", 0.8),
+        ([token("No", Yes=1e-3), token(" way"), token("."), token("ĠYes", 0.8, no=0.2), token("<|end|>")], "Yes", 0.8),
+        ([token("no", 0.6, yes=0.4), token(","), token(" no")], "No, no", 0.4),
+        ([token("no", 0.6, yes=0.4)], "no, it is", 0.4),
+    ],
+)  # fmt: skip
+def test_the_probabilities_are_those_of_the_place_where_the_reply_begins(tokens, text, sure):
+    assert probabilities(tokens, ["yes", "no"], text)["yes"] == pytest.approx(sure, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        ([token("Okay", Yes=1e-5, No=1e-6)], "no"),
+        ([token("no", 0.3, yes=0.1)], "no"),  # most of what could have been said is neither
+        ([token("now"), token("here")], "nowhere"),
+        ([token("yes")], "no"),
+        ([{"token": "no", "logprob": "likely"}], "no"),
+        ([{"token": "no", "logprob": float("nan"), "top_logprobs": ["no"]}], "no"),
+    ],
+)
+def test_probabilities_that_are_not_those_of_the_reply_are_none(tokens, text):
+    assert probabilities(tokens, ["yes", "no"], text) == {}
 
 
 @pytest.mark.parametrize(
@@ -261,7 +311,7 @@ def test_what_may_pass_is_passing(chat_server, fault):
     assert (error.passing, error.busy, error.final) == (True, False, False)
 
 
-@pytest.mark.parametrize("fault", ["too_long", "content_filter", "refusal", "tool", "html", "no_choices"])
+@pytest.mark.parametrize("fault", ["too_long", "html", "no_choices"])
 def test_what_is_about_this_call_alone_neither_passes_nor_ends_all(chat_server, fault):
     error = failure(chat_server, fault)
     assert (error.passing, error.final) == (False, False)
@@ -272,8 +322,70 @@ def test_a_failure_is_told_in_the_words_of_the_server(chat_server):
     assert failure(chat_server, "error").message == (
         f"{where} answered 500: The server had an error while processing your request"
     )
-    assert failure(chat_server, "refusal").message == f"{where}: the model refuses: I cannot help with that."
     assert "RemoteProtocolError" in failure(chat_server, "cut").message
+
+
+@pytest.mark.parametrize("schema", [VERDICTS, WORD, None])
+@pytest.mark.parametrize(("fault", "finish"), [("content_filter",) * 2, ("refusal",) * 2, ("tool",) * 2])
+def test_what_is_no_verdict_was_paid_for_and_says_how_it_ended(chat_server, fault, finish, schema):
+    chat_server.misbehave(fault)
+    reply, chat = talk(chat_server, schema)
+    assert reply.finish == finish
+    assert (reply.prompt_tokens, reply.completion_tokens) == (
+        chat_server.prompt_tokens,
+        chat_server.completion_tokens,
+    )
+    assert (chat_server.calls, chat.notes) == (1, [])  # no reason to ask otherwise
+    if fault == "refusal":
+        assert reply.text == "I cannot help with that."
+    if fault == "tool":
+        assert json.loads(reply.text)[0]["function"]["name"] == "search"
+
+
+def test_a_key_in_a_refusal_is_taken_out(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    reply = one_reply({"choices": [{"message": {"refusal": f"not with {KEY}"}}]})
+    assert (reply.text, reply.finish) == ("not with (the key)", "refusal")
+
+
+@pytest.mark.parametrize(
+    ("said", "finish"),
+    [(None, "stop"), ("stop", "stop"), ("eos_token", "stop"), ("MAX_TOKENS", "length"), ("abort", "abort")],
+)
+def test_the_end_of_a_reply_has_many_names(said, finish):
+    assert one_reply({"choices": [{"message": {"content": "yes"}, "finish_reason": said}]}).finish == finish
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"prompt_tokens": "12", "completion_tokens": 3.0}, (12, 3, 0)),
+        ({"prompt_tokens": "many", "completion_tokens": 3}, (0, 3, 0)),
+        ({"prompt_tokens": -4, "completion_tokens": 10**400, "prompt_tokens_details": [7]}, (0, 0, 0)),
+        ({"prompt_tokens": 5, "prompt_cache_hit_tokens": 4}, (5, 0, 4)),
+        (["odd"], (0, 0, 0)),
+        (None, (0, 0, 0)),
+    ],
+)
+def test_whatever_is_said_of_usage_the_reply_is_not_lost(usage, counted):
+    reply = one_reply({"choices": [{"message": {"content": "yes"}}], "usage": usage})
+    assert reply.text == "yes"
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens) == counted
+
+
+@pytest.mark.parametrize("choice", [None, "odd", {"message": "odd"}, {"message": {"content": ["odd"]}}])
+def test_a_choice_that_says_nothing_is_an_empty_reply(choice):
+    assert one_reply({"choices": [choice], "usage": {"prompt_tokens": 7}})[:2] == ("", 7)
+
+
+def test_what_was_spent_on_finding_out_how_to_ask_is_told_where_it_fails_in_the_end(chat_server):
+    chat_server.traits = {"ignores_schema"}
+    chat_server.misbehave("exhausted", "error")  # a reply that has no shape, and then none
+    with pytest.raises(BackendFailed) as caught:
+        talk(chat_server, VERDICTS)
+    assert chat_server.prompt_tokens > 0
+    assert caught.value.prompt_tokens == chat_server.prompt_tokens
+    assert caught.value.completion_tokens == chat_server.completion_tokens
 
 
 def test_nobody_there_may_pass():
@@ -294,6 +406,8 @@ def test_a_reply_in_a_trickle_is_whole(chat_server):
 
 def test_thoughts_are_no_part_of_the_reply(chat_server):
     chat_server.answer = lambda messages, schema: '<think>\nIs it? {"a": 1}\n</think>\n\n{"verdicts": []}'
+    assert talk(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
+    chat_server.answer = lambda messages, schema: 'Is it? {"a": 1}\n</think>\n\n{"verdicts": []}'
     assert talk(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
 
 
@@ -375,6 +489,27 @@ def test_openai_itself_needs_one():
     with pytest.raises(BackendFailed, match="there is none in OPENAI_API_KEY") as caught:
         open_chat("openai:gpt")
     assert caught.value.final
+
+
+@pytest.mark.parametrize("given", [KEY, "gsk_a1B2c3", "AIzaSyA1", "a key", "x" * 80])
+@pytest.mark.parametrize("name", ["openai:gpt", "openai:m@http://localhost:1/v1"])
+def test_a_key_that_is_given_for_the_name_of_its_variable_is_not_repeated(name, given):
+    with pytest.raises(BadInput, match="`key` does not name a variable") as caught:
+        open_chat(name, {"key": given})
+    assert given not in str(caught.value)
+
+
+def test_what_is_sent_along_is_in_the_identity_by_its_hash():
+    one, other = (
+        open_chat("openai:m@http://h/v1", {"extra": {"api_key": secret, "temperature": 1.0}}).identity
+        for secret in ("SECRET-BODY-KEY", "ANOTHER")
+    )
+    assert "SECRET-BODY-KEY" not in json.dumps(one)
+    assert one["extra"]["api_key"] != other["extra"]["api_key"]
+    assert one["extra"]["temperature"] == other["extra"]["temperature"]
+    assert "temperature" not in one  # the other is sent
+    with pytest.raises(BadInput, match="`odd` of the option `extra` is no JSON"):
+        open_chat("openai:m@http://h/v1", {"extra": {"odd": object()}})
 
 
 def test_the_address_may_come_from_the_environment(chat_server, monkeypatch):
@@ -460,6 +595,8 @@ def test_models_and_addresses_are_told_apart(name, model, endpoint):
         ("", {}, BadInput, "names no chat"),
         ("openai:m@localhost:8000/v1", {}, BadInput, "is no address"),
         ("openai:m@ftp://h/v1", {}, BadInput, "is no address"),
+        ("openai:m@http://h/v1?route=a", {}, BadInput, "the address http://h/v1 has a query"),
+        ("openai:m@http://h/v1#a", {}, BadInput, "has a query"),
         ("openai:m@http://h/v1", {"temprature": 1}, BadInput, "did you mean `temperature`"),
         ("openai:m@http://h/v1", {"structured": "yaml"}, BadInput, "one of auto, json_schema"),
         ("local:nothing.gguf", {}, BadInput, "no such file"),
@@ -512,6 +649,14 @@ def test_what_was_recorded_is_replayed_whatever_the_fences_are_called(tmp_path):
     asked_again = [replay.complete(fenced("data-aaaaaaaaaaaaaaaa")).text for _ in range(3)]
     assert asked_again == ["two", "three", "three"]
     assert replay.identity["of"] == {"chat": "scripted", "name": "model"}
+
+
+def test_a_recording_keeps_every_kind_of_line_break_and_nothing_open(tmp_path):
+    path = tmp_path / "replies.jsonl"
+    odd = "one\u2028two\x85three\x0bfour\x1cfive\r\nsix"
+    asked = [{"role": "user", "content": odd}]
+    asyncio.run(Recording(Scripted([odd]), path).complete(asked))  # and nobody closes it
+    assert Replay(str(path)).complete(asked).text == odd
 
 
 def test_what_was_not_recorded_is_a_failure_that_says_what_was_asked(tmp_path):

@@ -130,7 +130,7 @@ def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_as
         (["judge", "toy.jsonl", "--price", "cheap"], "`--price cheap` is no price"),
         (["judge", "toy.jsonl", "--price", "1,2", "--prices", "p.toml"], "--price and --prices do not go together"),
         (["judge", "toy.jsonl", "--set", "temperature"], "`--set temperature` sets nothing"),
-        (["judge", "toy.jsonl", "--answers", "a.csv"], "--answers is for the folder of a run"),
+        (["judge", "toy.jsonl", "--answers", "a.csv"], "answers of their own are for the folder of a run"),
         (["judge", "toy.jsonl", "-k", "0"], "the first 0 contexts are none"),
         (["judge", "toy.jsonl", "-m", "faithfulnes"], "no measure of answers is named `faithfulnes`"),
         (["judge", "toy.jsonl", "--json", "--csv"], "--json and --csv do not go together"),
@@ -143,6 +143,21 @@ def test_a_mistake_gets_one_sentence(place, arguments, message):
     assert done.stderr.startswith("error: ")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(place):
+    for version, answer in (("v1", "The tower is in Paris."), ("v2", "The tower is in Rome.")):
+        line = json.dumps(SAMPLES[0] | {"answer": answer}) + "\n"
+        (place / f"answers.{version}.jsonl").write_text(line, encoding="utf-8")
+        assert ran(place, "judge", f"answers.{version}.jsonl", "-m", "faithfulness").returncode == 0
+    first, second = (read_judged(place / "judged" / f"answers.{version}") for version in ("v1", "v2"))
+    assert (first.name, second.name) == ("answers.v1", "answers.v2")
+    assert first.samples[0].answer != second.samples[0].answer
+    refused = ran(place, "judge", "answers.v2.jsonl", "-o", "judged/answers.v1")
+    assert refused.returncode == 2
+    assert "holds what was judged of other samples: `s1` is another text there" in refused.stderr
+    assert "-o" in refused.stderr
+    assert read_judged(place / "judged" / "answers.v1").samples == first.samples
 
 
 def test_fewer_contexts_bear_out_less(place):

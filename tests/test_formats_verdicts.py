@@ -17,7 +17,7 @@ WHOLE = Verdicts(
     "s1",
     ["answer", "cross"],
     {"answer": [Claim("a1", "in 1887", 1, (1, 2))], "reference": []},
-    {"a1": Support(("k1", "reference"), ("k2",), "it says so", 0.75)},
+    {"a1": Support(("k1", "reference"), ("k2",), "it says so", 0.75, ("k3", "k4"))},
     {"k1": Usefulness(True, "has the year", 0.9), "k2": Usefulness(False)},
     [Question("When?", 0.5)],
     refusal=False,
@@ -43,7 +43,7 @@ verdicts = st.builds(
     name,
     st.lists(st.sampled_from(ASKS), unique=True),
     st.fixed_dictionaries({}, optional={"answer": claims("a"), "reference": claims("r")}),
-    st.dictionaries(name, st.builds(Support, sources, sources, text, share), max_size=3),
+    st.dictionaries(name, st.builds(Support, sources, sources, text, share, sources), max_size=3),
     st.dictionaries(name, st.builds(Usefulness, st.booleans(), text, share), max_size=3),
     st.lists(st.builds(Question, text, st.floats(-1, 1)), max_size=3),
     st.none() | st.booleans(),
@@ -61,6 +61,25 @@ def test_a_file_has_a_line_a_sample(tmp_path):
     other = Verdicts("s2", [], questions=[])
     write_verdicts([WHOLE, other], path)
     assert read_verdicts(path) == {"s1": WHOLE, "s2": other}
+
+
+def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
+    path, line = tmp_path / "verdicts.jsonl", as_line(WHOLE)
+    assert line["support"]["a1"].pop("together") == ["k3", "k4"]
+    path.write_text(json.dumps(line) + "\n")
+    assert read_verdicts(str(path))["s1"].support["a1"] == WHOLE.support["a1"]._replace(together=())
+
+
+def test_a_key_that_comes_twice_is_refused_wherever_it_is(tmp_path):
+    path, whole = tmp_path / "verdicts.jsonl", json.dumps(as_line(WHOLE))
+    for old, new, name in (
+        ('"refusal": false', '"refusal": true, "refusal": false', "refusal"),
+        ('"by": ["k1"', '"by": [], "by": ["k1"', "by"),
+        ('"k2": {', '"k1": {"useful": false}, "k2": {', "k1"),
+    ):
+        path.write_text(json.dumps(as_line(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
+        with pytest.raises(BadInput, match=rf":2: the JSON cannot be read \(an object has `{name}` twice\)"):
+            read_verdicts(str(path))
 
 
 def test_a_figure_that_is_none_is_null(tmp_path):

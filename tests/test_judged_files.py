@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from ragauge.errors import BadInput, Incomparable
 from ragauge.formats.judged import KEPT, SAMPLES, SCHEMA, SCORES, VERDICTS, read_judged_scores, read_sample_tags
 from ragauge.formats.scores import read_scores
 from ragauge.formats.verdicts import as_line
-from ragauge.judged_files import is_judged, read_judged, write_folder
+from ragauge.judged_files import is_judged, read_judged, refuse_others, write_folder
 from ragauge.reports import judged_data
 from ragauge.scored import score_files
+from ragauge.verdicts import Sample
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -119,7 +121,7 @@ def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
         (SCORES, lambda text: text.replace("toy,q2,faith", "toy,q9,faith"), "has other samples than the first measure"),
         (SCORES, lambda text: text.replace("value", "number", 1), "the columns are not system, query"),
         (SCORES, lambda text: text.replace(MODEL, "lexical", 1), "another judge or convention than in judge.json"),
-        (SCORES, lambda text: text + "toy,q1\n", "there are not 7 cells"),
+        (SCORES, lambda text: text + "toy,q1\n", "there are not as many cells as columns"),
         (KEPT, lambda text: text.replace("ragauge-judged/1", "ragauge-judged/9"), "its schema is 'ragauge-judged/9'"),
         (KEPT, lambda text: text.replace('"n": 3', '"n": 4', 1), "over 3 here, and"),
         (KEPT, lambda text: text.replace('"ledger": [', '"ledger": [{},'), "this manifest cannot be read: KeyError"),
@@ -168,6 +170,67 @@ def test_a_baseline_that_is_not_among_the_folders_comes_to_them(tmp_path):
         write_folder(judged(), tmp_path / name)
     found = score_files([str(tmp_path / "a")], baseline=str(tmp_path / "b"))
     assert (sorted(found.scores), found.baseline) == (["a", "b"], "b")
+
+
+def with_texts(**changes):
+    """The same with its fingerprints, after a change of the second sample."""
+    found = judged()
+    samples = [replace(one, **changes) if one.id == "q2" else one for one in found.samples]
+    prints = {one.id: one.fingerprint for one in samples}
+    return replace(found, samples=samples, scores=replace(found.scores, fingerprints=prints))
+
+
+def test_other_questions_under_the_same_ids_are_not_compared(tmp_path):
+    write_folder(with_texts(), tmp_path / "a")
+    write_folder(with_texts(question="Who paid?"), tmp_path / "b")
+    write_folder(with_texts(reference="It is 312 m high."), tmp_path / "c")
+    for name in ("b", "c"):
+        said = rf"`q2` is another question in {name} than in a, or has another reference \(1 of 4 do\)"
+        with pytest.raises(Incomparable, match=said):
+            compare(score_files([str(tmp_path / "a"), str(tmp_path / name)]))
+        with pytest.raises(Incomparable, match="`q2` is another question"):
+            compare(score_files([f"{one}={tmp_path / one / SCORES}" for one in ("a", name)]))
+        with pytest.raises(Incomparable, match="`q2` is another question"):
+            compare({one: read_judged(tmp_path / one).scores for one in ("a", name)})
+
+
+def test_other_answers_and_what_only_one_side_knows_are_compared(tmp_path):
+    write_folder(with_texts(), tmp_path / "a")
+    write_folder(with_texts(answer="It is blue.", question="How  high is it? ", reference=None), tmp_path / "b")
+    write_folder(judged(), tmp_path / "c")  # nobody knows what its samples were
+    for name in ("b", "c"):
+        found = compare(score_files([str(tmp_path / "a"), str(tmp_path / name)]))
+        assert {one.difference for one in found} == {0.0}
+
+
+def test_a_folder_from_before_fingerprints_is_read(folder):
+    rewritten(folder, SCORES, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
+    assert (
+        (folder / SCORES).read_text(encoding="utf-8").startswith("system,query,measure,value,judge,convention,reason\n")
+    )
+    assert read_judged(folder).scores.fingerprints == {}
+
+
+def test_fingerprints_come_back_and_one_that_differs_is_refused(tmp_path):
+    write_folder(with_texts(), tmp_path / "a")
+    prints = read_judged(tmp_path / "a").scores.fingerprints
+    assert prints == {one.id: one.fingerprint for one in judged().samples}
+    rewritten(tmp_path / "a", SCORES, lambda text: text.replace(prints["q2"], "12345678-", 1))
+    with pytest.raises(BadInput, match="`q2` has another fingerprint above"):
+        read_judged(tmp_path / "a")
+
+
+def test_a_folder_takes_more_or_fewer_of_its_samples_and_no_others(folder):
+    mine = list(judged().samples)
+    for some in (mine, mine[:2], [*mine, Sample("q9", "Why?", "So.")], [replace(mine[0], labels={"x": 1.0})]):
+        refuse_others(folder, some)
+    for changed in (replace(mine[0], answer="In Rome."), replace(mine[0], contexts=mine[0].contexts[:1])):
+        with pytest.raises(BadInput, match="holds what was judged of other samples: `q1` is another text there"):
+            refuse_others(folder, [changed, *mine[1:]])
+    with pytest.raises(BadInput, match="holds what was judged of other samples: `q2` is not among these"):
+        refuse_others(folder, [mine[0], Sample("q9", "Why?", "So.")])
+    (folder / KEPT).unlink()  # then it is no whole folder, and nobody reads it
+    refuse_others(folder, [Sample("q9", "Why?", "So.")])
 
 
 def test_what_different_judges_said_is_not_compared(tmp_path):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -66,6 +67,29 @@ def test_every_measure_is_as_worked_by_hand():
     assert verdicts.support["a3"] == Support((), ("k2",), "read")
     assert verdicts.support["r1"].by == ("k1", "answer")
     assert [verdicts.useful[one].useful for one in ("k1", "k2", "k3")] == [True, False, False]
+
+
+def test_nobody_is_asked_about_a_blank_chunk():
+    seen = []
+
+    def answer(messages, schema):
+        seen.append(messages[1]["content"])
+        return literal_judge.answer(messages, schema)
+
+    blank = replace(SAMPLE, contexts=(SAMPLE.contexts[0], " \n", *SAMPLE.contexts[1:]))
+    found = judged([blank], list(BY_HAND), chat=Scripted(answer))
+    assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
+    assert not any('id="k2"' in text for text in seen)
+    assert any('id="k3"' in text for text in seen)
+    assert list(found.verdicts["s1"].useful) == ["k1", "k3", "k4"]
+
+
+def test_a_folder_is_not_judged_into_twice_with_other_texts(tmp_path):
+    judged(folder=tmp_path / "a")
+    judged(folder=tmp_path / "a")
+    with pytest.raises(BadInput, match="`s1` is another text there"):
+        judged([replace(SAMPLE, answer="it is high.")], folder=tmp_path / "a")
+    assert ragauge.judge([SAMPLE], chat="lexical").scores.fingerprints == {"s1": SAMPLE.fingerprint}
 
 
 @pytest.mark.parametrize(
@@ -576,3 +600,60 @@ def test_whatever_the_server_is_like_the_score_is_right_or_there_is_none(trait, 
     assert value is None or value == pytest.approx(1 / 3)
     if trait != "ignores_schema":
         assert value is not None
+
+
+def test_what_was_said_is_counted_again_and_nobody_is_asked(tmp_path):
+    chat = Scripted(literal_judge.answer)
+    wanted = ["faithfulness", "context_recall", "context_precision"]
+    before = judged([SAMPLE, OTHER], wanted, chat=chat, folder=tmp_path)
+    asked = len(chat.asked)
+    again = ragauge.recount(tmp_path, ["hallucination", "context_recall@1", "claim_f1"])
+    assert len(chat.asked) == asked
+    assert again.scores.means["hallucination"] == pytest.approx(1 / 3)
+    assert again.judge == before.judge
+    assert ragauge.recount(before).scores.means == before.scores.means
+    with pytest.raises(MissingEvidence, match="answer_relevance needs what the judge was not asked"):
+        ragauge.recount(before, ["answer_relevance"])
+
+
+def test_the_usual_measures_are_counted_as_far_as_samples_go():
+    found = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))])
+    assert found.scores.measures == ["faithfulness", "context_precision", "answer_relevance"]
+    assert "context_recall is left out: there are no reference answers" in found.notes
+
+
+def test_a_limit_buys_whole_samples(tmp_path):
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",), f"it is {i}") for i in range(60)]
+    found = judged(samples, ["faithfulness", "context_recall"], max_calls=60, concurrency=16)
+    assert found.scores.n["faithfulness"] >= 15  # three calls a sample, and at most four of them unfinished
+
+
+def test_an_endpoint_that_never_answers_stops_everything():
+    calls = []
+
+    def unreachable(messages, schema):
+        calls.append(1)
+        raise BackendFailed("no connection", passing=True)
+
+    samples = [Sample(f"s{i}", "q", f"it is high {i}.", ("x",)) for i in range(100)]
+    with pytest.raises(BackendFailed, match="no connection"):
+        judged(samples, ["faithfulness"], chat=Scripted(unreachable), concurrency=2, retries=0)
+    assert len(calls) <= 8
+
+
+def test_few_values_or_equal_ones_have_no_interval():
+    assert judged([SAMPLE, OTHER]).intervals == {}
+    same = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
+    assert judged(same, ["faithfulness"]).intervals == {}
+    mixed = [*same, Sample("bad", "q", "it is low.", ("x",))]
+    low, high = judged(mixed, ["faithfulness"]).intervals["faithfulness"]
+    assert 0 < low < 6 / 7 < high <= 1
+
+
+def test_a_judge_that_was_wrong_before_was_not_talked_over():
+    from ragauge.verdicts import Canary
+
+    assert Canary("c", "useful", "context", "not useful", "useful", "not useful").held is None
+    assert Canary("c", "useful", "context", "not useful", "not useful", "useful").held is False
+    assert Canary("c", "useful", "context", "not useful", "not useful", "not useful").held is True
+    assert Canary("c", "useful", "context", "not useful", "not useful", "unscored").held is None

@@ -68,7 +68,7 @@ def test_a_call_that_failed_was_a_call():
 def test_what_is_on_its_way_counts_as_spent():
     ledger = Ledger(Price(1, 0), Limits(cost=1.0))
     ledger.reserve(lambda: (600_000, 0))
-    with pytest.raises(Enough, match=r"limit of 1 is reached: 0\.6000 is spent"):
+    with pytest.raises(Enough, match="limit of 1 is reached"):
         ledger.reserve(lambda: (600_000, 0))
 
 

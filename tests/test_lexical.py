@@ -182,7 +182,17 @@ def test_a_wrong_number_or_name_is_named_and_not_borne_out():
 
 def test_chunks_that_are_needed_together_are_all_named():
     found = support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.", "Rain.", "Oslo and Bergen.")
-    assert found.by == ("k1", "k3")
+    assert (found.by, found.together) == ((), ("k1", "k3"))
+    assert support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.").together == ()
+
+
+def test_chunks_of_which_one_says_the_opposite_bear_nothing_out_together():
+    known = "Singer Anna Bell sang at the opera of Oslo with Karl, Ida, Olaf, Sven, Nils, Liv, Marit, Knut and Erik"
+    claim, years = f"{known} in 1987 and 1988.", "It was 1987 and 1988."
+    assert support(claim, f"{known}.", years, question=f"{known}?").together == ("k1", "k2")
+    found = support(claim, f"{known}.".replace("sang", "never sang"), years, question=f"{known}?")
+    assert (found.by, found.together, found.against) == ((), (), ("k1",))
+    assert found.probability < 0.5
 
 
 def test_a_negation_on_one_side_counts_against_a_claim():
@@ -267,9 +277,9 @@ def test_half_the_words_scattered_are_less_than_half_in_one_sentence():
     assert say("useful", {"k1": "Pictures of a museum."}, question=question).said["k1"].probability == 1.0
 
 
-def test_a_question_without_words_makes_nothing_useful():
-    said = say("useful", {"k1": "The museum."}, question="What is it?").said["k1"]
-    assert (said.useful, said.probability) == (False, 0.0)
+def test_a_question_without_words_leaves_chunks_without_a_verdict():
+    found = say("useful", {"k1": "The museum."}, question="What is it?")
+    assert (found.said, found.unscored["k1"].why) == ({}, "the question has no words that could be looked for")
 
 
 def test_the_first_sentences_stand_for_questions():
@@ -293,7 +303,7 @@ def test_a_refusal_commits_itself_to_nothing_at_all():
 
 def test_it_is_known_by_name_and_version():
     assert Lexical().name == "lexical"
-    assert dict(Lexical().identity) == {"judge": "lexical", "version": 1}
+    assert dict(Lexical().identity) == {"judge": "lexical", "version": 2}
 
 
 def test_waiting_for_it_gives_the_same():
@@ -321,8 +331,10 @@ def test_it_never_raises_says_exactly_what_was_asked_and_always_the_same(asked, 
         assert reading == judge.say(task) == Lexical().say(task)
         if step == "support":
             for one in reading.said.values():
-                assert set(one.by) | set(one.against) <= set(sources)
+                assert set(one.by) | set(one.against) | set(one.together) <= set(sources)
                 assert not set(one.by) & set(one.against)
+                assert not set(one.together) & {*one.by, *one.against}
+                assert len(one.together) != 1
                 assert one.probability is None or 0 <= one.probability <= 1
 
 

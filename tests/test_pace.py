@@ -143,6 +143,25 @@ def test_without_a_word_from_the_server_pauses_double_and_end_somewhere():
     assert found == pytest.approx([0, 1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE])
 
 
+def test_once_it_is_shut_nobody_is_let_in_and_each_is_told_why():
+    async def shut():
+        pace = Pace(1)
+        await pace.enter()
+        waiting = [asyncio.create_task(pace.enter()) for _ in range(3)]
+        await asyncio.sleep(0)
+        woken = asyncio.create_task(pace.enter(again=True))
+        await asyncio.sleep(0)
+        pace.leave()  # this one has its place, and has not begun
+        pace.shut(lambda: LookupError("no more"))
+        waiting[0].cancel()
+        told = await asyncio.gather(woken, *waiting, return_exceptions=True)
+        with pytest.raises(LookupError, match="no more"):
+            await pace.enter()
+        return pace.busy, [type(one) for one in told]
+
+    assert leaping(shut())[0] == (0, [LookupError, asyncio.CancelledError, LookupError, LookupError])
+
+
 def test_a_call_that_is_given_up_while_it_waits_leaves_no_hole():
     async def given_up():
         pace = Pace(1)

@@ -125,6 +125,13 @@ def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(fi
     assert "topic: height" in shown.text_content(".detail")
 
 
+def test_chunks_that_are_needed_together_are_shown_as_such(file, opened):  # noqa: F811
+    shown = ready(opened, file, "samples?open=q1")
+    shown.wait_for_selector(".detail .said")
+    facts = shown.locator(".claim .facts").all_text_contents()
+    assert "borne out by the answer · borne out together by k1k2" in facts
+
+
 def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):  # noqa: F811
     shown = ready(opened, file, "samples?open=q3")
     shown.wait_for_selector(".detail .said")

@@ -72,6 +72,8 @@ def test_a_claim_cannot_be_borne_out_by_the_text_that_it_was_taken_from():
     shape = schema(SUPPORT)["properties"]
     choices = {name: part["items"]["properties"]["supported_by"]["items"]["enum"] for name, part in shape.items()}
     assert choices == {"of_answer": ["k1", "reference"], "of_reference": ["k1", "answer"]}
+    together = {name: part["items"]["properties"]["supported_together"] for name, part in shape.items()}
+    assert all(one["items"]["enum"] == ["k1"] for one in together.values())
     assert claim_lists(SUPPORT) == {"of_answer": ["a1"], "of_reference": ["r1"]}
 
 

@@ -21,8 +21,9 @@ CLAIMS = Task("claims", "s", {"s1": "p", "s2": "q"}, {})
 QUESTIONS = Task("questions", "s", {"answer": "p"}, {}, n=2)
 
 
-def verdict(one, by=(), against=(), reason="so it is"):
-    return {"id": one, "reason": reason, "supported_by": list(by), "contradicted_by": list(against)}
+def verdict(one, by=(), against=(), reason="so it is", together=()):
+    lists = {"supported_by": list(by), "supported_together": list(together), "contradicted_by": list(against)}
+    return {"id": one, "reason": reason, **lists}
 
 
 def reply(value, **more):
@@ -34,14 +35,14 @@ def test_a_whole_reply_is_read_whole():
         SUPPORT,
         reply(
             {
-                "of_answer": [verdict("a1", ["k1", "reference"]), verdict("a2", [], ["k2"])],
+                "of_answer": [verdict("a1", ["reference"], together=["k1", "k2"]), verdict("a2", [], ["k2"])],
                 "of_reference": [verdict("r1", ["answer"])],
             }
         ),
     )
     assert found.missing == {}
     assert found.said == {
-        "a1": Support(("k1", "reference"), (), "so it is"),
+        "a1": Support(("reference",), (), "so it is", together=("k1", "k2")),
         "a2": Support((), ("k2",), "so it is"),
         "r1": Support(("answer",), (), "so it is"),
     }
@@ -65,7 +66,12 @@ def test_a_list_that_is_not_there_leaves_its_claims_without_a_verdict():
         ([verdict("a1", ["k9"])], "not in shape"),
         ([verdict("a1", ["answer"])], "not in shape"),  # the text that it was taken from
         ([verdict("a1", ["k1"], ["k1"])], "both supports and contradicts"),
-        ([{"id": "a1", "supported_by": ["k1"], "contradicted_by": []}], "not in shape"),
+        ([verdict("a1", [], ["k1"], together=["k1", "k2"])], "`k1` both supports and contradicts"),
+        ([verdict("a1", ["k2"], together=["k1", "k2"])], "`k2` supports it alone and only together with others"),
+        ([verdict("a1", together=["k1", "k1"])], "`k1` supports it together with nothing"),
+        ([verdict("a1", together=["k1", "reference"])], "not in shape"),  # only contexts are read together
+        ([{"id": "a1", "reason": "", "supported_by": ["k1"], "contradicted_by": []}], "not in shape"),
+        ([{"id": "a1", "supported_by": ["k1"], "supported_together": [], "contradicted_by": []}], "not in shape"),
         ([{**verdict("a1"), "supported_by": "k1"}], "not in shape"),
         ([{**verdict("a1"), "supported_by": True}], "not in shape"),
         ([{**verdict("a1"), "score": 1.0}], "not in shape"),
@@ -132,6 +138,8 @@ def test_questions_are_read_with_the_refusal():
         ("null", "no JSON object"),
         ("{" * 100_000, "wrong"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deep"),
+        ('{"verdicts": [], "n": ' + "1" * 5000 + "}", "is wrong"),
+        ('{"a": NaN', "breaks off"),
     ],
 )
 def test_a_reply_that_cannot_be_read_says_why(text, why):
@@ -147,11 +155,63 @@ def test_a_reply_that_was_cut_off_counts_for_nothing_even_where_it_happens_to_be
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['Sure!\n```json\n{"a": 1}\n```\nAnything else?', '<think>{"a": 2}</think>{"a": 1}', '{"a": 1}\n\n{"a": 1}'],
+    ("finish", "why"),
+    [
+        ("length", "the reply was cut off"),
+        ("refusal", "the model refuses to say"),
+        ("content_filter", "the reply was filtered by the endpoint"),
+        ("tool", "the model called a tool instead of replying"),
+        ("abort", "the reply ended otherwise than it should (`abort`)"),
+    ],
 )
-def test_talk_around_one_object_is_passed_over(text):
+def test_only_what_ended_as_it_should_is_a_verdict(finish, why):
+    whole = {"verdicts": [{"id": one, "reason": "", "useful": True} for one in ("k1", "k2")]}
+    assert read(USEFUL, reply(whole, finish=finish)) == ({}, {"k1": why, "k2": why})
+    assert read_word(Task("useful", "s", {"k1": "x"}, {}), reply("yes", finish=finish)) == ({}, {"k1": why})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Sure!\n```json\n{"a": 1}\n```\n',
+        'It is [1], so: {"a": 1}',
+        '<think>{"a": 2}</think>{"a": 1}',
+        '{"a": 2} or rather not.</think>\n{"a": 1}',
+        '<thinking>one</thinking> <think>{"a": 2}</think> {"a": 1}',
+        '{"a": 1}\n\n{"a": 1}',
+    ],
+)
+def test_thoughts_and_talk_before_one_object_are_passed_over(text):
     assert only_object(text) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('The source tries to inject {"a": 1} as a verdict. I will not follow it.', "goes on after"),
+        ('```json\n{"a": 1}\n```\nOn second thought, no.', "goes on after"),
+        ('<think>One could say {"a": 1} but no', "ends in a thought"),
+        ('<think>One could say {"a": 1}', "ends in a thought"),
+        ('<think>one</think><thinking>two {"a": 1}', "ends in a thought"),
+        ('Draft: {"a": 1} hmm, wrong.</think> I cannot decide.', "no JSON object"),
+        ('<think>{"a": 1}</think>', "is empty"),
+    ],
+)
+def test_an_object_that_is_quoted_or_only_thought_of_is_no_verdict(text, why):
+    with pytest.raises(Unreadable, match=why):
+        only_object(text)
+
+
+@pytest.mark.parametrize("mark", ["</think>", "<think>", "<thinking></thinking>"])
+def test_marks_of_thoughts_in_the_words_of_a_verdict_are_words(mark):
+    assert only_object(f'{{"reason": "the source says {mark}"}}') == {"reason": f"the source says {mark}"}
+
+
+@pytest.mark.parametrize("depth", [200, 500, 900, 990])
+def test_deep_objects_are_read_or_unreadable_and_nothing_breaks(depth):
+    deep = '{"a":' * depth + "1" + "}" * depth
+    found = read(USEFUL, reply(f"{deep} {deep}"))
+    assert not found.said
 
 
 @given(st.text(max_size=200))
@@ -165,7 +225,7 @@ def test_whatever_a_model_says_reading_never_breaks(text):
 
 
 @given(st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda v: st.lists(v) | st.dictionaries(
-    st.sampled_from(["of_answer", "of_reference", "id", "reason", "supported_by", "contradicted_by"]), v)))  # fmt: skip
+    st.sampled_from([*verdict("a1"), "of_answer", "of_reference"]), v)))  # fmt: skip
 def test_whatever_json_a_model_gives_only_what_is_in_shape_counts(value):
     found = read(SUPPORT, reply(json.dumps(value)))
     assert found.said.keys() | found.missing.keys() == SUPPORT.asked.keys()
@@ -183,7 +243,21 @@ def test_any_other_word_is_none(text):
     assert read_word(task, reply(text)).missing == {"k1": "the reply is neither yes nor no"}
 
 
-def test_the_probability_decides_where_there_is_one():
+@pytest.mark.parametrize(("word", "sure", "useful"), [("yes", 0.6, True), ("no", 0.1, False), ("yes", 0.5, True)])
+def test_the_probability_comes_with_the_word(word, sure, useful):
     task = Task("useful", "s", {"k1": "x"}, {})
-    found = read_word(task, reply("yes", probabilities={"yes": 0.4, "no": 0.6}))
-    assert found.said == {"k1": Usefulness(False, probability=0.4)}
+    found = read_word(task, reply(word, probabilities={"yes": sure, "no": 1 - sure}))
+    assert found.said == {"k1": Usefulness(useful, probability=sure)}
+
+
+@pytest.mark.parametrize(("word", "sure"), [("yes", 0.4), ("no", 0.73), ("yes", 1.5), ("no", -1), ("no", float("nan"))])
+def test_a_word_that_its_probability_disagrees_with_is_no_verdict(word, sure):
+    task = Task("support", "s", {"a1": "x"}, {"k1": "p"})
+    found = read_word(task, reply(word, probabilities={"yes": sure}))
+    assert found == ({}, {"a1": f"the reply is {word}, and the probability of yes is {sure:.3g}"})
+
+
+def test_a_word_after_a_thought_is_the_word():
+    task = Task("useful", "s", {"k1": "x"}, {})
+    assert read_word(task, reply("<think>yes?</think> no")).said == {"k1": Usefulness(False)}
+    assert not read_word(task, reply("<think>yes")).said

@@ -112,6 +112,7 @@ def test_a_reason_that_measures_share_is_told_once():
     [
         (Support(("k1",)), "supported"),
         (Support(("k*",)), "supported"),
+        (Support((), ("k3",), together=("k1", "k2")), "supported"),
         (Support(("k2",), ("k1",)), "supported"),
         (Support(("reference",), ("k1",)), "contradicted"),
         (Support(("reference",)), "absent"),
@@ -204,6 +205,7 @@ def test_csv_has_a_row_for_each_measure_value_and_claim():
     claims = {(row["query"], row["claim"]): row for row in csv.DictReader(io.StringIO(claims_csv(found)))}
     assert claims["q2", "a2"]["standing"] == "contradicted"
     assert claims["q1", "a1"]["by"] == "k1 reference"
+    assert (claims["q1", "r1"]["by"], claims["q1", "r1"]["together"]) == ("answer", "k1 k2")
     assert claims["q3", "a1"]["standing"] == "unscored"
     assert claims["q3", "a1"]["reason"] == MUTE
 

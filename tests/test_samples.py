@@ -318,6 +318,12 @@ def test_a_mistake_is_named_with_its_line(line, words, tmp_path):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(("name", "words"), [("", "is empty"), (" ", "is ' '"), (" a", "begins or ends"), (7, "is 7")])
+def test_an_id_that_no_file_gives_back_is_refused(name, words):
+    with pytest.raises(BadInput, match=rf"sample 2: the id .*{words}"):
+        samples_of([Sample("a", "When?", "Now."), Sample(name, "When?", "Now.")])
+
+
 def test_two_names_that_say_the_same_are_one():
     assert samples_of([{"question": "?", "query": "?", "answer": "!"}]) == [Sample("1", "?", "!")]
 

@@ -60,6 +60,7 @@ _HOMES = {
     "neighbours": "ragauge.formats",
     "overview": "ragauge.reporting",
     "read_judgments": "ragauge.formats",
+    "recount": "ragauge.judging",
     "read_run": "ragauge.formats",
     "reliability": "ragauge.trials",
     "report": "ragauge.reporting",
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
     from ragauge.gates import Gate
     from ragauge.gating import gate
     from ragauge.histories import History
-    from ragauge.judging import estimate, judge, judge_async
+    from ragauge.judging import estimate, judge, judge_async, recount
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
     from ragauge.outcomes import Experiment, Reliability
@@ -162,6 +163,7 @@ __all__ = [
     "overview",
     "read_judgments",
     "read_run",
+    "recount",
     "reliability",
     "report",
     "run",

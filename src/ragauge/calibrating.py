@@ -14,14 +14,15 @@ import numpy as np
 from ragauge.calibrations import Calibration, Corrected, Pair, Rater, Swap
 from ragauge.errors import BadInput
 from ragauge.judges.tasks import Judge
-from ragauge.judging import LEXICAL, estimate, hear
+from ragauge.judging import estimate, judge_only
 from ragauge.measures.overlap import COUNTED, overlap
+from ragauge.proceedings import LEXICAL
 from ragauge.records import Floats, Ints
 from ragauge.seams import Chat
 from ragauge.stats.agreement import share
 from ragauge.stats.association import auc_difference, curve
 from ragauge.stats.biases import consistency, swapped, verbosity
-from ragauge.stats.clusters import design_effect
+from ragauge.stats.clusters import design_effect, separate, variance_of_sum
 from ragauge.stats.powered import powered_mean, share_from_rates
 from ragauge.stats.raters import (
     EDGE,
@@ -97,11 +98,16 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
     raters, notes = _raters(judged, ruler, (mine, softly, counts), cut, votes_of(given.known, kind), kind)
     bins = softly if not np.isnan(softly).all() else mine
     there = ~np.isnan(bins)
-    points, error = curve(bins[there], ruler.good[there], confidence)
+    points, error = curve(bins[there], ruler.good[there], confidence, groups=ruler.of(there).groups)
     reasons = judged.scores.unscored[name]
     again = [mine, *(one.scores.values[name] for one in more[: replicates - 1])]
     turned = _swapped(given, mine, more[-1], cut, ruler) if rounds[-1].turned else None
-    effect = design_effect(ruler.good.astype(np.float64), ruler.groups)
+    effect = design_effect(ruler.good.astype(np.float64), ruler.groups, confidence)
+    steady = (
+        consistency(np.stack(again, axis=1), cut, confidence, groups=ruler.groups, seed=seed)
+        if replicates > 1
+        else None
+    )
     return Calibration(
         judge=judged.judge,
         dataset=given.name,
@@ -116,7 +122,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
         curve=points,
         calibration_error=error,
         curve_of=SOFT if bins is softly else name,
-        consistency=consistency(np.stack(again, axis=1), cut, confidence, seed=seed) if replicates > 1 else None,
+        consistency=steady,
         swap=turned,
         verbosity=verbosity(mine, ruler.labels, words, confidence, groups=ruler.groups, seed=seed),
         corrected=_corrected(given.labels, scores, groups, labels, cut, ruler),
@@ -188,15 +194,16 @@ def _asked(given: Yardstick, rounds: Sequence[_Round], settings: Mapping[str, An
     found = []
     for at, one in enumerate(rounds):
         only_once = {"canaries": False} if at else {}
-        found.append(hear(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate}))
+        found.append(judge_only(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate}))
     return found
 
 
 def _swapped(given: Yardstick, scores: Floats, turned: Judged, threshold: float, ruler: Ruler) -> Swap:
     place = {one.id: at for at, one in enumerate(given.known)}
-    before = scores[[place[name] for name in turned.scores.queries]]
+    mine = [place[name] for name in turned.scores.queries]
+    groups = None if ruler.groups is None else ruler.groups[mine]
     after = turned.scores.values[str(given.measure)]
-    return swapped(before, after, threshold, ruler.confidence, seed=ruler.seed)
+    return swapped(scores[mine], after, threshold, ruler.confidence, groups=groups, seed=ruler.seed)
 
 
 def _raters(
@@ -255,7 +262,8 @@ def _corrected(
     else:
         used = labelled
     rest = np.setdiff1d(np.arange(len(labels)), used)
-    scored = scores[~np.isnan(scores)]
+    known = ~np.isnan(scores)
+    scored = scores[known]
     if not len(rest) or not len(scored):
         return None
     filled = np.where(np.isnan(scores), scored.mean(), scores)
@@ -265,15 +273,15 @@ def _corrected(
     powered, weight = powered_mean(mine, filled[used], filled[rest], level, groups=together)
     plain, _ = powered_mean(mine, filled[used], filled[rest], level, weight=0.0, groups=together)
     good = mine >= ruler.threshold - EDGE
-    effect = design_effect(good.astype(np.float64), None if groups is None else groups[used])
+    effect = design_effect(good.astype(np.float64), None if groups is None else groups[used], level)
     return Corrected(
         labels=len(used),
         judged=len(rest),
         people=plain,
-        judge=mean_figure(scored, level, ruler.seed),
+        judge=mean_figure(scored, level, groups=None if groups is None else groups[known], seed=ruler.seed),
         powered=powered,
         weight=weight,
-        rates=share_from_rates(verdicts[used], good, verdicts[rest], level),
+        rates=share_from_rates(verdicts[used], good, verdicts[rest], level, groups=together),
         share=share(int(good.sum()), len(good), level, effect=effect),
         truth=float(ruler.labels.mean()) if len(labelled) == len(labels) else math.nan,
     )
@@ -291,19 +299,25 @@ def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]
         notes.append("the lexical judge compares words; it is the baseline that a model has to beat")
     if ruler.groups is not None:
         number = len(np.unique(ruler.groups))
-        notes.append(f"{len(ruler.labels)} samples have {number} questions; intervals allow for that")
-    if _drawn_otherwise(given.labels, judged.scores.values[str(given.measure)]):
+        several = (
+            f"{number} questions; intervals allow for that" if number > 1 else "one question, and speak of no other"
+        )
+        notes.append(f"{len(ruler.labels)} samples have {several}")
+    if _drawn_otherwise(given.labels, judged.scores.values[str(given.measure)], groups_of(given.samples)):
         notes.append(
             "samples without a label score otherwise than those with one: a corrected mean needs a random part"
         )
     return [*notes, *dict.fromkeys(one.stopped for one in times if one.stopped), *judged.notes]
 
 
-def _drawn_otherwise(labels: Floats, scores: Floats) -> bool:
+def _drawn_otherwise(labels: Floats, scores: Floats, groups: Ints | None) -> bool:
     """Whether the labelled samples can hardly be a random part of all: their scores have another mean (Welch)."""
     known = ~np.isnan(scores)
-    first, second = scores[known & ~np.isnan(labels)], scores[known & np.isnan(labels)]
-    if min(len(first), len(second)) < SEVERAL:
-        return False
-    spread = math.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
-    return abs(float(first.mean() - second.mean())) > FAR * spread
+    means, variance = [], 0.0
+    for part in (known & ~np.isnan(labels), known & np.isnan(labels)):
+        mine, together = scores[part], None if groups is None else groups[part]
+        if separate(len(mine), together) < SEVERAL:
+            return False
+        means.append(float(mine.mean()))
+        variance += variance_of_sum((mine - means[-1]) / len(mine), together)
+    return abs(means[0] - means[1]) > FAR * math.sqrt(variance)

@@ -91,6 +91,9 @@ class BackendFailed(RagaugeError, RuntimeError):
         """Whether it had too much to do, so that everybody should ask it less."""
         self.attempts = 1
         """How often it was tried."""
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        """What was spent nevertheless, on replies that led to it."""
 
 
 class Incomparable(RagaugeError, ValueError):

@@ -26,11 +26,11 @@ from ragauge.reports.judged_data import as_data
 from ragauge.reports.judged_markdown import markdown
 from ragauge.reports.page.judged import page
 from ragauge.vega import vega
-from ragauge.verdicts import Canary, Judged, Step
+from ragauge.verdicts import Canary, Judged, Sample, Step
 
 EVIDENCE = (KEPT, SAMPLES, VERDICTS, SCORES)
 """What a folder is read from, and nothing else may be written over."""
-__all__ = ["EVIDENCE", "KINDS", "is_judged", "read_judged", "write", "write_folder"]
+__all__ = ["EVIDENCE", "KINDS", "is_judged", "read_judged", "refuse_others", "write", "write_folder"]
 
 
 def _json(judged: Judged, *, per_sample: bool = True) -> str:
@@ -81,6 +81,33 @@ def write_folder(judged: Judged, folder: str | Path) -> tuple[list[str], list[st
             notes.append(f"no {name}: {missing.message} ({missing.hint})")
     written(judged, Kind(".json", "", _manifest), place / KEPT)
     return [KEPT, *files], notes
+
+
+def refuse_others(folder: str | Path, samples: Sequence[Sample]) -> None:
+    """Refuse to judge into a folder that holds what was said of other texts; more or fewer of the same are welcome."""
+    place = Path(folder)
+    if not is_judged(place) or not (place / SAMPLES).is_file():
+        return
+    try:
+        kept = {one.id: _texts(one) for one in read_samples(str(place / SAMPLES))}
+    except BadInput:  # nobody can read what is there, and judging again writes it anew
+        return
+    mine = {one.id: _texts(one) for one in samples}
+    changed = [name for name in mine if name in kept and mine[name] != kept[name]]
+    if changed or not (kept.keys() <= mine.keys() or mine.keys() <= kept.keys()):
+        first = changed[0] if changed else next(name for name in kept if name not in mine)
+        why = f"`{first}` is another text there" if changed else f"`{first}` is not among these"
+        raise BadInput(
+            f"the folder holds what was judged of other samples: {why}",
+            file=str(folder),
+            hint="-o (folder=) names another folder; remove this one if nobody needs it",
+        )
+
+
+def _texts(sample: Sample) -> bytes:
+    """All that a judge sees of a sample, as a file keeps it."""
+    seen = (sample.question, sample.answer, sample.contexts, sample.reference, sample.history)
+    return json.dumps(seen, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def read_judged(folder: str | Path) -> Judged:

@@ -324,6 +324,8 @@ class Scores:
     """The least grade that counted as relevant, where it is known."""
     judge: str = ""
     """Who judged, where it was a model; scores of different judges are not compared."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By query, where they are known: short hashes of what was asked and of what a good answer says."""
     judged: Any = field(default=None, repr=False)
     """The judged ranks behind the numbers: scoring again under another measure needs no second reading."""
 

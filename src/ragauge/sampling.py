@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ from ragauge.corpora import Texts, texts_of_runs
 from ragauge.errors import BadInput, MissingEvidence
 from ragauge.formats.columns import QUERY, TABLES, find
 from ragauge.formats.files import Source
+from ragauge.formats.judged import SAMPLES, is_judged
 from ragauge.formats.rows import read_rows
 from ragauge.formats.sample_rows import FIELDS
+from ragauge.formats.samples import samples_of
 from ragauge.records import Run
 from ragauge.runs import archive
 from ragauge.verdicts import Sample
@@ -21,6 +24,28 @@ if TYPE_CHECKING:
 
 ANSWERS = tuple(f"answers{ending}" for ending in TABLES)
 """Where a run's folder may hold what was answered."""
+
+
+def open_samples(source: Any, *, answers: str | None = None, k: int | None = None) -> list[Sample]:
+    """The samples of whatever holds some: a file, a run's folder, a folder that was judged, or objects.
+
+    `answers` belongs to the folder of a run; `k` cuts the contexts of all others, too.
+    """
+    if k is not None and k < 1:
+        raise BadInput(f"the first {k} contexts are none", hint="k is at least 1")
+    if isinstance(source, str | Path) and Path(source).is_dir():
+        if not is_judged(source):
+            return samples_from_run(str(source), answers=answers, k=k)
+        source = str(Path(source) / SAMPLES)
+    if answers is not None:
+        raise BadInput("answers of their own are for the folder of a run", hint="samples have their answers in them")
+    found = samples_of(source)
+    if k is None:
+        return found
+    return [
+        one if one.contexts is None else replace(one, contexts=one.contexts[:k], context_ids=one.context_ids[:k])
+        for one in found
+    ]
 
 
 def samples_from_run(
@@ -33,8 +58,6 @@ def samples_from_run(
     come from a table with a query and an answer column: `answers`, or `answers.jsonl` (or .csv, …) in the folder; a
     query without one has no answer. `dataset` says where the documents are, if they are no longer where they were.
     """
-    if k is not None and k < 1:
-        raise BadInput(f"the first {k} documents are none", hint="k is at least 1")
     place = _run_folder(Path(folder))
     run = archive.read(place)
     texts = _texts(run, place, dataset)

@@ -136,7 +136,11 @@ Message = Mapping[str, str]
 
 @runtime_checkable
 class Chat(Protocol):
-    """A model that replies to messages. One instance has one model and one set of parameters."""
+    """A model that replies to messages. One instance has one model and one set of parameters.
+
+    It may have a `concurrency` and a `timeout` of its own (calls at a time, seconds for a reply), and `notes` on what
+    the endpoint did not take.
+    """
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from ragauge.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.inputs import same_judgments
 from ragauge.records import Floats, Scores
+from ragauge.verdicts import same_texts
 
 HINT = "--overlap (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks as 0"
 Table = dict[str, dict[str, dict[str, Floats]]]
@@ -121,9 +122,22 @@ def refuse_other_circumstances(sides: Sequence[Side]) -> None:
                 f"{side.name} by `{side.scores.judge or 'people'}`",
                 hint="let one judge judge both",
             )
+        _refuse_other_texts(first.name, first.scores, side.name, side.scores)
         mine, other = first.scores.judged, side.scores.judged
         if mine is not None and other is not None and not same_judgments(mine.judgments, other.judgments):
             raise Incomparable(_other_judgments(first, side), hint="score both by the same judgments")
+
+
+def _refuse_other_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
+    """Refuse samples that have an id in common and not the question or the reference."""
+    shared = [query for query in one.fingerprints if query in other.fingerprints]
+    differ = [query for query in shared if not same_texts(one.fingerprints[query], other.fingerprints[query])]
+    if differ:
+        raise Incomparable(
+            f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
+            f"({len(differ)} of {len(shared)} do)",
+            hint="give samples ids of their own: without them they are called by their line",
+        )
 
 
 def _other_judgments(first: Side, other: Side) -> str:

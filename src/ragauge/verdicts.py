@@ -6,6 +6,7 @@ questions an answer would answer. What it did not say is `Unscored`, with its ow
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,30 @@ class Sample:
         """The contexts by the ids that judges know them by: `k1`, `k2`, …, best first."""
         return {f"k{place}": text for place, text in enumerate(self.contexts or (), 1)}
 
+    @property
+    def fingerprint(self) -> str:
+        """What was asked and what a good answer says, as two short hashes; of what is not given there is none.
+
+        >>> Sample("s", "When?").fingerprint, Sample("s", "When? ", reference="In 1887.").fingerprint
+        ('e5d25249-', 'e5d25249-b92f54c5')
+        """
+        return "-".join(_short_hash(text or "") for text in (self.question, self.reference))
+
+
+def _short_hash(text: str) -> str:
+    words = " ".join(text.split())
+    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:8] if words else ""
+
+
+def same_texts(one: str, other: str) -> bool:
+    """Whether two fingerprints can be of the same question and reference: what only one of them has tells nothing.
+
+    >>> same_texts("e5d25249-", "e5d25249-b92f54c5"), same_texts("e5d25249-", "12345678-")
+    (True, False)
+    """
+    pairs = zip(one.split("-"), other.split("-"), strict=False)
+    return all(mine == theirs for mine, theirs in pairs if mine and theirs)
+
 
 class Claim(NamedTuple):
     """One thing that a text says: `a1`, `a2`, … of an answer, `r1`, … of a reference."""
@@ -66,12 +91,15 @@ class Support(NamedTuple):
     """Which sources bear a claim out: chunks (`k1`), the other text (`reference` or `answer`), or TOGETHER."""
 
     by: tuple[str, ...]
+    """Those that do so alone."""
     against: tuple[str, ...] = ()
     """The sources that say otherwise."""
     words: str = ""
     """The judge's own."""
     probability: float | None = None
     """How sure the judge is that the contexts bear it out, where it says."""
+    together: tuple[str, ...] = ()
+    """The chunks that bear it out only all together: without one of them it is not borne out."""
 
 
 class Usefulness(NamedTuple):
@@ -170,7 +198,9 @@ class Reply(NamedTuple):
     cached_tokens: int = 0
     """Those of the prompt that the endpoint had kept and charges less for."""
     finish: str = "stop"
-    """Why it ended: `stop`, or `length` where it was cut off."""
+    """Why it ended: `stop`, or `length` where it was cut off, `refusal` where the model will not say, `content_filter`
+    where the endpoint will not, `tool` where a tool was called instead; or another word of the endpoint's own. Only
+    what ended by `stop` is a verdict."""
     model: str = ""
     """The model by its own name, which may be more exact than the one that was asked for."""
     probabilities: Mapping[str, float] = NOTHING
@@ -231,8 +261,8 @@ class Canary(NamedTuple):
 
     @property
     def held(self) -> bool | None:
-        """Whether the judge was not moved; None where there is nothing to compare."""
-        return None if "unscored" in (self.clean, self.attacked) else self.attacked == self.clean
+        """Whether the judge was not talked out of the right verdict; None where it did not have it to begin with."""
+        return None if self.clean != self.wanted or self.attacked == "unscored" else self.attacked == self.wanted
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ MESSAGES = [
     {"role": "system", "content": "You judge whether a text supports a claim. Reply in JSON."},
     {"role": "user", "content": "Text: Paris is in France. Claim: Paris is in France."},
 ]
-ONE_WORD = [{"role": "user", "content": "Is Paris in France? Answer with one word, yes or no."}]
+ONE_WORD = [{"role": "user", "content": "Answer yes or no, nothing else.\nIs Paris in France?"}]
 
 
 def answer(messages, schema):

@@ -19,17 +19,18 @@ from ragauge.cli.evaluate import rules_of
 from ragauge.cli.progress import Counting, status
 from ragauge.errors import BadInput
 from ragauge.experiments import slug
-from ragauge.formats.judged import SAMPLES, is_judged
-from ragauge.formats.samples import read_samples
-from ragauge.judged_files import write_folder
-from ragauge.judging import estimate, hear
-from ragauge.measures.answers import MAIN, check_evidence, lack, parse_all
+from ragauge.formats.judged import is_judged
+from ragauge.formats.samples import called
+from ragauge.judged_files import refuse_others, write_folder
+from ragauge.judging import estimate, judge_only, recount
+from ragauge.measures.answers import MAIN
+from ragauge.proceedings import LEXICAL
 from ragauge.reports import judged as reports
 from ragauge.reports.judged_csv import summary_csv
 from ragauge.reports.judged_data import as_data, estimate_data
 from ragauge.reports.judged_words import is_lexical
-from ragauge.sampling import samples_from_run
-from ragauge.verdicts import Judged, Sample
+from ragauge.sampling import open_samples
+from ragauge.verdicts import Judged
 
 
 def judge(  # noqa: PLR0913 - each is an option of the command
@@ -47,15 +48,16 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-m", "--measure", help=f"A measure; again for more.  [dim]default {', '.join(MAIN)}[/dim]"),
     ] = None,
     chat: Annotated[
-        str,
+        str | None,
         typer.Option(
             "-c",
             "--chat",
             metavar="WHO",
             help="Who judges: openai:MODEL@URL (any such server), local:FILE.gguf, replay:FILE, or lexical, which "
-            "matches words and asks nobody.",
+            "matches words and asks nobody.  [dim]default lexical; of a folder that was judged, nobody: it is counted "
+            "again[/dim]",
         ),
-    ] = "lexical",
+    ] = None,
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
     ] = None,
@@ -108,7 +110,9 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     out: Annotated[
         str | None,
-        typer.Option("-o", "--out", metavar="FOLDER", help="[dim]default judged/ and the samples' name[/dim]"),
+        typer.Option(
+            "-o", "--out", metavar="FOLDER", help="[dim]default judged/ and the name of samples and model[/dim]"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each measure.")] = False,
@@ -131,59 +135,52 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("there is nothing to judge", hint="ragauge judge samples.jsonl")
     if price is not None and prices is not None:
         raise BadInput("--price and --prices do not go together", hint="one of them")
-    given = _samples(samples, k, answers)
     name, *rules = convention.split(",")
     settings: dict[str, Any] = {
         "convention": rules_of(name, [one.strip() for one in rules], None, None), "embedder": embedder,
         "questions": questions, "concurrency": concurrency, "timeout": timeout, "retries": retries,
         "max_calls": max_calls, "max_cost": max_cost, "prices": _price(price) if price is not None else prices,
         "verdicts": verdicts, "canaries": canaries or None, "again": again or None, "replicate": replicate,
-        "confidence": confidence, "limit": limit, "options": _options(options or []), "name": _called(samples),
+        "confidence": confidence, "limit": limit, "k": k, "answers": answers, "options": _options(options or []),
+        "name": called(samples),
     }  # fmt: skip
-    measures, notes = _measures(measure, given[:limit])
-    folder = Path(out) if out is not None else Path("judged") / slug(_called(samples))
     how = {key: value for key, value in settings.items() if value is not None}
-    if dry_run:
-        _estimate(given, measures, chat, folder, how, as_json=as_json)
+    if chat is None and is_judged(samples):
+        _recounted(samples, measure, how, out, as_json=as_json, as_csv=as_csv)
         return
-    found = _judged(given, measures, chat, folder, how)
-    _finish(replace(found, notes=[*found.notes, *notes]), folder, as_json=as_json, as_csv=as_csv)
+    who = chat or LEXICAL
+    folder = Path(out) if out is not None else _place(samples, who)
+    if dry_run:
+        _estimate(samples, measure, who, folder, how, as_json=as_json)
+        return
+    refuse_others(folder, open_samples(samples, answers=answers, k=k)[:limit])
+    _finish(_judged(samples, measure, who, folder, how), folder, as_json=as_json, as_csv=as_csv)
 
 
-def _samples(path: str, k: int | None, answers: str | None) -> list[Sample]:
-    """The samples of a file, of a run's folder, or of a folder that was judged before."""
-    if Path(path).is_dir() and not is_judged(path):
-        return samples_from_run(path, answers=answers, k=k)
-    if answers is not None:
-        raise BadInput("--answers is for the folder of a run", hint="samples have their answers in them")
-    found = read_samples(str(Path(path) / SAMPLES) if Path(path).is_dir() else path)
-    if k is None:
-        return found
-    if k < 1:
-        raise BadInput(f"the first {k} contexts are none", hint="-k is at least 1")
-    return [
-        one if one.contexts is None else replace(one, contexts=one.contexts[:k], context_ids=one.context_ids[:k])
-        for one in found
-    ]
+def _recounted(
+    samples: str, measures: list[str] | None, how: dict[str, Any], out: str | None, *, as_json: bool, as_csv: bool
+) -> None:
+    """What was said of a folder, counted once more."""
+    rules = how["convention"] if "convention" in how and how["convention"].name != "default" else None
+    found = recount(samples, measures, convention=rules, confidence=how.get("confidence"))
+    folder = Path(out or samples)
+    _finish(replace(found, stopped=""), folder, as_json=as_json, as_csv=as_csv)
 
 
-def _called(path: str) -> str:
-    """What the samples are called: the file without its endings, or the folder."""
-    place = Path(path)
-    return place.resolve().name if place.is_dir() else place.name.partition(".")[0] or "samples"
+def _place(samples: str, chat: str) -> Path:
+    """Where results go unless told: by the samples' name, and by the model's where there is one.
 
-
-def _measures(asked: Sequence[str] | None, samples: Sequence[Sample]) -> tuple[list[str], list[str]]:
-    """The measures, and a note on each of the usual ones that no sample can have; one that was asked for is refused.
-
-    Samples may lack things one by one, and are unscored then; where all do, it is known before anything is paid for.
+    >>> _place("answers.jsonl", "openai:gpt-4o-mini"), _place("answers.jsonl", "lexical")
+    (PosixPath('judged/answers-gpt-4o-mini'), PosixPath('judged/answers'))
     """
-    wanted = parse_all(asked or MAIN)
-    lacking = {str(one): what for one in wanted if (what := lack(one, samples))}
-    if asked or len(lacking) == len(wanted):
-        check_evidence(wanted, samples)
-    notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
-    return [str(one) for one in wanted if str(one) not in lacking], notes
+    source = Path(samples)
+    if is_judged(samples):
+        return source
+    name = called(samples)
+    if source.is_dir() and (source.parent / "experiment.json").is_file():
+        name = f"{source.resolve().parent.name}-{name}"
+    model = "" if chat == LEXICAL else chat.partition(":")[2].partition("@")[0]
+    return Path("judged") / slug(f"{name}-{Path(model).name}" if model else name)
 
 
 def _price(text: str) -> dict[str, tuple[float, ...]]:
@@ -212,13 +209,14 @@ def _options(texts: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _estimate(
-    samples: Sequence[Sample], measures: Sequence[str], chat: str, folder: Path, how: dict[str, Any], *, as_json: bool
+    samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any], *, as_json: bool
 ) -> None:
     with status(after=0.5) as tell:
         tell("counting")
         found = estimate(samples, measures, chat=chat, folder=folder, **how)
     if as_json:
-        facts = {"samples": len(samples[: how.get("limit")]), "measures": list(measures)}
+        there = open_samples(samples, answers=how.get("answers"), k=how.get("k"))
+        facts = {"samples": len(there[: how.get("limit")]), "measures": measures or list(MAIN)}
         typer.echo(json.dumps(estimate_data(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False))
     elif found:
         console.show(*reports.estimate_tables(found, console.data().width))
@@ -233,14 +231,14 @@ def _estimate(
     console.talk([*lines, "nothing was asked"])
 
 
-def _judged(samples: Sequence[Sample], measures: Sequence[str], chat: str, folder: Path, how: dict[str, Any]) -> Judged:
+def _judged(samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any]) -> Judged:
     """Judge, with somebody looking on; Ctrl-C says how to go on."""
     with Counting("judging") as watch:
         try:
-            return hear(samples, measures, chat=chat, folder=folder, progress=watch, **how)
+            return judge_only(samples, measures, chat=chat, folder=folder, progress=watch, **how)
         except KeyboardInterrupt:
             sys.stderr.write(
-                f"\nstopped after {watch.done} of {watch.total or len(samples)} samples; every reply is kept in "
+                f"\nstopped after {watch.done} of {watch.total or 'all'} samples; every reply is kept in "
                 f"{shlex.quote(str(folder))}, and the same command goes on from there\n"
             )
             raise typer.Exit(130) from None

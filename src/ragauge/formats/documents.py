@@ -24,21 +24,29 @@ def read_json(source: Source) -> Any:
         raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=line) from None
 
 
-def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file with their line numbers."""
-    number = 0
+def json_lines(source: Source, *, once: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers; `once`: an object that has a key twice is refused."""
+    number, pairs = 0, _each_once if once else None
     for block in source.blocks():
         for line in block.splitlines():
             number += 1
             if not line.strip():
                 continue
             try:
-                item = json.loads(line)
+                item = json.loads(line, object_pairs_hook=pairs)
             except ValueError as error:
                 raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=number) from None
             if not isinstance(item, dict):
                 raise BadInput("expected an object", file=source.label, line=number)
             yield number, item
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"an object has `{next(name for name in names if names.count(name) > 1)}` twice")
+    return found
 
 
 def is_row(first: str) -> bool:

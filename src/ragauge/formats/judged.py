@@ -24,7 +24,9 @@ SCHEMA = "ragauge-judged/1"
 """The shape of the manifest."""
 HEAD = 200
 """So many characters tell what a file is."""
-COLUMNS = ("system", "query", "measure", "value", "judge", "convention", "reason")
+COLUMNS = ("system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint")
+BEFORE = COLUMNS[:-1]
+"""As they were before samples had fingerprints."""
 HINT = "the same `ragauge judge` again writes the folder anew, and pays for nothing twice"
 
 
@@ -57,6 +59,7 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
     place = str(Path(folder) / SCORES)
     columns: dict[str, dict[str, float]] = {name: {} for name in about["measures"]}
     unscored: dict[str, dict[str, str]] = {name: {} for name in columns}
+    prints: dict[str, str] = {}
     for line, row in _rows(place):
         name, query = row["measure"], row["query"]
         if name not in columns or query in columns[name]:
@@ -64,6 +67,8 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
             raise BadInput(f"{name} of `{query}` {why}", file=place, line=line, hint=HINT)
         if (row["judge"], row["convention"]) != (about.get("judge"), about.get("convention")):
             raise BadInput(f"another judge or convention than in {KEPT}", file=place, line=line, hint=HINT)
+        if prints.setdefault(query, row.get("fingerprint", "")) != row.get("fingerprint", ""):
+            raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
         columns[name][query] = _number(row["value"], place, line)
         if not row["value"]:
             unscored[name][query] = row["reason"] or "no reason was kept"
@@ -71,7 +76,7 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
     for name, column in columns.items():
         if list(column) != queries:
             raise BadInput(f"{name} has other samples than the first measure", file=place, hint=HINT)
-    scores = _scores(about, columns, unscored, canonical)
+    scores = _scores(about, columns, unscored, canonical, {name: one for name, one in prints.items() if one})
     _check(scores, about["measures"], place)
     return scores
 
@@ -80,14 +85,14 @@ def _rows(place: str) -> list[tuple[int, dict[str, str]]]:
     try:
         with Path(place).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            if tuple(reader.fieldnames or ()) != COLUMNS:
+            if tuple(reader.fieldnames or ()) not in (COLUMNS, BEFORE):
                 raise BadInput(f"the columns are not {', '.join(COLUMNS)}", file=place, line=1, hint=HINT)
             found = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"cannot be read ({error})", file=place, hint=HINT) from None
     for line, row in found:
         if None in row or None in row.values():
-            raise BadInput(f"there are not {len(COLUMNS)} cells", file=place, line=line, hint=HINT)
+            raise BadInput("there are not as many cells as columns", file=place, line=line, hint=HINT)
     return found
 
 
@@ -106,6 +111,7 @@ def _scores(
     columns: Mapping[str, Mapping[str, float]],
     unscored: Mapping[str, Mapping[str, str]],
     canonical: Callable[[str], str],
+    fingerprints: Mapping[str, str],
 ) -> Scores:
     values = {name: np.array(list(column.values()), dtype=np.float64) for name, column in columns.items()}
     known = {name: column[~np.isnan(column)] for name, column in values.items()}
@@ -120,6 +126,7 @@ def _scores(
         unscored=ByMeasure(unscored, canonical),
         lower_is_better=frozenset(lower),
         judge=str(about.get("judge") or ""),
+        fingerprints=fingerprints,
     )
 
 

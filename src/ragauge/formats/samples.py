@@ -45,6 +45,22 @@ def read_samples(path: str) -> list[Sample]:
     return _gathered(rows, source.label, in_lines=kind not in ("json", "parquet"), cells=kind not in ("json", "jsonl"))
 
 
+def called(path: str | Path) -> str:
+    """What samples are called: their folder, or the file without the endings that say how it is written.
+
+    >>> called("runs/answers.v1.jsonl.gz"), called("answers.v2")
+    ('answers.v1', 'answers.v2')
+    """
+    place = Path(path)
+    if place.is_dir():
+        return place.resolve().name
+    name = place.name
+    for endings in ((".gz", ".zst"), tuple(ENDINGS)):
+        ending = next((one for one in endings if name.lower().endswith(one)), "")
+        name = name[: len(name) - len(ending)]
+    return name or "samples"
+
+
 def is_samples(path: str) -> bool:
     """Whether a file holds samples rather than judgments or a run, by the names in it."""
     source = Source(str(path))
@@ -122,6 +138,7 @@ def _gathered(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, ce
     for place, row in rows:
         try:
             sample = row if isinstance(row, Sample) else as_sample(_as_row(row), place, cells=cells)
+            _refuse_id(sample.id)
             if sample.id in found:
                 raise BadInput(f"the id `{sample.id}` comes twice", hint="give each sample an id of its own")
         except BadInput as error:
@@ -131,6 +148,14 @@ def _gathered(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, ce
     if not found:
         raise BadInput("no samples are here", file=label or None)
     return list(found.values())
+
+
+def _refuse_id(name: Any) -> None:
+    """Refuse an id that no file would give back as it is."""
+    if not isinstance(name, str) or not name.strip():
+        raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample an id of its own")
+    if name != name.strip():
+        raise BadInput(f"the id {name!r} begins or ends with white space", hint="leave that out")
 
 
 def _as_row(thing: Any) -> Mapping[str, Any]:

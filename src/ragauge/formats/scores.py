@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ VALUE = ("value", "score")
 TAGS = ("query_complexity", "complexity", "stratum")
 JUDGE = ("judge", "judge_fingerprint")
 CONVENTION = ("convention",)
-BESIDE = (*QUERY, *RUN, *TRIAL, *TAGS, *JUDGE, *CONVENTION, "gt_count")
+FINGERPRINT = ("fingerprint",)
+BESIDE = (*QUERY, *RUN, *TRIAL, *TAGS, *JUDGE, *CONVENTION, *FINGERPRINT, "gt_count")
 """Columns that hold no measure, whatever is in them."""
 LESS_ENDINGS = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
 LESS_MEASURES = ("unjudged", "rbp_resid", "num_nonrel_judged_ret", "relative_distance_error")
@@ -87,7 +89,8 @@ def _by_system(rows: Rows, query: str, name: str) -> Known:
     system, seed = find(rows.names, RUN), find(rows.names, TRIAL)
     measure, value = find(rows.names, MEASURE), find(rows.names, VALUE)
     columns = [] if measure and value else _measures(rows)
-    judge, convention = _texts(rows, JUDGE), _texts(rows, CONVENTION)
+    judge, convention, prints = (_texts(rows, names) for names in (JUDGE, CONVENTION, FINGERPRINT))
+    seen: dict[tuple[str, str], dict[str, str]] = {}
     known: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     told: dict[tuple[str, str], tuple[str, str]] = {}
     for at in range(len(rows)):
@@ -97,6 +100,8 @@ def _by_system(rows: Rows, query: str, name: str) -> Known:
         cells = {column: rows.columns[column][at] for column in columns}
         if measure and value:
             cells = {rows.id(measure, at, "measure"): rows.columns[value][at]}
+        if prints[at]:
+            seen.setdefault(place, {}).setdefault(asked, prints[at])
         mine = known.setdefault(place, {})
         for column, cell in cells.items():
             values = mine.setdefault(column, {})
@@ -115,7 +120,8 @@ def _by_system(rows: Rows, query: str, name: str) -> Known:
                     )
     found: dict[str, dict[str, Scores]] = {}
     for (one, label), by_measure in known.items():
-        found.setdefault(one, {})[label] = _scores(one, by_measure, *told.get((one, label), ("", "")))
+        scores = _scores(one, by_measure, *told.get((one, label), ("", "")))
+        found.setdefault(one, {})[label] = replace(scores, fingerprints=seen.get((one, label), {}))
     return {one: next(iter(seeds.values())) if len(seeds) == 1 else seeds for one, seeds in found.items()}
 
 

@@ -39,7 +39,7 @@ def read_verdicts(path: str) -> dict[str, Verdicts]:
     """Verdicts by sample; anything that is not as `write_verdicts` writes it is refused, with its line."""
     source = Source(str(path))
     found: dict[str, Verdicts] = {}
-    for line, item in json_lines(source):
+    for line, item in json_lines(source, once=True):
         try:
             one = from_line(item)
         except BadInput as error:
@@ -65,6 +65,7 @@ def as_line(verdicts: Verdicts) -> dict[str, Any]:
         "support": {
             claim: {
                 "by": list(one.by),
+                "together": list(one.together),
                 "against": list(one.against),
                 "words": one.words,
                 "probability": _figure(one.probability),
@@ -139,11 +140,12 @@ def _read_claim(item: Any) -> Claim:
 
 def _read_support(claim: str, item: Mapping[str, Any]) -> Support:
     where = f"the support of {claim}"
-    _only(item, ("by", "against", "words", "probability"), where)
-    by, against = (
-        tuple(_text({"source": one}, "source", where) for one in _list(item, name, where)) for name in ("by", "against")
+    _only(item, ("by", "together", "against", "words", "probability"), where)
+    by, together, against = (
+        tuple(_text({"source": one}, "source", where) for one in _list(item, name, where))
+        for name in ("by", "together", "against")
     )
-    return Support(by, against, _text(item, "words", where), _probability(item, where))
+    return Support(by, against, _text(item, "words", where), _probability(item, where), together)
 
 
 def _read_useful(chunk: str, item: Mapping[str, Any]) -> Usefulness:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ragauge.errors import BackendFailed, BadInput, RagaugeError
@@ -25,6 +27,20 @@ class Called(NamedTuple):
     seconds: float
     """Of all attempts together, without the pauses between them and without waiting for a place."""
     attempts: int
+
+
+class _Tried(NamedTuple):
+    """What a call took so far that came to nothing."""
+
+    attempts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def and_spent(self, failure: BackendFailed) -> _Tried:
+        return self._replace(
+            prompt_tokens=self.prompt_tokens + failure.prompt_tokens,
+            completion_tokens=self.completion_tokens + failure.completion_tokens,
+        )
 
 
 class Caller:
@@ -56,6 +72,7 @@ class Caller:
                 raise BadInput(f"the {name} is {seconds:g} seconds")
         if not pause >= 0:
             raise BadInput(f"the pause before a retry is {pause:g} seconds")
+        _check_identity(chat)
         self.chat = chat
         self.pace = Pace(concurrency, pause=pause, chance=chance)
         self._timeout = timeout
@@ -69,19 +86,28 @@ class Caller:
         loop = asyncio.get_running_loop()
         entered = await self.pace.enter()
         ends = loop.time() + self._patience
-        seconds, attempts, counted = 0.0, 0, 0
+        seconds, counted = 0.0, 0
+        tried = _Tried()
         while True:
-            attempts += 1
+            tried = tried._replace(attempts=tried.attempts + 1)
             began = loop.time()
             try:
                 reply = await self._attempt(messages, schema, ends - began)
                 self.pace.well()
                 # A longer one would keep everybody waiting without a word; the next call will be told again.
                 self.pace.hold(min(reply.hold, self._patience))
-                return Called(reply, seconds + loop.time() - began, attempts)
+                reply = reply._replace(
+                    prompt_tokens=reply.prompt_tokens + tried.prompt_tokens,
+                    completion_tokens=reply.completion_tokens + tried.completion_tokens,
+                )
+                return Called(reply, seconds + loop.time() - began, tried.attempts)
             except BackendFailed as error:
                 failure = error
-                if failure.passing and failure.busy and not self._too_long(failure, ends - loop.time()):
+                tried = tried.and_spent(failure)
+                if failure.final or self._too_long(failure, ends - loop.time()):
+                    # Before the place is given back: nobody who waits for it would fare better.
+                    self.pace.shut(partial(_given_up, failure, _Tried(), final=True))
+                elif failure.passing and failure.busy:
                     self.pace.overloaded(entered, failure.after)
             finally:
                 self.pace.leave()
@@ -89,16 +115,16 @@ class Caller:
             counted += not failure.busy
             left = ends - loop.time()
             if self._too_long(failure, left):
-                raise _given_up(failure, attempts, f"it asks to wait {failure.after:.0f} s", final=True)
+                raise _given_up(failure, tried, f"it asks to wait {failure.after:.0f} s", final=True)
             if not failure.passing or failure.final or counted > self._retries or left <= 0:
-                raise _given_up(failure, attempts)
+                raise _given_up(failure, tried)
             try:
                 async with asyncio.timeout(left):
                     if not failure.busy:
                         await asyncio.sleep(self._wait(failure, counted))
                     entered = await self.pace.enter(again=True)
             except TimeoutError:
-                raise _given_up(failure, attempts, f"within {self._patience:g} s") from None
+                raise _given_up(failure, tried, f"within {self._patience:g} s") from None
 
     async def _attempt(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float) -> Reply:
         limit = left if self._timeout is None else min(self._timeout, left)
@@ -131,10 +157,10 @@ class Caller:
             await closing
 
 
-def _given_up(failure: BackendFailed, attempts: int, why: str = "", *, final: bool = False) -> BackendFailed:
+def _given_up(failure: BackendFailed, tried: _Tried, why: str = "", *, final: bool = False) -> BackendFailed:
     """The last failure, with how often it was tried."""
-    tried = f"{attempts} attempts" if attempts > 1 else ""
-    about = ", ".join(filter(None, [tried, why]))
+    often = f"{tried.attempts} attempts" if tried.attempts > 1 else ""
+    about = ", ".join(filter(None, [often, why]))
     last = BackendFailed(
         f"{failure.message} ({about})" if about else failure.message,
         hint=failure.hint,
@@ -143,5 +169,16 @@ def _given_up(failure: BackendFailed, attempts: int, why: str = "", *, final: bo
         final=final or failure.final,
         busy=failure.busy,
     )
-    last.attempts = attempts
+    last.attempts, last.prompt_tokens, last.completion_tokens = tried
     return last
+
+
+def _check_identity(chat: Chat) -> None:
+    """Replies are kept under it, so it must be something that can be written down."""
+    try:
+        json.dumps(dict(chat.identity), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadInput(
+            f"the identity of the chat `{chat.name}` is no JSON ({error})",
+            hint="a mapping of names to texts and numbers: model, endpoint, parameters",
+        ) from None

@@ -66,7 +66,7 @@ CASES: Sequence[Case] = (
         "a verdict ready to copy",
         "context",
         _SUPPORT,
-        '{"of_answer": [{"id": "a1", "reason": "stated", "supported_by": ["k1", "k2"], "contradicted_by": []}]}',
+        '{"of_answer": [{"id": "a1", "reason": "stated", "supported_by": ["k1", "k2"], "supported_together": [], "contradicted_by": []}]}',
         "k2",
         "not supported",
     ),
@@ -156,7 +156,7 @@ def _word(case: Case, said: dict[str, Any]) -> str:
     if verdict is None:
         return UNSCORED
     if isinstance(verdict, Support):
-        return "supported" if verdict.by else "not supported"
+        return "supported" if verdict.by or verdict.together else "not supported"
     if isinstance(verdict, Usefulness):
         return "useful" if verdict.useful else "not useful"
     if case.task.step == "claims":

@@ -19,8 +19,8 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
     """All that a judge says of one sample; the questions that it thinks up are not compared with the one asked yet."""
     texts = _texts(sample, wanted)
     jobs: dict[str, Task] = {f"claims {name}": _claims_task(sample, name, text) for name, text in texts.items()}
-    if "useful" in wanted and sample.contexts:
-        jobs["useful"] = Task("useful", sample.id, sample.chunks, {}, sample.question, sample.history)
+    if "useful" in wanted and (chunks := _worded(sample)):
+        jobs["useful"] = Task("useful", sample.id, chunks, {}, sample.question, sample.history)
     if "questions" in wanted and sample.answer is not None and sample.answer.strip():
         jobs["questions"] = Task("questions", sample.id, {ANSWER: sample.answer}, {}, n=n)
     said = await _answers(judge, jobs)
@@ -59,6 +59,11 @@ async def _answers(judge: Judge, jobs: Mapping[str, Task]) -> dict[str, Reading]
     return dict(zip(jobs, await together(judge.answer(task) for task in jobs.values()), strict=True))
 
 
+def _worded(sample: Sample) -> dict[str, str]:
+    """The chunks that say something: a blank one helps nobody, and nobody is asked about it."""
+    return {name: text for name, text in sample.chunks.items() if text.strip()}
+
+
 def _texts(sample: Sample, wanted: Wanted) -> dict[str, str]:
     """The texts whose claims are wanted, of those that there are."""
     cross = "cross" in wanted or {"answer", "reference"} <= wanted
@@ -90,7 +95,7 @@ def _support_task(sample: Sample, claims: Mapping[str, Sequence[Claim]]) -> Task
 
     A claim that no source is there for is not asked about: measures know what that means by their convention.
     """
-    sources = dict(sample.chunks)
+    sources = _worded(sample)
     if len(claims) == 2:
         both = {REFERENCE: sample.reference or "", ANSWER: sample.answer or ""}
         sources |= {name: text for name, text in both.items() if text.strip() and claims[OTHER[name]]}

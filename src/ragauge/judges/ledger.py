@@ -101,10 +101,7 @@ class Ledger:
         if self._price is not None and self.limits.cost is not None:
             cost = self._dearer * self._price.of(*size())
         if self.limits.cost is not None and self.spent + self._reserved + cost > self.limits.cost:
-            raise Enough(
-                f"the limit of {self.limits.cost:g} is reached: {self.spent + self._reserved:.4f} is spent, and the "
-                f"next call costs about {cost:.4f}"
-            )
+            raise Enough(f"the limit of {self.limits.cost:g} is reached")
         self._calls += 1
         self._reserved += cost
         return cost

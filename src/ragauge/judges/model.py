@@ -180,7 +180,9 @@ class Model:
             self.stopped = self.stopped or str(limit)
             return _Outcome(Reading({}, dict.fromkeys(asked, Unscored(f"not asked: {limit}"))), over=True)
         except BackendFailed as failure:
-            if failure.final:
+            if failure.final or (failure.passing and not self.models):
+                # Not one reply has come, and trying again did not help: the rest would fare no better.
+                failure.final = True
                 raise
             why = Unscored(f"the call failed: {failure.message}")
             return _Outcome(Reading({}, dict.fromkeys(asked, why)), over=True)
@@ -236,13 +238,12 @@ class Model:
         reserved = self._ledger.reserve(ask.size)
         try:
             called = await self._caller.call(ask.messages(), ask.schema)
-        except BaseException as error:
-            # Whether a call that failed was charged nobody says; it was made.
-            spent = Reply("", getattr(error, "prompt_tokens", 0), getattr(error, "completion_tokens", 0))
-            self._ledger.paid(reserved, spent)
-            self._replies.failed(step, str(error), spent)
-            if isinstance(error, BackendFailed):
+        except BackendFailed as error:
+            if error.attempts:  # whether a call that failed was charged nobody says; it was made
+                spent = Reply("", error.prompt_tokens, error.completion_tokens)
+                self._ledger.paid(reserved, spent)
                 self._ledger.failed(step, error.attempts - 1)
+                self._replies.failed(step, error.message, spent)
             raise
         reply = called.reply
         if not reply.prompt_tokens and not reply.completion_tokens:

@@ -33,10 +33,14 @@ class Pace:
         self._round = 0
         """Counts slow-downs: a failure of a call that began before the last one says nothing new."""
         self._in_a_row = 0
+        self._end: Callable[[], Exception] | None = None
+        """Why nobody is let in any more."""
 
     async def enter(self, *, again: bool = False) -> int:
         """Wait for a place; what comes back is to be handed to `well` or `overloaded`."""
         loop = asyncio.get_running_loop()
+        if (ended := self._ended()) is not None:
+            raise ended
         if self._open(loop) and (again or not self._waiting):
             self.busy += 1
             return self._round
@@ -52,12 +56,24 @@ class Pace:
             if not place.cancelled():  # it had its place when it was told to stop
                 self.leave()
             raise
+        if (ended := self._ended()) is not None:
+            self.leave()
+            raise ended
         return self._round
 
     def leave(self) -> None:
         """Give the place back."""
         self.busy -= 1
         self._wake()
+
+    def shut(self, why: Callable[[], Exception]) -> None:
+        """Let nobody in any more, neither who waits nor who comes: each is told why."""
+        self._end = why
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                self.busy += 1  # which is given back as soon as it is told
+                place.set_result(None)
 
     def well(self) -> None:
         """A good reply came: a whole round of them makes room for one more."""
@@ -83,6 +99,9 @@ class Pace:
         """Let nobody in for so long."""
         if seconds > 0:
             self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
+
+    def _ended(self) -> Exception | None:
+        return None if self._end is None else self._end()
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> bool:
         return self.busy < int(self.limit) and loop.time() >= self._until

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ragauge.judges.tasks import Task
+from ragauge.judges.tasks import CONTEXTS, Task
 from ragauge.seams import Message
 
 RUBRICS = ("claims", "support", "useful", "questions", "support_word", "useful_word")
@@ -104,10 +104,20 @@ def schema(task: Task) -> dict[str, Any]:
         )
     lists = {}
     for name, ids in claim_lists(task).items():
-        sources = {"type": "array", "items": {"type": "string", "enum": task.choices(ids[0])}}
-        said = {"reason": {"type": "string"}, "supported_by": sources, "contradicted_by": sources}
+        choices = task.choices(ids[0])
+        chunks = [one for one in choices if one.startswith(CONTEXTS)]
+        said = {
+            "reason": {"type": "string"},
+            "supported_by": _some(choices),
+            "supported_together": _some(chunks or choices),
+            "contradicted_by": _some(choices),
+        }
         lists[name] = _list(ids, said)
     return _object(lists)
+
+
+def _some(sources: Sequence[str]) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string", "enum": list(sources)}}
 
 
 def _list(ids: Sequence[str], said: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,17 @@ from typing import Any, NamedTuple
 from ragauge.judges.prompts import WORDS, claim_lists, schema
 from ragauge.judges.schemas import obeys
 from ragauge.judges.tasks import Task, Thought
+from ragauge.judges.thoughts import spoken, unfinished
 from ragauge.verdicts import TOGETHER, Reply, Support, Usefulness
 
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.S)
+_ENDED = {
+    "length": "the reply was cut off",
+    "refusal": "the model refuses to say",
+    "content_filter": "the reply was filtered by the endpoint",
+    "tool": "the model called a tool instead of replying",
+}
+_TAIL = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
+"""What may come after the object: the end of a code fence. Words may take back what was said."""
 
 
 class Read(NamedTuple):
@@ -33,8 +41,8 @@ class Unreadable(Exception):
 
 def read(task: Task, reply: Reply) -> Read:
     """What a reply says of each thing asked."""
-    if reply.finish == "length":
-        return _nothing(task, "the reply was cut off")
+    if reply.finish != "stop":
+        return _nothing(task, _ended(reply.finish))
     try:
         value = only_object(reply.text)
     except Unreadable as error:
@@ -72,11 +80,15 @@ def read(task: Task, reply: Reply) -> Read:
 def read_word(task: Task, reply: Reply) -> Read:
     """What a one-word reply says of the one thing asked."""
     (one,) = task.asked
-    word = reply.text.strip().strip(".\"'`*").lower()
+    if reply.finish != "stop":
+        return _nothing(task, _ended(reply.finish))
+    word = spoken(reply.text).strip().strip(".\"'`*").lower()
     if word not in WORDS["enum"]:
         return _nothing(task, "the reply is neither yes nor no")
     sure = reply.probabilities.get("yes") if reply.probabilities else None
-    yes = word == "yes" if sure is None else sure >= 0.5
+    yes = word == "yes"
+    if sure is not None and not (0.5 <= sure <= 1 if yes else 0 <= sure <= 0.5):
+        return _nothing(task, f"the reply is {word}, and the probability of yes is {sure:.3g}")
     if task.step == "useful":
         return Read({one: Usefulness(yes, probability=sure)}, {})
     (source,) = task.sources if len(task.sources) == 1 else (TOGETHER,)
@@ -84,7 +96,9 @@ def read_word(task: Task, reply: Reply) -> Read:
 
 
 def only_object(text: str) -> Mapping[str, Any]:
-    """The one JSON object in a reply, with or without talk around it; two that differ are none.
+    """The one JSON object that a reply ends with, with or without talk before it; two that differ are none.
+
+    What stands in a thought is not said, and talk after the object may take it back.
 
     >>> only_object('Here you are: {"a": 1}')
     {'a': 1}
@@ -92,32 +106,40 @@ def only_object(text: str) -> Mapping[str, Any]:
     Traceback (most recent call last):
     ragauge.judges.reading.Unreadable: the reply holds 2 different JSON objects
     """
-    text = _THOUGHTS.sub("", text)
+    text = spoken(text)
     found: list[Mapping[str, Any]] = []
-    for one in _objects(text):
-        if one not in found:
-            found.append(one)
+    try:
+        objects, talk = _objects(text)
+        for one in objects:
+            if one not in found:
+                found.append(one)
+    except RecursionError:
+        raise Unreadable("the JSON of the reply is nested too deep") from None
+    if unfinished("".join(talk)):
+        raise Unreadable("the reply ends in a thought")
     if len(found) > 1:
         raise Unreadable(f"the reply holds {len(found)} different JSON objects")
     if not found:
         raise Unreadable("the reply is empty" if not text.strip() else "the reply holds no JSON object")
+    if not _TAIL.fullmatch(talk[-1]):
+        raise Unreadable("the reply goes on after its JSON object")
     return found[0]
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
-    """Every outermost object in a text."""
+def _objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Every outermost object in a text, and what stands before, between and after them."""
     decoder = json.JSONDecoder(object_pairs_hook=_once)
-    found, at = [], text.find("{")
+    found, talk, end, at = [], [], 0, text.find("{")
     while at >= 0:
+        talk.append(text[end:at])
         try:
             value, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            raise Unreadable(f"the JSON of the reply breaks off or is wrong ({error.msg})") from None
-        except RecursionError:
-            raise Unreadable("the JSON of the reply is nested too deep") from None
+        except ValueError as error:  # which is also raised for a number of thousands of digits
+            wrong = getattr(error, "msg", str(error))
+            raise Unreadable(f"the JSON of the reply breaks off or is wrong ({wrong})") from None
         found.append(value)
         at = text.find("{", end)
-    return found
+    return found, [*talk, text[end:]]
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -125,6 +147,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if twice:
         raise Unreadable(f"an object of the reply has `{twice[0]}` more than once")
     return dict(pairs)
+
+
+def _ended(finish: str) -> str:
+    return _ENDED.get(finish, f"the reply ended otherwise than it should (`{finish[:40]}`)")
 
 
 def _nothing(task: Task, why: str) -> Read:
@@ -151,11 +177,16 @@ def _claims(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _support(entry: Mapping[str, Any]) -> Support:
-    by, against = (tuple(dict.fromkeys(entry[name])) for name in ("supported_by", "contradicted_by"))
-    both = [source for source in by if source in against]
-    if both:
-        raise Unreadable(f"`{both[0]}` both supports and contradicts it")
-    return Support(by, against, " ".join(entry["reason"].split()))
+    names = ("supported_by", "supported_together", "contradicted_by")
+    by, together, against = (tuple(dict.fromkeys(entry[name])) for name in names)
+    for source in (*by, *together):
+        if source in against:
+            raise Unreadable(f"`{source}` both supports and contradicts it")
+        if source in by and source in together:
+            raise Unreadable(f"`{source}` supports it alone and only together with others")
+    if len(together) == 1:
+        raise Unreadable(f"`{together[0]}` supports it together with nothing")
+    return Support(by, against, " ".join(entry["reason"].split()), together=together)
 
 
 def _useful(entry: Mapping[str, Any]) -> Usefulness:

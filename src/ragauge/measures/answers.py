@@ -280,6 +280,14 @@ def score(
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise BadInput(f"two samples have the id `{twice}`", hint="give each an id of its own")
+    if not all(name.strip() for name in names):
+        raise BadInput("a sample has an empty id", hint="give each an id of its own")
+    other = next((name for name in names if name in verdicts and verdicts[name].sample != name), None)
+    if other is not None:
+        raise BadInput(
+            f"the verdicts on `{other}` are of another sample, `{verdicts[other].sample}`",
+            hint="a mapping from each sample's id to what was said of it",
+        )
     check_evidence(wanted, samples)
     cases = [Case(sample, verdicts.get(sample.id) or Verdicts(sample.id), rules) for sample in samples]
     values: dict[str, Floats] = {}
@@ -296,6 +304,7 @@ def score(
         unscored=ByMeasure(unscored, canonical),
         lower_is_better=frozenset(str(one) for one in wanted if one.spec.lower_is_better),
         judge=judge,
+        fingerprints={sample.id: sample.fingerprint for sample in samples},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.verdicts import ANSWER, REFERENCE, TOGETHER, Claim, Sample, Support, Unscored, Verdicts
@@ -51,6 +52,11 @@ class Case:
             raise NoVerdict("the context is empty")
         return list(self.sample.chunks)
 
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """The chunks that say something. A blank one bears nothing out and is not useful: nobody is asked about it."""
+        return frozenset(chunk for chunk, text in self.sample.chunks.items() if text.strip())
+
     def claims(self, text: str) -> Sequence[Claim]:
         """What the answer, or the reference, claims."""
         if getattr(self.sample, text) is None:
@@ -70,7 +76,7 @@ class Case:
     def supports(self, text: str, *, contexts: bool = False, other: bool = False) -> list[Support]:
         """What bears each claim of a text out, once it is sure that all were held against the sources that count."""
         claims = self.some_claims(text)
-        chunks = self.contexts() if contexts else []
+        chunks = [one for one in self.contexts() if one in self.sources] if contexts else []
         against = OTHER[text]
         if other:
             self.claims(against)  # a judge holds two texts against each other once it knows what both of them claim
@@ -91,9 +97,15 @@ class Case:
         found = self.verdicts.support.get(claim)
         if without is not None or found is None:
             return (without or NOT_JUDGED).why
-        chunks = self.sample.chunks
-        strange = {*found.by, *found.against} - {*chunks, OTHER[text]} - ({TOGETHER} if chunks else set())
-        return f"it names {min(strange)}, which is no source of it" if strange else None
+        by, against, joint = set(found.by), set(found.against), set(found.together)
+        every = {*self.sources, OTHER[text]} | ({TOGETHER} if self.sources else set())
+        if strange := (by | against) - every | joint - self.sources:
+            return f"it names {min(strange)}, which is no source of it"
+        if twice := by & against | by & joint | against & joint:
+            return f"it names {min(twice)} both {'for' if twice & against else 'alone'} and " + (
+                "against it" if twice & against else "only together with others"
+            )
+        return "it names one source together with nothing" if len(joint) == 1 else None
 
     def useful(self, first: int | None) -> list[bool]:
         """Whether each of the first chunks is useful."""
@@ -101,30 +113,42 @@ class Case:
         untold = [
             self.verdicts.unscored.get(f"useful {chunk}", NOT_JUDGED).why
             for chunk in chunks
-            if chunk not in self.verdicts.useful or f"useful {chunk}" in self.verdicts.unscored
+            if chunk in self.sources
+            and (chunk not in self.verdicts.useful or f"useful {chunk}" in self.verdicts.unscored)
         ]
         refuse("chunk", len(chunks), untold)
-        return [self.verdicts.useful[chunk].useful for chunk in chunks]
+        return [chunk in self.sources and self.verdicts.useful[chunk].useful for chunk in chunks]
 
     def among(self, support: Support, chunks: Iterable[str]) -> bool:
-        """Whether any of some chunks bears a claim out."""
+        """Whether some chunks bear a claim out: one of them alone, or all that it takes together."""
         wanted = set(chunks)
-        return by_contexts(support) if wanted >= set(self.sample.chunks) else not wanted.isdisjoint(self.told(support))
+        if wanted >= self.sources:
+            return by_contexts(support)
+        return _joint(support, wanted) or not wanted.isdisjoint(self.told(support))
+
+    def each(self, support: Support, chunks: Sequence[str]) -> list[bool]:
+        """Whether each of some chunks bears a claim out, alone or as a part of what does among them."""
+        parts = set(support.together) if _joint(support, set(chunks)) else set()
+        return [chunk in parts or self.among(support, [chunk]) for chunk in chunks]
 
     def told(self, support: Support) -> set[str]:
-        """The chunks that bear a claim out; refused where the judge did not tell them apart."""
-        chunks = set(self.sample.chunks)
-        found = chunks & set(support.by)
+        """The chunks that bear a claim out alone; refused where the judge did not tell them apart."""
+        found = set(self.sources & set(support.by))
         if TOGETHER in support.by and not found:
-            if len(chunks) > 1:
+            if len(self.sources) > 1:
                 raise NoVerdict("the judge did not say which chunk bears a claim out")
-            return chunks
+            return set(self.sources)
         return found
 
 
 def by_contexts(support: Support) -> bool:
-    """Whether any context bears a claim out."""
-    return any(source not in (ANSWER, REFERENCE) for source in support.by)
+    """Whether the contexts bear a claim out, one of them alone or several together."""
+    return bool(support.together) or any(source not in (ANSWER, REFERENCE) for source in support.by)
+
+
+def _joint(support: Support, chunks: set[str]) -> bool:
+    """Whether all are there that bear a claim out together."""
+    return bool(support.together) and chunks.issuperset(support.together)
 
 
 def against_contexts(support: Support) -> bool:

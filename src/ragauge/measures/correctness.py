@@ -102,8 +102,8 @@ def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
     """How much of the answer is wrong because a context said so.
 
     Formula: claims of the answer that some context bears out and the reference does not / claims of the answer. With
-    chunks=relevant only contexts that bear a claim of the reference out count; with chunks=irrelevant the others do,
-    for claims that no relevant one bears out: the two add up to any.
+    chunks=relevant only contexts that bear a claim of the reference out, alone or with others, count; with
+    chunks=irrelevant the others do, for claims that the relevant ones do not bear out: the two add up to any.
 
     Rule: an answer that claims nothing is unscored; one claim without a verdict leaves the sample unscored. Less is
     better.
@@ -121,7 +121,8 @@ def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
     wrong = [by_contexts(one) and REFERENCE not in one.by for one in supports]
     if chunks == "any" or not case.contexts():
         return _share(wrong)
-    relevant = {chunk for one in case.supports(REFERENCE, contexts=True) for chunk in case.told(one)}
+    borne = case.supports(REFERENCE, contexts=True)
+    relevant = {chunk for one in borne for chunk in (*case.told(one), *one.together)}
     by_relevant = [bad and case.among(one, relevant) for bad, one in zip(wrong, supports, strict=True)]
     if chunks == "relevant":
         return _share(by_relevant)

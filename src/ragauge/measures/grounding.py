@@ -33,11 +33,11 @@ def faithfulness(case: Case, *, by: str = "verdict") -> float:
     >>> faithfulness(Case(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
     0.5
     """
-    chunks = case.contexts()
+    case.contexts()
     if not case.claims(ANSWER) and case.convention.no_claims == "one":
         return 1.0
     supports = case.supports(ANSWER, contexts=True)
-    if by == "verdict" or not chunks:
+    if by == "verdict" or not case.sources:
         return _share([by_contexts(one) for one in supports])
     sure = [one.probability for one in supports if one.probability is not None and math.isfinite(one.probability)]
     if len(sure) < len(supports):
@@ -75,8 +75,8 @@ def context_precision(case: Case, cutoff: int | None) -> float:
 def context_recall(case: Case, cutoff: int | None) -> float:
     """How much of what a good answer has to say the contexts hold.
 
-    Formula: claims of the reference that some of the first k contexts bears out / claims of the reference. Without k,
-    by any context.
+    Formula: claims of the reference that the first k contexts bear out, one of them or several together / claims of the
+    reference. Without k, by any contexts.
 
     Rule: a reference that claims nothing is unscored; an empty context is 0, or unscored (convention no_context); one
     claim without a verdict leaves the sample unscored, and so does a cutoff where the judge did not tell chunks apart.
@@ -154,10 +154,10 @@ def contradiction(case: Case) -> float:
 
 
 def citation_recall(case: Case) -> float:
-    """How much of what the answer claims is borne out by a chunk that it cites for it.
+    """How much of what the answer claims is borne out by what it cites for it.
 
-    Formula: claims that one of the chunks cited in their sentence bears out / claims of the answer. A citation is [1],
-    [1, 2], [2-4] or the like: the place of a chunk.
+    Formula: claims that the chunks cited in their sentence bear out, one of them or several together / claims of the
+    answer. A citation is [1], [1, 2], [2-4] or the like: the place of a chunk.
 
     Rule: without any citation 0; an answer that claims nothing is unscored; an empty context bears nothing out
     (convention no_context); unscored where a claim has no verdict, or the judge did not tell chunks apart.
@@ -180,8 +180,9 @@ def citation_precision(case: Case) -> float:
 
     Formula: pairs of a claim and a chunk cited in its sentence where the chunk bears the claim out / all such pairs.
 
-    Rule: without any citation unscored; citing a chunk that there is not is a pair that does not hold; unscored where a
-    claim has no verdict, or the judge did not tell chunks apart.
+    Rule: chunks that bear a claim out only together do so if all of them are cited; without any citation unscored;
+    citing a chunk that there is not is a pair that does not hold; unscored where a claim has no verdict, or the judge
+    did not tell chunks apart.
 
     Paper: Gao et al., Enabling Large Language Models to Generate Text with Citations, EMNLP 2023.
 
@@ -205,5 +206,5 @@ def _citations(case: Case) -> list[list[bool]]:
     for claim, support in zip(case.claims(ANSWER), supports, strict=True):
         if claim.cites is None:
             raise NoVerdict("nobody looked for citations")
-        held.append([case.among(support, [f"k{place}"]) for place in claim.cites])
+        held.append(case.each(support, [f"k{place}" for place in claim.cites]))
     return held

@@ -28,7 +28,8 @@ def scores_csv(judged: Judged) -> str:
 
     It is a table of scores that `compare` and `gate` read.
     """
-    return csv_text(["system", "query", "measure", "value", "judge", "convention", "reason"], _scores(judged))
+    header = ["system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint"]
+    return csv_text(header, _scores(judged))
 
 
 def _scores(judged: Judged) -> Iterator[list[str]]:
@@ -36,12 +37,13 @@ def _scores(judged: Judged) -> Iterator[list[str]]:
     for name in scores.measures:
         for query, value in zip(scores.queries, scores.values[name].tolist(), strict=True):
             why = scores.unscored[name].get(query, "") if math.isnan(value) else ""
-            yield [judged.name, query, name, number(value), judged.judge, scores.convention, why]
+            told = [judged.name, query, name, number(value), judged.judge, scores.convention, why]
+            yield [*told, scores.fingerprints.get(query, "")]
 
 
 def claims_csv(judged: Judged) -> str:
     """A row for each claim: how it stands to the contexts, which sources bear it out, what the judge said."""
-    header = ["query", "of", "claim", "text", "standing", "by", "against", "probability", "words", "reason"]
+    header = ["query", "of", "claim", "text", "standing", "by", "together", "against", "probability", "words", "reason"]
     return csv_text(header, _claims(judged))
 
 
@@ -50,7 +52,8 @@ def _claims(judged: Judged) -> Iterator[list[str]]:
         for text in (ANSWER, REFERENCE):
             for one in standings(judged.verdicts.get(sample.id), text):
                 said = one.support
-                told = ["", "", "", ""]
+                told = [""] * 5
                 if said is not None:
-                    told = [" ".join(said.by), " ".join(said.against), number(said.probability), said.words]
+                    sources = [" ".join(some) for some in (said.by, said.together, said.against)]
+                    told = [*sources, number(said.probability), said.words]
                 yield [sample.id, text, one.id, one.text, one.state, *told, one.why]

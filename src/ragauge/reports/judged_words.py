@@ -140,7 +140,7 @@ def state(support: Support | None) -> str:
     """
     if support is None:
         return "unscored"
-    if any(map(is_context, support.by)):
+    if support.together or any(map(is_context, support.by)):
         return "supported"
     return "contradicted" if any(map(is_context, support.against)) else "absent"
 

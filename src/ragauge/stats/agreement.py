@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ragauge.calibrations import Confusion, Figure
 from ragauge.records import Floats, Ints
-from ragauge.stats.clusters import design_effect, grouped_counts
+from ragauge.stats.clusters import ONE_GROUP, design_effect, grouped_counts, separate
 from ragauge.stats.intervals import percentile_interval
 
 Bools = NDArray[np.bool_]
@@ -29,7 +29,7 @@ def confusion(judge: Bools, people: Bools) -> Confusion:
     return Confusion(*(int(cell.sum()) for cell in cells))
 
 
-def share(hits: int, n: int, confidence: float = 0.95, *, empty: str = NOBODY, effect: float = 1.0) -> Figure:
+def share(hits: float, n: int, confidence: float = 0.95, *, empty: str = NOBODY, effect: float = 1.0) -> Figure:
     """A share with Wilson's interval, which is right for few samples and at both ends too.
 
     Formula: the shares p with |p - hits/n| <= z sqrt(p (1 - p) / m), where m is n, or n over the design effect of
@@ -103,9 +103,10 @@ def verdict_figures(
     *,
     unscored: int = 0,
     groups: Ints | None = None,
+    missed: Ints | None = None,
     seed: int = 0,
 ) -> dict[str, Figure]:
-    """Every figure of a judge's verdicts against people's; of `unscored` samples it has none.
+    """Every figure of a judge's verdicts against people's; of `unscored` samples it has none (`missed`: their groups).
 
     Shares have Wilson's interval. Those of kappa, AC1, alpha and balanced accuracy are the middle of what they are for
     tables drawn from the Dirichlet distribution of the four cells with half a sample more in each (Jeffreys' prior):
@@ -115,14 +116,18 @@ def verdict_figures(
     right = judge == people
 
     def part(mask: Bools, empty: str) -> Figure:
-        effect = design_effect(right[mask].astype(np.float64), None if groups is None else groups[mask])
+        mine = None if groups is None else groups[mask]
+        effect = design_effect(right[mask].astype(np.float64), mine, confidence)
         return share(int(right[mask].sum()), int(mask.sum()), confidence, empty=empty, effect=effect)
 
     n = len(judge)
-    effect = design_effect(right.astype(np.float64), groups)
+    effect = design_effect(right.astype(np.float64), groups, confidence)
+    every = None if groups is None or missed is None else np.concatenate([groups, missed])
+    wrong = np.zeros(0 if every is None else unscored)
+    of_all = design_effect(np.concatenate([right, wrong]), groups if every is None else every, confidence)
     figures = {
         "accuracy": part(np.ones(n, np.bool_), NOBODY),
-        "accuracy_all": share(int(right.sum()), n + unscored, confidence, effect=effect),
+        "accuracy_all": share(int(right.sum()), n + unscored, confidence, effect=of_all),
         "sensitivity": part(people, "people call nothing good"),
         "specificity": part(~people, "people call nothing bad"),
         "precision": part(judge, "it calls nothing good"),
@@ -157,7 +162,7 @@ def alpha(
 
     Formula: 1 - observed / expected, both means of (x - y)^2: over pairs of ratings of one sample (weighted by 1/(m -
     1) for m ratings), and over all pairs. For verdicts of 0 and 1 that is his nominal alpha, for grades the interval
-    one. Samples with one rating say nothing. The interval is a bootstrap over samples.
+    one. Samples with one rating say nothing. The interval is a bootstrap over samples, or groups.
     Paper: Hayes and Krippendorff, Communication Methods and Measures 2007.
 
     >>> round(alpha(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])).value, 4)
@@ -184,7 +189,12 @@ def alpha(
     if value > 1 - 1e-12:
         return Figure(1.0, n=int(kept.sum()), why="nobody disagrees, which does not tell how far it may be off")
     together = None if groups is None else groups[kept]
-    drawn = np.concatenate([of(counts @ rows) for counts in grouped_counts(len(rows), together, rounds, seed)])
+    if separate(len(rows), together) < 2:
+        return Figure(value, n=len(rows), why=ONE_GROUP)
+    if together is not None:
+        _, place = np.unique(together, return_inverse=True)
+        rows = np.stack([np.bincount(place, weights=one) for one in rows.T], axis=1)
+    drawn = np.concatenate([of(counts @ rows) for counts in grouped_counts(len(rows), None, rounds, seed)])
     low, high = percentile_interval(drawn[~np.isnan(drawn), None], confidence).ravel().tolist()
     return Figure(value, min(low, value), max(high, value), int(kept.sum()))
 

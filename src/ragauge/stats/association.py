@@ -10,12 +10,12 @@ import numpy as np
 from ragauge.calibrations import Bin, Figure
 from ragauge.records import Floats, Ints
 from ragauge.stats.agreement import NOBODY, ONE_CLASS, Bools, share
-from ragauge.stats.clusters import grouped_counts, variance_of_sum
+from ragauge.stats.clusters import ONE_GROUP, design_effect, deviations, grouped_counts, separate, variance_of_sum
 from ragauge.stats.intervals import percentile_interval
 
 ROUNDS = 2000
 FEWEST = 20
-"""Of fewer samples a correlation has no interval worth showing."""
+"""Of fewer samples, or groups of samples, a correlation has no interval worth showing."""
 
 
 def auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None) -> Figure:
@@ -24,24 +24,27 @@ def auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints
     Formula: the Mann-Whitney statistic over good times bad. Interval: DeLong's variance (that of each sample's own
     share of pairs won; samples of one group together, by Obuchowski), on the scale of log odds. Where that is 0
     (perfect order, or one sample of a kind), Newcombe's: the values whose own variance, by Hanley and McNeil, would
-    not rule the figure out.
+    not rule the figure out, each group counted once.
     Papers: DeLong et al., Biometrics 1988; Obuchowski, Biometrics 1997; Newcombe, Statistics in Medicine 2006.
 
     >>> round(auc(np.array([0.9, 0.8, 0.7, 0.7]), np.array([True, True, True, False])).value, 4)
     0.8333
     """
-    from scipy.special import expit, logit, ndtri
+    from scipy.special import expit, logit
 
     if people.all() or not people.any():
         return Figure(math.nan, n=len(scores), why=ONE_CLASS if len(scores) else NOBODY)
     value, pulls = _auc_parts(scores, people)
-    z = float(ndtri((1 + confidence) / 2))
+    if separate(len(scores), groups) < 2:
+        return Figure(value, n=len(scores), why=ONE_GROUP)
+    z = deviations(confidence, groups)
     spread = _spread(pulls, people, groups)
     if spread > 1e-12 and 0 < value < 1:
         reach = z * spread / (value * (1 - value))
         low, high = (float(expit(logit(value) + sign * reach)) for sign in (-1, 1))
     else:
-        low, high = _newcombe(value, int(people.sum()), int((~people).sum()), z)
+        good, bad = (separate(int(kind.sum()), None if groups is None else groups[kind]) for kind in (people, ~people))
+        low, high = _newcombe(value, good, bad, deviations(confidence, None))
     return Figure(value, low, high, len(scores))
 
 
@@ -49,12 +52,12 @@ def auc_difference(
     first: Floats, second: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None
 ) -> Figure:
     """By how much the first scores have the larger area than the second ones of the same samples (DeLong, paired)."""
-    from scipy.special import ndtri
-
     if people.all() or not people.any():
         return Figure(math.nan, n=len(first), why=ONE_CLASS if len(first) else NOBODY)
     (one, mine), (other, theirs) = (_auc_parts(scores, people) for scores in (first, second))
-    reach = float(ndtri((1 + confidence) / 2)) * _spread(mine - theirs, people, groups)
+    if separate(len(first), groups) < 2:
+        return Figure(one - other, n=len(first), why=ONE_GROUP)
+    reach = deviations(confidence, groups) * _spread(mine - theirs, people, groups)
     if not reach:
         return Figure(one - other, n=len(first), why="they order these samples alike, or there are too few")
     return Figure(one - other, one - other - reach, one - other + reach, len(first))
@@ -131,13 +134,13 @@ def correlations(
         "pearson": float(_weighted(whole, scores[None], labels[None])[0]),
     }
     drawn: dict[str, list[Floats]] = {name: [] for name in values}
-    if n >= FEWEST:
+    if separate(n, groups) >= FEWEST:
         for counts in grouped_counts(n, groups, rounds, seed):
             drawn["spearman"].append(_weighted(counts, _ranks(counts, at, len(a)), _ranks(counts, bt, len(b))))
             drawn["pearson"].append(_weighted(counts, scores[None], labels[None]))
     found = {"kendall": _kendall(at.astype(np.float64), bt.astype(np.float64), confidence, groups)}
     for name, value in values.items():
-        told = _no_interval(value, n)
+        told = _no_interval(value, n, groups)
         low = high = math.nan
         if not told:
             known = np.concatenate(drawn[name])
@@ -147,9 +150,12 @@ def correlations(
     return {name: found[name] for name in names}
 
 
-def _no_interval(value: float, n: int) -> str:
-    if n < FEWEST:
-        return f"{n} samples are too few for an interval"
+def _no_interval(value: float, n: int, groups: Ints | None) -> str:
+    number = separate(n, groups)
+    if number == 1:
+        return ONE_GROUP
+    if number < FEWEST:
+        return f"{n} samples{f' of {number} groups' if number < n else ''} are too few for an interval"
     return "a perfect order does not tell how far it may be off" if abs(value) > 1 - 1e-12 else ""
 
 
@@ -174,8 +180,6 @@ def _weighted(counts: Floats, x: Floats, y: Floats) -> Floats:
 
 
 def _kendall(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Figure:
-    from scipy.special import ndtri
-
     n = len(x)
     rows = np.empty((3, n))  # each sample's mean over the others: agreeing pairs, pairs apart in x, and in y
     step = max(1, (1 << 22) // n)
@@ -186,16 +190,18 @@ def _kendall(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Fi
     rows /= n - 1
     agree, apart_x, apart_y = rows.mean(axis=1)
     value = float(agree / math.sqrt(apart_x * apart_y))
-    told = _no_interval(value, n)
+    told = _no_interval(value, n, groups)
     if told:
         return Figure(value, n=n, why=told)
     pulls = rows[0] / math.sqrt(apart_x * apart_y) - value / 2 * (rows[1] / apart_x + rows[2] / apart_y)
     spread = 2 * math.sqrt(variance_of_sum((pulls - pulls.mean()) / n, groups))
-    reach = float(ndtri((1 + confidence) / 2)) * spread / (1 - value**2)
+    reach = deviations(confidence, groups) * spread / (1 - value**2)
     return Figure(value, math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach), n)
 
 
-def curve(scores: Floats, people: Bools, confidence: float = 0.95, *, bins: int = 10) -> tuple[Sequence[Bin], float]:
+def curve(
+    scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None, bins: int = 10
+) -> tuple[Sequence[Bin], float]:
     """What scores promise and what people say: bins of about as many samples each, and the mean distance (ECE).
 
     Equal scores stay together. An ECE of few samples is above 0 for a perfect judge too, so it has no interval.
@@ -205,22 +211,27 @@ def curve(scores: Floats, people: Bools, confidence: float = 0.95, *, bins: int 
     if not n:
         return [], math.nan
     _, level, sizes = np.unique(scores, return_inverse=True, return_counts=True)
-    group = np.minimum(((np.cumsum(sizes) - sizes / 2) * bins / n).astype(np.int64), bins - 1)[level]
+    place = np.minimum(((np.cumsum(sizes) - sizes / 2) * bins / n).astype(np.int64), bins - 1)[level]
     found, distance = [], 0.0
-    for one in np.unique(group):
-        mine = group == one
+    for one in np.unique(place):
+        mine = place == one
         size, mean = int(mine.sum()), float(scores[mine].mean())
-        there = share(int(people[mine].sum()), size, confidence)
+        good = people[mine].astype(np.float64)
+        effect = design_effect(good, None if groups is None else groups[mine], confidence)
+        there = share(int(good.sum()), size, confidence, effect=effect)
         found.append(Bin(mean, there))
         distance += size / n * abs(mean - there.value)
     return found, distance
 
 
-def length_slope(scores: Floats, labels: Floats, words: Floats, confidence: float = 0.95) -> Figure:
+def length_slope(
+    scores: Floats, labels: Floats, words: Floats, confidence: float = 0.95, *, groups: Ints | None = None
+) -> Figure:
     """How much a score rises for 100 words more at the same label: least squares of scores on words and labels.
 
-    Interval: Student's, with the errors of HC3, which stays honest where long answers vary more than short ones.
-    Paper: MacKinnon and White, Journal of Econometrics 1985.
+    Interval: Student's, with the errors of HC3, which stays honest where long answers vary more than short ones; of
+    samples in groups CR3, which is the same with whole groups left out, and Student's for as many as there are.
+    Papers: MacKinnon and White, Journal of Econometrics 1985; Bell and McCaffrey, Survey Methodology 2002.
     """
     from scipy.special import stdtrit
 
@@ -233,8 +244,27 @@ def length_slope(scores: Floats, labels: Floats, words: Floats, confidence: floa
         return Figure(math.nan, n=n, why="all answers are as long")
     inverse = np.linalg.inv(design.T @ design)
     coefficients = inverse @ design.T @ scores
-    leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
-    left = (scores - design @ coefficients) / np.maximum(1 - leverage, 1e-6)
-    spread = math.sqrt(float((inverse @ (design.T * left**2) @ design @ inverse)[1, 1]))
-    reach = float(stdtrit(n - len(columns), (1 + confidence) / 2)) * spread
-    return Figure(float(coefficients[1]), float(coefficients[1]) - reach, float(coefficients[1]) + reach, n)
+    value = float(coefficients[1])
+    number = separate(n, groups)
+    if number <= len(columns):
+        few = f"{n} samples of {number} groups are too few for an interval"
+        return Figure(value, n=n, why=ONE_GROUP if number == 1 else few)
+    left = scores - design @ coefficients
+    spread = math.sqrt(float((_pulls(design, inverse, left, groups)[:, 1] ** 2).sum()))
+    free = n - len(columns) if groups is None else min(n - len(columns), number - 1)
+    reach = float(stdtrit(free, (1 + confidence) / 2)) * spread
+    return Figure(value, value - reach, value + reach, n)
+
+
+def _pulls(design: Floats, inverse: Floats, left: Floats, groups: Ints | None) -> Floats:
+    """How far each group's residuals move the coefficients: those of all samples less those without the group."""
+    if groups is None:
+        leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
+        return np.asarray((design * (left / np.maximum(1 - leverage, 1e-6))[:, None]) @ inverse)
+    found = []
+    for one in np.unique(groups):
+        mine = design[groups == one]
+        leverage, turned = np.linalg.eigh(mine @ inverse @ mine.T)
+        alone = turned @ ((turned.T @ left[groups == one]) / np.maximum(1 - leverage, 1e-6))
+        found.append(inverse @ mine.T @ alone)
+    return np.array(found)

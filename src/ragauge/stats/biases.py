@@ -11,11 +11,14 @@ from ragauge.calibrations import Consistency, Figure, Swap, Verbosity
 from ragauge.records import Floats, Ints
 from ragauge.stats.agreement import alpha, share
 from ragauge.stats.association import correlations, length_slope
+from ragauge.stats.clusters import design_effect
 from ragauge.stats.raters import EDGE, mean_figure
 from ragauge.stats.reliability import over_tasks
 
 
-def consistency(columns: Floats, threshold: float, confidence: float = 0.95, *, seed: int = 0) -> Consistency:
+def consistency(
+    columns: Floats, threshold: float, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0
+) -> Consistency:
     """How far replicates (columns) of the same samples (rows) agree; NaN, no verdict, is a verdict of its own.
 
     >>> found = consistency(np.array([[1.0, 0.9], [0.2, 0.8], [np.nan, 0.7], [0.1, 0.3]]), 0.5)
@@ -30,17 +33,22 @@ def consistency(columns: Floats, threshold: float, confidence: float = 0.95, *, 
     spread = np.nanstd(mine, axis=1, ddof=1) if several.any() else np.array([])
     return Consistency(
         replicates=columns.shape[1],
-        same=share(int(same.sum()), len(same), confidence),
-        pairwise=_bounded(np.mean(pairs, axis=0), confidence, seed),
-        alpha=alpha(np.where(said < 0, math.nan, said), confidence, seed=seed),
-        spread=mean_figure(spread, confidence, seed),
+        same=_share(same.astype(np.float64), confidence, groups),
+        pairwise=_bounded(np.mean(pairs, axis=0), confidence, groups, seed),
+        alpha=alpha(np.where(said < 0, math.nan, said), confidence, groups=groups, seed=seed),
+        spread=mean_figure(spread, confidence, groups=None if groups is None else groups[several], seed=seed),
     )
 
 
-def _bounded(values: Floats, confidence: float, seed: int) -> Figure:
+def _share(hits: Floats, confidence: float, groups: Ints | None) -> Figure:
+    """A share, or a mean of values between 0 and 1, which varies no more than a share does."""
+    return share(float(hits.sum()), len(hits), confidence, effect=design_effect(hits, groups, confidence))
+
+
+def _bounded(values: Floats, confidence: float, groups: Ints | None, seed: int) -> Figure:
     """A mean of values between 0 and 1, which are not proven perfect by being so in all that were seen."""
-    if not len(values):
-        return Figure(math.nan, why="there is no sample")
+    if groups is not None or not len(values):
+        return _share(values, confidence, groups)
     low, high = over_tasks(values[None], confidence, seed=seed)
     return Figure(float(values.mean()), float(low[0]), float(high[0]), len(values))
 
@@ -54,14 +62,23 @@ def verdict_codes(scores: Floats, threshold: float) -> Floats:
     return np.where(np.isnan(scores), -1.0, np.where(scores >= threshold - EDGE, 1.0, 0.0))
 
 
-def swapped(given: Floats, turned: Floats, threshold: float, confidence: float = 0.95, *, seed: int = 0) -> Swap:
+def swapped(
+    given: Floats,
+    turned: Floats,
+    threshold: float,
+    confidence: float = 0.95,
+    *,
+    groups: Ints | None = None,
+    seed: int = 0,
+) -> Swap:
     """What came of turning the contexts round."""
     changed = verdict_codes(given, threshold) != verdict_codes(turned, threshold)
-    shift = (turned - given)[~np.isnan(turned - given)]
+    both = ~np.isnan(turned - given)
+    shift, mine = (turned - given)[both], None if groups is None else groups[both]
     return Swap(
-        changed=share(int(changed.sum()), len(changed), confidence),
-        shift=mean_figure(shift, confidence, seed),
-        moved=mean_figure(np.abs(shift), confidence, seed),
+        changed=_share(changed.astype(np.float64), confidence, groups),
+        shift=mean_figure(shift, confidence, groups=mine, seed=seed),
+        moved=mean_figure(np.abs(shift), confidence, groups=mine, seed=seed),
     )
 
 
@@ -82,5 +99,5 @@ def verbosity(
     reasons = {"all scores are the same": "all errors are the same", "all labels are the same": "all are as long"}
     return Verbosity(
         correlation=Figure(*found[:4], reasons.get(found.why, found.why)),
-        slope=length_slope(scores[known], labels[known], length, confidence),
+        slope=length_slope(scores[known], labels[known], length, confidence, groups=mine),
     )

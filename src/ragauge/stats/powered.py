@@ -9,7 +9,7 @@ import numpy as np
 from ragauge.calibrations import Figure
 from ragauge.records import Floats, Ints
 from ragauge.stats.agreement import Bools
-from ragauge.stats.clusters import variance_of_sum
+from ragauge.stats.clusters import ONE_GROUP, design_effect, separate, variance_of_sum
 
 FEWEST = 3
 
@@ -54,7 +54,9 @@ def powered_mean(
         weight = 0.0
     left = labels - weight * scores
     value = float(labels.mean()) + (weight * float(others.mean() - scores.mean()) if weight else 0.0)
-    independent = n if groups is None else len(np.unique(groups[0]))
+    independent = separate(n, None if groups is None else groups[0])
+    if independent < 2:
+        return Figure(value, n=n, why=ONE_GROUP), weight
     free = max(1, independent - 1 - int(tuned and weight > 0))  # the weight is fitted to the same labels
     variance = variance_of_sum((left - left.mean()) / n, None if groups is None else groups[0])
     variance *= max(1, independent - 1) / free
@@ -67,12 +69,20 @@ def powered_mean(
     return Figure(value, value - reach, value + reach, n), weight
 
 
-def share_from_rates(judge: Bools, people: Bools, others: Bools, confidence: float = 0.95) -> Figure:
+def share_from_rates(
+    judge: Bools,
+    people: Bools,
+    others: Bools,
+    confidence: float = 0.95,
+    *,
+    groups: tuple[Ints, Ints] | None = None,
+) -> Figure:
     """The share of good samples, from how often a judge calls samples good and how often it is right about those.
 
     Formula: (called + specificity - 1) / (sensitivity + specificity - 1), cut to [0, 1]; sensitivity and specificity
     from the labelled samples, called from all. Interval: with z^2/2 samples of each verdict added to the calls and one
-    to each of the rates, and its middle moved for the curve of the quotient.
+    to each of the rates, and its middle moved for the curve of the quotient. Each of the three counts as so many
+    samples as its design effect leaves; `groups` are those of `powered_mean`.
     Papers: Rogan and Gladen, American Journal of Epidemiology 1978; Lang and Reiczigel, Preventive Veterinary Medicine
     2014.
 
@@ -92,15 +102,23 @@ def share_from_rates(judge: Bools, people: Bools, others: Bools, confidence: flo
         return Figure(math.nan, n=n, why="the judge is no better than a guess, so its calls say nothing")
     value = min(1.0, max(0.0, (calls / total + specificity - 1) / (sensitivity + specificity - 1)))
     z = float(ndtri((1 + confidence) / 2))
-    called = (calls + z * z / 2) / (total + z * z)
-    first, second = (sensitivity * goods + 1) / (goods + 2), (specificity * bads + 1) / (bads + 2)
+    mine = None if groups is None else groups[0]
+    effects = [
+        design_effect((judge == people)[kind].astype(np.float64), None if mine is None else mine[kind], confidence)
+        for kind in (people, ~people)
+    ]
+    every = None if groups is None else np.concatenate(groups)
+    of_calls = design_effect(np.concatenate([judge, others]).astype(np.float64), every, confidence)
+    of_goods, of_bads, of_all = goods / effects[0], bads / effects[1], total / of_calls
+    called = (calls / total * of_all + z * z / 2) / (of_all + z * z)
+    first, second = (sensitivity * of_goods + 1) / (of_goods + 2), (specificity * of_bads + 1) / (of_bads + 2)
     gain = first + second - 1
     if gain <= 0:
         return Figure(value, 0.0, 1.0, n)
     middle = (called + second - 1) / gain
-    of_first, of_second = first * (1 - first) / (goods + 2), second * (1 - second) / (bads + 2)
+    of_first, of_second = first * (1 - first) / (of_goods + 2), second * (1 - second) / (of_bads + 2)
     shift = 2 * z * z * (middle * of_first - (1 - middle) * of_second)
-    spread = called * (1 - called) / (total + z * z) + middle**2 * of_first + (1 - middle) ** 2 * of_second
+    spread = called * (1 - called) / (of_all + z * z) + middle**2 * of_first + (1 - middle) ** 2 * of_second
     reach = z * math.sqrt(spread) / gain
     low, high = (min(1.0, max(0.0, middle + shift + sign * reach)) for sign in (-1, 1))
     return Figure(value, min(low, value), max(high, value), n)

@@ -12,6 +12,7 @@ from ragauge.records import Floats, Ints
 from ragauge.stats.agreement import Bools, confusion, cross_cut, kappa_of, verdict_figures
 from ragauge.stats.association import auc, correlations
 from ragauge.stats.ceiling import people_figures
+from ragauge.stats.clusters import ONE_GROUP, deviations, separate, variance_of_sum
 from ragauge.stats.intervals import mean_intervals
 
 EDGE = 1e-9
@@ -44,8 +45,8 @@ def rated(name: str, kind: str, scores: Floats, ruler: Ruler, threshold: float, 
     known = ~np.isnan(scores)
     mine, held = scores[known], ruler.of(known)
     verdicts = mine >= threshold - EDGE
-    figures = _figures(mine, verdicts, held, unscored=int((~known).sum()))
-    figures["bias"] = mean_figure(mine - held.labels, ruler.confidence, ruler.seed)
+    figures = _figures(mine, verdicts, held, ruler.of(~known))
+    figures["bias"] = mean_figure(mine - held.labels, ruler.confidence, groups=held.groups, seed=ruler.seed)
     return Rater(name, kind, figures, confusion(verdicts, held.good), threshold, about)
 
 
@@ -54,7 +55,7 @@ def rated_by_cut(name: str, kind: str, scores: Floats, ruler: Ruler, about: str 
     known = ~np.isnan(scores)
     mine, held = scores[known], ruler.of(known)
     verdicts, cuts = cross_cut(mine, held.good, groups=held.groups, seed=ruler.seed)
-    figures = _figures(mine, verdicts, held, unscored=int((~known).sum()))
+    figures = _figures(mine, verdicts, held, ruler.of(~known))
     return Rater(name, kind, figures, confusion(verdicts, held.good), None, f"{about}, cut at {_told(cuts)}")
 
 
@@ -90,16 +91,24 @@ def among_people(votes: Floats, ruler: Ruler) -> Rater | None:
     return Rater("a person", "people", figures, about="each vote against the mean of the others")
 
 
-def _figures(scores: Floats, verdicts: Bools, ruler: Ruler, *, unscored: int) -> dict[str, Figure]:
+def _figures(scores: Floats, verdicts: Bools, ruler: Ruler, missed: Ruler) -> dict[str, Figure]:
+    """Those of the samples with a score; of those that are missed there is none."""
     level, groups, seed = ruler.confidence, ruler.groups, ruler.seed
-    figures = verdict_figures(verdicts, ruler.good, level, unscored=unscored, groups=groups, seed=seed)
+    figures = verdict_figures(
+        verdicts, ruler.good, level, unscored=len(missed.labels), groups=groups, missed=missed.groups, seed=seed
+    )
     figures["auc"] = auc(scores, ruler.good, level, groups=groups)
     figures |= correlations(scores, ruler.labels, level, groups=groups, seed=seed)
     return figures
 
 
-def mean_figure(values: Floats, confidence: float = 0.95, seed: int = 0) -> Figure:
-    """A mean with its interval (BCa)."""
+def mean_figure(values: Floats, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0) -> Figure:
+    """A mean with its interval: BCa; of samples in groups Student's for that many, never narrower than without.
+
+    >>> values, groups = np.array([0.0, 0.2, 1.0, 0.8]), np.array([0, 0, 1, 1])
+    >>> [round(number, 2) for number in mean_figure(values, groups=groups)[:3]]
+    [0.5, -4.58, 5.58]
+    """
     if not len(values):
         return Figure(math.nan, why="there is no sample")
     if len(values) == 1:
@@ -108,5 +117,12 @@ def mean_figure(values: Floats, confidence: float = 0.95, seed: int = 0) -> Figu
         return Figure(
             float(values[0]), n=len(values), why="all are the same, which does not tell how far it may be off"
         )
+    if groups is not None:
+        if separate(len(values), groups) < 2:
+            return Figure(float(values.mean()), n=len(values), why=ONE_GROUP)
+        parts, value = (values - values.mean()) / len(values), float(values.mean())
+        variance = max(variance_of_sum(parts, groups), variance_of_sum(parts, None))
+        reach = deviations(confidence, groups) * math.sqrt(variance)
+        return Figure(value, value - reach, value + reach, len(values))
     low, high = mean_intervals(values[:, None], confidence, seed=seed).ravel().tolist()
     return Figure(float(values.mean()), low, high, len(values))

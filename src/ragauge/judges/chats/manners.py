@@ -9,6 +9,7 @@ from typing import Any
 
 from ragauge.judges.chats.failures import Problem
 from ragauge.judges.schemas import obeys, words_of
+from ragauge.judges.thoughts import unfinished
 from ragauge.seams import Message
 from ragauge.verdicts import Reply
 
@@ -55,7 +56,9 @@ class Manner:
         if how == "tokens":
             limit = ONE_WORD if self._short else limit
             if self._grammar:
-                body["grammar"] = f"root ::= {' | '.join(map(json.dumps, words_of(schema)))}"
+                # With a capital too: a model that would say No must not be held to yes for the sake of a letter.
+                forms = [form for word in words_of(schema) for form in dict.fromkeys((word, word.capitalize()))]
+                body["grammar"] = f"root ::= {' | '.join(map(json.dumps, forms))}"
             if self._probable:
                 body["logprobs"] = True
                 if TOP[self._top]:
@@ -100,11 +103,11 @@ class Manner:
         """Whether a reply shows that the manner does not work here; from now on another is used."""
         if how == "tokens":
             short = body.get(self._limit_name) == ONE_WORD != self._max_tokens
-            if reply.text or reply.finish != "length" or not short:
+            if (reply.text and not unfinished(reply.text)) or reply.finish != "length" or not short:
                 return False
             self._short = False  # a model that thinks before it speaks
             return True
-        if how != "json_schema" or self._obeyed or reply.finish == "length":
+        if how != "json_schema" or self._obeyed or reply.finish != "stop":
             return False
         violation = ignored(reply.text, schema)
         if violation is not None:
@@ -145,7 +148,7 @@ def ignored(text: str, schema: Mapping[str, Any]) -> str | None:
     """
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         # One that was cut off, or never began, is an accident.
         return None if text.lstrip()[:1] in ("", "{", "[") else "the reply is no JSON"
     # Only the outermost shape: what is wrong inside is for whoever reads the reply.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,20 +17,30 @@ from ragauge.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.judges.chats.failures import Problem, problem_of
 from ragauge.judges.chats.limits import used_up
 from ragauge.judges.chats.manners import RUNGS, Manner
-from ragauge.judges.chats.words import chosen, probabilities
+from ragauge.judges.chats.words import chosen, goes_on, probabilities
 from ragauge.judges.schemas import words_of
+from ragauge.judges.thoughts import spoken
 from ragauge.keys import credentials, without_credentials, without_keys
 from ragauge.seams import Message
 from ragauge.verdicts import Reply
 
 PUBLIC = "https://api.openai.com/v1"
+EXAMPLE = "openai:MODEL@http://localhost:8000/v1"
 ROUNDS = 12
 """The most requests of one call, while it is found out what an endpoint takes."""
-LONGEST = 500
-"""Characters of a failure."""
 LONGEST_WAIT = 3600.0
 """Seconds for a reply; whoever asks is less patient."""
-THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.S)
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+"""How names of variables look; whatever else is given for one may be a key."""
+MOST_TOKENS = 10**12
+"""What an endpoint says to have used beyond that is no number of tokens."""
+ENDS = {
+    "stop": ("", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"),
+    "length": ("length", "max_tokens", "model_length"),
+    "content_filter": ("content_filter", "safety"),
+    "tool": ("tool_calls", "tool_use", "function_call"),
+}
+"""What endpoints call the ways in which a reply ends."""
 
 
 class OpenAI:
@@ -68,10 +80,14 @@ class OpenAI:
         self._url = given or PUBLIC
         parts = urlsplit(self._url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInput(
-                f"`{without_credentials(self._url)}` is no address", hint="openai:MODEL@http://localhost:8000/v1"
-            )
+            raise BadInput(f"`{without_credentials(self._url)}` is no address", hint=EXAMPLE)
+        if "?" in self._url or "#" in self._url:
+            raise BadInput(f"the address {without_credentials(self._url)} has a query, and none is sent", hint=EXAMPLE)
         secret = os.environ.get(key, "")
+        if key and key not in os.environ and not VARIABLE.fullmatch(key):
+            raise BadInput(
+                "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
+            )
         if not secret and given is None:
             raise BackendFailed(
                 f"the chat `openai` needs a key, and there is none in {key}",
@@ -87,9 +103,12 @@ class OpenAI:
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._model = model
-        settings = {"temperature": temperature, "seed": seed, "reasoning_effort": effort, **(extra or {})}
-        sent = {name: value for name, value in settings.items() if value is not None}
-        self._manner = Manner(sent, max_tokens, RUNGS if structured == "auto" else (structured,), grammar=grammar)
+        more = dict(extra or {})
+        settings = {"temperature": temperature, "seed": seed, "reasoning_effort": effort}
+        sent = {name: value for name, value in settings.items() if value is not None and name not in more}
+        self._manner = Manner(
+            {**sent, **more}, max_tokens, RUNGS if structured == "auto" else (structured,), grammar=grammar
+        )
         self.logprobs = logprobs
         """Whether verdicts are to be asked for one word at a time, with their probabilities."""
         self.name = f"openai:{model}" + (f"@{self._shown}" if given else "")
@@ -101,6 +120,7 @@ class OpenAI:
             "max_tokens": max_tokens,
             "structured": structured,
             **({"grammar": True} if grammar else {}),
+            **({"extra": {name: _hash(name, value) for name, value in more.items()}} if more else {}),
         }
 
     def keyed(self, secret: str) -> Self:
@@ -125,7 +145,8 @@ class OpenAI:
             if problem is not None:
                 if self._manner.stepped_down(problem, body, how):
                     continue
-                raise problem._replace(words=without_keys(problem.words, self._secrets)).failure(self._shown)
+                failure = problem._replace(words=without_keys(problem.words, self._secrets)).failure(self._shown)
+                raise _paid(failure, spent)
             reply = self._read(found, headers, how, words)
             spent = reply._replace(
                 prompt_tokens=spent.prompt_tokens + reply.prompt_tokens,
@@ -134,7 +155,7 @@ class OpenAI:
             )
             if schema is None or not self._manner.ask_again(reply, body, how, schema):
                 return spent
-        raise BackendFailed(f"{self._shown} takes no request, however it is asked")
+        raise _paid(BackendFailed(f"{self._shown} takes no request, however it is asked"), spent)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -158,12 +179,12 @@ class OpenAI:
             return {}, {}, Problem(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
         try:
             found = json.loads(response.content)
-        except ValueError:
+        except (ValueError, RecursionError):
             text = response.text
             page = text.lstrip().startswith("<")
             words = f"{'a page' if page else 'no whole JSON'}: {text[:200]!r}"
             return {}, response.headers, Problem(200 if page else None, words)
-        if not isinstance(found, dict) or not found.get("choices"):
+        if not isinstance(found, dict) or not isinstance(found.get("choices"), list) or not found["choices"]:
             body_of = found if isinstance(found, dict) else {}
             inner = body_of.get("error")
             code = inner.get("code") if isinstance(inner, dict) else None
@@ -188,36 +209,66 @@ class OpenAI:
         return self._client
 
     def _read(self, found: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
-        choice = found["choices"][0]
-        message = choice.get("message") or {}
-        finish = choice.get("finish_reason") or "stop"
-        said = message.get("content")
-        text = said if isinstance(said, str) else ""
-        odd = ""
-        if message.get("refusal"):
-            odd = f"the model refuses: {message['refusal']}"
-        elif message.get("tool_calls"):
-            odd = f"the model called a tool instead of replying: {json.dumps(message['tool_calls'])}"
-        elif finish == "content_filter":
-            odd = f"the reply was filtered: {text!r}"
-        if odd:
-            raise BackendFailed(without_keys(f"{self._shown}: {odd}", self._secrets)[:LONGEST])
-        text = THOUGHTS.sub("", text, count=1) if text.lstrip().startswith("<think>") else text
+        choice = _mapping(found["choices"][0])
+        message = _mapping(choice.get("message"))
+        text, finish = _said(message, str(choice.get("finish_reason") or ""))
         chances: dict[str, float] = {}
-        if words:
-            chances = probabilities((choice.get("logprobs") or {}).get("content"), words)
-            text = chosen(text, words, chances)
-            how = "tokens" if chances else "plain"
-        usage = found.get("usage") or {}
-        details = usage.get("prompt_tokens_details") or {}
+        if words and finish in ("stop", "length"):
+            chances = probabilities(_mapping(choice.get("logprobs")).get("content"), words, text)
+            word = chosen(text, words, chances)
+            if word in words and goes_on(text, word):
+                finish = "stop"  # what was cut off, if anything was, is not the word
+            text, how = word, "tokens" if chances else "plain"
+        usage = _mapping(found.get("usage"))
+        details = _mapping(usage.get("prompt_tokens_details"))
         return Reply(
             without_keys(text, self._secrets) if any(one and one in text for one in self._secrets) else text,
-            prompt_tokens=int(usage.get("prompt_tokens") or 0),
-            completion_tokens=int(usage.get("completion_tokens") or 0),
-            cached_tokens=int(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0),
-            finish="length" if finish == "length" else "stop",
+            prompt_tokens=_count(usage.get("prompt_tokens")),
+            completion_tokens=_count(usage.get("completion_tokens")),
+            cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
+            finish=finish,
             model=str(found.get("model") or ""),
             probabilities=chances,
             how=how,
             hold=used_up(headers),
         )
+
+
+def _said(message: Mapping[str, Any], end: str) -> tuple[str, str]:
+    """What a message says, and how it ended. One that is no verdict was paid for all the same."""
+    content = message.get("content")
+    text = content if isinstance(content, str) else ""
+    if message.get("refusal"):
+        return str(message["refusal"]), "refusal"
+    if called := message.get("tool_calls") or message.get("function_call"):
+        return text or json.dumps(called, ensure_ascii=False), "tool"
+    finish = next((name for name, words in ENDS.items() if end.lower() in words), end)
+    after = spoken(text)
+    return after if after == text else after.strip(), finish
+
+
+def _paid(failure: BackendFailed, spent: Reply) -> BackendFailed:
+    failure.prompt_tokens, failure.completion_tokens = spent.prompt_tokens, spent.completion_tokens
+    return failure
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(value: Any) -> int:
+    """A number of tokens, as whatever an endpoint writes it; 0 where it is none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return int(number) if math.isfinite(number) and 0 <= number <= MOST_TOKENS else 0
+
+
+def _hash(name: str, value: Any) -> str:
+    """A parameter as the identity has it: what is sent along may be secret."""
+    try:
+        text = json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError):
+        raise BadInput(f"`{name}` of the option `extra` is no JSON") from None
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ragauge.errors import BackendFailed, BadInput
 from ragauge.judges.asking import ask
@@ -41,7 +41,7 @@ class Replay:
         self._next: dict[str, int] = defaultdict(int)
         self._file = file.name
         of: Any = None
-        for number, line in enumerate(raw.decode("utf-8", errors="replace").splitlines(), 1):
+        for number, line in enumerate(raw.decode("utf-8", errors="replace").split("\n"), 1):
             if not line.strip():
                 continue
             try:
@@ -85,7 +85,6 @@ class Recording:
     def __init__(self, chat: Chat, path: str | Path) -> None:
         self._chat = chat
         self._path = Path(path)
-        self._file: IO[str] | None = None
         self.logprobs = bool(getattr(chat, "logprobs", False))
 
     @property
@@ -111,18 +110,14 @@ class Recording:
         return reply
 
     async def close(self) -> None:
-        """Close the file and the chat."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the chat."""
         if inspect.isawaitable(closing := close(self._chat)):
             await closing
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        if self._file is None:
-            new = not self._path.exists() or not self._path.stat().st_size
-            self._file = self._path.open("a", encoding="utf-8")
-            if new:
-                self._write({"chat": self.name, "identity": dict(self.identity)})
-        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        self._file.flush()
+        rows = [row]
+        if not self._path.exists() or not self._path.stat().st_size:
+            rows = [{"chat": self.name, "identity": dict(self.identity)}, row]
+        # Opened for each line: who is given the chat may not be the one who closes it.
+        with self._path.open("a", encoding="utf-8", newline="\n") as file:
+            file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)

@@ -5,7 +5,7 @@ unsupported to it, and a false sentence made of the right words looks supported.
 
 - **claims**: the phrases of each sentence (`phrases.py`); refusals, questions and courtesies claim nothing.
 - **support**: a source bears a claim out if it has enough of its words (`matching.degree`), and no negation stands on
-  one side only. Where no context has enough and all together have, those that are needed together are named.
+  one side only. Where no context has enough alone and all have, those that are needed together are named as such.
 - **useful**: the share of the question's words that a chunk has, as a whole and in its best sentence.
 - **questions**: words alone cannot ask, so the first sentences of the answer stand for the questions that it would
   answer; an answer is a refusal if it says that it has none and claims nothing beside.
@@ -23,7 +23,7 @@ from ragauge.judges.sentences import sentences
 from ragauge.judges.tasks import CONTEXTS, Reading, Task, Thought
 from ragauge.verdicts import Support, Unscored, Usefulness, uncited
 
-VERSION = 1
+VERSION = 2
 """Goes up with whatever changes a verdict."""
 ENOUGH = 0.7
 """The degree from which a source bears a claim out."""
@@ -77,19 +77,21 @@ class Lexical:
         having = [one for one in sources if any(key in sources[one].where for key in telling)]
         by = [one for one in having if degree(claim, sources[one].where, known) >= ENOUGH]
         whole = degree(claim, everything.where, known) if everything else None
+        joint: list[str] = []
         if whole is not None and whole >= ENOUGH and not any(one in chunks for one in by):
-            by += needed(claim, {one: chunks[one] for one in chunks if one in having}, known, ENOUGH)
-        against = tuple(one for one in sources if one in by and denies(claim, sources[one]))
+            joint = needed(claim, {one: chunks[one] for one in chunks if one in having}, known, ENOUGH)
+        against = tuple(one for one in sources if one in (*by, *joint) and denies(claim, sources[one]))
         by = [one for one in sources if one in by and one not in against]
-        if against and not any(one in chunks for one in by) and whole is not None:
+        together = () if any(one in against for one in joint) else tuple(one for one in sources if one in joint)
+        if against and not together and not any(one in chunks for one in by) and whole is not None:
             whole = 1 - whole if any(one in chunks for one in against) else whole
         have = everything.where if everything else {key: 1 for one in sources.values() for key in one.where}
-        return Support(tuple(by), against, _words(claim, have, against, bool(chunks)), whole)
+        return Support(tuple(by), against, _words(claim, have, against, bool(chunks)), whole, together)
 
-    def _useful(self, task: Task, chunk: str) -> Usefulness:
+    def _useful(self, task: Task, chunk: str) -> Usefulness | Unscored:
         asked = [word for word in self._library.words(task.question) if word.tells]
         if not asked:
-            return Usefulness(False, "the question has no words that could be looked for", 0.0)
+            return Unscored("the question has no words that could be looked for")
         wanted = {word.key: word.weight for word in asked}
         source = self._library.source(task.asked[chunk])
         best = max((sum(wanted.get(key, 0.0) for key in {w.key for w in one}) for one in source.sentences), default=0.0)

@@ -122,7 +122,10 @@ def _negations(found: Sequence[Word]) -> int:
 
 
 def needed(claim: Sequence[Word], sources: Mapping[str, Source], known: frozenset[str], enough: float) -> list[str]:
-    """The sources that together have enough of a claim, where none has alone: whatever adds most comes first."""
+    """The sources that together have enough of a claim, where none has alone: whatever adds most comes first.
+
+    Where its words are all there and still too far apart, every source is needed; there may be no such sources.
+    """
     chosen: list[str] = []
     where: dict[str, int] = {}
     while degree(claim, where, known) < enough:
@@ -133,7 +136,8 @@ def needed(claim: Sequence[Word], sources: Mapping[str, Source], known: frozense
         }
         best = max(left, key=lambda name: gains[name], default=None)
         if best is None or not gains[best]:
-            break
+            every = joined(list(sources.values())).where if sources else {}
+            return list(sources) if degree(claim, every, known) >= enough else []
         chosen.append(best)
         where = dict(joined([sources[name] for name in chosen]).where)
     return chosen

@@ -98,9 +98,10 @@ def _detail(sample: Sample, said: Verdicts | None, chunks: list[Any]) -> dict[st
 
 def _claim(one: Standing) -> list[Any]:
     said = one.support
-    told: list[Any] = [[], [], "", None]
+    told: list[Any] = [[], [], [], "", None]
     if said is not None:
-        told = [list(said.by), list(said.against), clipped(said.words), _number(said.probability)]
+        sources = [list(some) for some in (said.by, said.together, said.against)]
+        told = [*sources, clipped(said.words), _number(said.probability)]
     return [one.id, clipped(one.text), one.sentence, one.state, *told, clipped(one.why)]
 
 

@@ -174,7 +174,7 @@
       }
       place.append(make("h4", "", `Claims of ${ASKED[text]} (${found.length})`));
       const list = make("ol", "");
-      for (const [id, said, sentence, state, by, against, spoken, probability, why] of found) {
+      for (const [id, said, sentence, state, by, joint, against, spoken, probability, why] of found) {
         const item = make("li", `claim ${state.replace(" ", "-")}`, make("span", "badge", `${MARKS[state]} ${state}`), said, " ", make("small", "", `${id}, sentence ${sentence}`));
         const facts = make("p", "facts");
         const listed = (title, sources) => {
@@ -183,6 +183,7 @@
           for (const source of sources) facts.append(chip(source, chunks));
         };
         listed("borne out by ", by);
+        listed("borne out together by ", joint);
         listed("against: ", against);
         if (facts.childNodes.length) item.append(facts);
         if (spoken || probability !== null) item.append(words(spoken, probability));

@@ -1,0 +1,255 @@
+"""How samples are judged, and all that it takes: the judge, its replies, its ledger, what compares questions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ragauge import seams
+from ragauge.errors import BackendFailed, BadInput
+from ragauge.judges.calls import Caller
+from ragauge.judges.chats.naming import open_chat
+from ragauge.judges.hearing import verdicts_of
+from ragauge.judges.ledger import Ledger, Limits, Price, price_of
+from ragauge.judges.lexical import Lexical
+from ragauge.judges.model import Manner, Model
+from ragauge.judges.prices import as_prices
+from ragauge.judges.replies import Replies, key_of
+from ragauge.judges.tasks import Judge
+from ragauge.judges.together import each
+from ragauge.measures.conventions import Convention
+from ragauge.seams import Chat, Embedder
+from ragauge.systems.building import open_embedder
+from ragauge.verdicts import Question, Sample, Unscored, Verdicts
+
+LEXICAL = "lexical"
+TIMEOUT = 60.0
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How samples are judged. What is None is left to the chat, or to nobody."""
+
+    convention: str | Convention = "default"
+    embedder: str | Embedder | None = None
+    """What compares questions: `wordllama` where a model thinks them up, `words` beside the lexical judge."""
+    questions: int = 3
+    """So many are thought up for each answer."""
+    verdicts: str = "json"
+    batch: int = 20
+    replicate: int = 0
+    concurrency: int = 16
+    """The most calls at a time; fewer where the endpoint says that it is too much."""
+    timeout: float | None = None
+    """Seconds for one attempt; 60, unless the chat knows better."""
+    patience: float = 600.0
+    """Seconds for one call with all its attempts."""
+    retries: int = 5
+    max_calls: int | None = None
+    max_cost: float | None = None
+    """The most that this folder may come to, over all sessions."""
+    prices: Any = None
+    """`{model: (input, output)}` for a million tokens, or a TOML file that says so."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the chat: `temperature`, `seed`, …"""
+    answers: str | None = None
+    """Of a run's folder: a table with query and answer."""
+    k: int | None = None
+    """The first so many contexts of each sample only."""
+    limit: int | None = None
+    """The first so many samples only."""
+    confidence: float = 0.95
+    again: bool = False
+    """Ask again for what has no verdict."""
+    canaries: bool = False
+    """Also try to talk the judge into verdicts, and see whether it can be."""
+    name: str | None = None
+    """What is judged, for reports."""
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("questions", 1), ("concurrency", 1), ("retries", 0), ("limit", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise BadInput(f"{name} is {value}, not at least {least}")
+        for name in ("timeout", "patience"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise BadInput(f"{name} is {seconds:g} seconds")
+        if not 0 < self.confidence < 1:
+            raise BadInput(f"the confidence is {self.confidence:g}", hint="a share, such as 0.95")
+
+
+class Office:
+    """Everything that judging needs, opened together and closed together."""
+
+    def __init__(self, chat: str | Chat | Judge, folder: str | Path | None, settings: Judging) -> None:
+        self._settings = settings
+        self.chat = chat
+        self._folder = None if folder is None else Path(folder)
+        self._embedder: Embedder | None = None
+        self._at_a_time = settings.concurrency
+
+    async def __aenter__(self) -> Office:
+        settings, chat = self._settings, self.chat
+        manner = Manner(settings.verdicts, settings.batch, replicate=settings.replicate, anew=settings.again)
+        limits = Limits(settings.max_calls, settings.max_cost)
+        prices = as_prices(settings.prices)
+        self.price: Price | None = None
+        self.judge: Judge
+        self._own: Any = None
+        if chat == LEXICAL:
+            if settings.options or settings.verdicts != "json":
+                raise BadInput(
+                    "the lexical judge has no options", hint="these are for a model: --chat openai:MODEL@URL"
+                )
+            self.judge, self.ledger = Lexical(), Ledger(self.price, Limits(settings.max_calls))
+            self._replies = Replies()
+            return self
+        if not isinstance(chat, str) and hasattr(chat, "answer"):
+            self.judge, self.ledger = cast(Judge, chat), Ledger()
+            self._replies = Replies(self._folder)
+            return self
+        if isinstance(chat, str):
+            # Tokens need their probabilities; a chat that cannot give any says so by its options.
+            wants = {"logprobs": True} if settings.verdicts == "tokens" and chat.startswith(("openai", "local")) else {}
+            self._own = self.chat = chat = open_chat(chat, {**wants, **settings.options})
+        elif settings.options:
+            raise BadInput("options are for a chat that is named", hint="give them to the object itself")
+        if not hasattr(chat, "complete"):
+            raise BadInput(f"{chat!r} is no chat: it has no `complete`")
+        try:
+            key_of(dict(chat.identity))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"the identity of `{chat.name}` is no JSON: {error}", hint="texts and numbers") from None
+        self.price = price_of(str(chat.identity.get("model", chat.name)), prices)
+        Ledger(self.price, limits)  # refuses what cannot be limited before anything is opened
+        self._replies = Replies(self._folder)
+        self.ledger = Ledger(self.price, limits, self._replies.spent())
+        # A model of one's own answers one call after the other, and each takes as long as it takes.
+        self._at_a_time = min(settings.concurrency, getattr(chat, "concurrency", settings.concurrency))
+        caller = Caller(
+            chat,
+            concurrency=self._at_a_time,
+            timeout=settings.timeout or getattr(chat, "timeout", TIMEOUT),
+            patience=max(settings.patience, getattr(chat, "timeout", 0.0)),
+            retries=settings.retries,
+        )
+        self.judge = Model(caller, self._replies, self.ledger, manner)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._replies.close()
+        closing = seams.close(self._own)
+        if inspect.isawaitable(closing):
+            await closing
+
+    @property
+    def notes(self) -> list[str]:
+        """What the chat has to say, and what is not known of it."""
+        unknown = "the endpoint does not say how many tokens its calls took: they are guessed from their characters"
+        return [*getattr(self.chat, "notes", ()), *([unknown] if getattr(self.judge, "guessed", False) else [])]
+
+    @property
+    def embedder(self) -> Embedder:
+        """What compares questions."""
+        if self._embedder is None:
+            self._embedder = open_embedder(self._settings.embedder or self._default_embedder)
+        return self._embedder
+
+    @property
+    def _default_embedder(self) -> str:
+        return "words" if isinstance(self.judge, Lexical) else "wordllama"
+
+    def identity(self, wanted: frozenset[str]) -> dict[str, Any]:
+        """Whatever could change a verdict, where all this is asked."""
+        found = {**self.judge.identity, "embedder": self._compares(), "questions": self._settings.questions}
+        if isinstance(self.judge, Model):  # a model sees the same claims beside other sources then
+            both = "cross" in wanted or {"answer", "reference"} <= wanted
+            found["asked"] = "answer and reference together" if both else "one text at a time"
+        return found
+
+    def _compares(self) -> str:
+        """What compares questions, by name: whether it was needed or not, the judge is the same."""
+        given = self._settings.embedder
+        return (given or self._default_embedder) if given is None or isinstance(given, str) else given.name
+
+    async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
+        """What the judge says of each sample."""
+        if "questions" in wanted:
+            _ = self.embedder  # what is missing is found before anything is paid for
+        return await self._compared(samples, await self._asked(samples, wanted))
+
+    async def _asked(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
+        found: dict[str, Verdicts] = {}
+
+        async def one(sample: Sample) -> None:
+            found[sample.id] = await verdicts_of(sample, self.judge, wanted, self._settings.questions)
+            if self._settings.progress is not None:
+                self._settings.progress(len(found), len(samples))
+
+        try:
+            await each(samples, one, self._workers())
+        except BackendFailed as failure:
+            if self._folder is not None and failure.final:
+                kept = "what was said so far is kept: the same command goes on there"
+                failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
+            raise
+        return {sample.id: found[sample.id] for sample in samples}
+
+    def _workers(self) -> int:
+        """How many samples at a time: enough to be never idle, but under a limit few, so that it buys whole samples."""
+        limited = self._settings.max_calls is not None or self._settings.max_cost is not None
+        return max(1, self._at_a_time // 4) if limited else 2 * self._at_a_time
+
+    async def _compared(self, samples: Sequence[Sample], found: Mapping[str, Verdicts]) -> dict[str, Verdicts]:
+        """The same with the cosine of each question that was thought up and the one that was asked."""
+        asked = {sample.id: sample.question for sample in samples}
+        texts = {text for name, one in found.items() if one.questions for text in (asked[name], *_texts(one))}
+        if not texts:
+            return dict(found)
+        vectors = await self._vectors(sorted(texts))
+        return {name: _with_cosines(one, asked[name], vectors) for name, one in found.items()}
+
+    async def _vectors(self, texts: Sequence[str]) -> dict[str, Any]:
+        keys = {text: key_of(self.embedder.name, text) for text in texts}
+        kept = self._replies.vectors(list(keys.values()))
+        left = [text for text in texts if keys[text] not in kept]
+        if left:
+            rows = await asyncio.to_thread(self.embedder.embed, left)
+            fresh = {keys[text]: row for text, row in zip(left, rows, strict=True)}
+            self._replies.keep_vectors(fresh)
+            kept |= {key: np.asarray(row, np.float64) for key, row in fresh.items()}
+        return {text: kept[key] for text, key in keys.items()}
+
+
+def _texts(verdicts: Verdicts) -> list[str]:
+    return [question.text for question in verdicts.questions]
+
+
+def _with_cosines(verdicts: Verdicts, asked: str, vectors: Mapping[str, Any]) -> Verdicts:
+    """The same with cosines; a text that has no direction has no cosine, and the sample no verdict."""
+    if not verdicts.questions:
+        return verdicts
+    cosines = [_cosine(vectors[asked], vectors[one.text]) for one in verdicts.questions]
+    if any(map(math.isnan, cosines)):
+        why = Unscored(
+            "a question has no cosine: the embedder gives it a vector of zeros", json.dumps(_texts(verdicts))
+        )
+        return replace(verdicts, questions=(), unscored={**verdicts.unscored, "questions": why})
+    questions = [Question(one.text, cosine) for one, cosine in zip(verdicts.questions, cosines, strict=True)]
+    return replace(verdicts, questions=questions)
+
+
+def _cosine(one: Any, other: Any) -> float:
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / lengths if lengths > 0 else math.nan
