@@ -160,7 +160,7 @@ def judged(**changes):
 
 def lexical(**changes):
     """The same, judged by words."""
-    found = judged(judge="lexical", identity={"chat": "lexical"}, ledger=(), robustness=())
+    found = judged(judge="lexical", identity={"judge": "lexical"}, ledger=(), robustness=())
     return replace(found, scores=replace(found.scores, judge="lexical"), **changes)
 
 

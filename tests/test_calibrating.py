@@ -438,7 +438,7 @@ def test_unreadable_replies_leave_samples_unscored_and_are_counted():
 def test_a_budget_that_ends_is_told():
     found = calibrate(LITERAL, chat=Scripted(literal_judge.answer), max_calls=2, swap=False)
     assert found.scored < 3
-    assert any("2 calls" in note or "max_calls" in note for note in found.notes), found.notes
+    assert found.stopped == "the limit of 2 calls is reached"
 
 
 def test_the_charts_show_both_curves_and_say_it_in_words():
@@ -463,3 +463,26 @@ def test_few_samples_give_what_can_be_known_and_no_more(labels):
     assert found.figures["accuracy"].n == len(labels)
     assert all(one.defined or one.why for one in found.figures.values())
     assert sentences(found)
+
+
+def test_a_judge_that_says_nothing_is_not_consistent(tmp_path):
+    labelled = [
+        Sample(f"s{i}", "q?", "it is high.", ("it is high", "x"), labels={"faithfulness": i % 2}) for i in range(12)
+    ]
+    found = ragauge.calibrate(labelled, chat=Scripted(lambda messages, schema: "nonsense"), replicates=2)
+    assert found.consistency is not None
+    assert found.swap is not None
+    assert found.consistency.same.n == found.swap.changed.n == 0
+    assert math.isnan(found.consistency.same.value)
+    assert math.isnan(found.swap.changed.value)
+
+
+def test_limits_hold_over_all_rounds():
+    chat = Scripted(literal_judge.answer)
+    labelled = [
+        Sample(f"s{i}", "q?", f"it is high {i}.", (f"it is high {i}", "x"), labels={"faithfulness": 1})
+        for i in range(12)
+    ]
+    found = ragauge.calibrate(labelled, chat=chat, replicates=3, max_calls=10)
+    assert len(chat.asked) == 10
+    assert found.stopped == "the limit of 10 calls is reached"

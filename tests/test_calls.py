@@ -10,7 +10,7 @@ import pytest
 from leaping import leaping
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.judges.asking import ask
-from ragauge.judges.calls import Caller
+from ragauge.judges.calls import Caller, check_identity
 from ragauge.judges.chats.naming import open_chat
 from ragauge.judges.chats.scripted import Scripted
 from ragauge.verdicts import Reply
@@ -133,8 +133,11 @@ def test_what_failed_attempts_spent_is_counted_with_the_reply_or_with_the_failur
 def test_an_identity_that_cannot_be_written_down_is_refused(identity):
     chat = Scripted(["yes"])
     chat.identity = identity
-    with pytest.raises(BadInput, match="the identity of the chat `scripted` is no JSON"):
-        Caller(chat)
+    with pytest.raises(BadInput, match="identity that can be written down"):
+        check_identity(chat)
+    with pytest.raises(BadInput, match="no attribute 'identity'"):
+        check_identity(object())
+    check_identity(Scripted(["yes"]))
 
 
 def test_an_attempt_that_takes_too_long_is_given_up_and_made_again():

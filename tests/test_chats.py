@@ -485,10 +485,28 @@ def test_a_server_of_ones_own_needs_no_key(chat_server):
     assert KEY not in chat_server.headers[0]["authorization"]
 
 
-def test_openai_itself_needs_one():
+def test_openai_itself_needs_one_once_it_is_asked_something():
+    chat = open_chat("openai:gpt")
     with pytest.raises(BackendFailed, match="there is none in OPENAI_API_KEY") as caught:
-        open_chat("openai:gpt")
+        asyncio.run(chat.complete([{"role": "user", "content": "?"}]))
     assert caught.value.final
+    assert "openai:gpt@http://localhost:8000/v1" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gpt-4o-mini", "did you mean `openai:gpt-4o-mini`? there are lexical, openai, local, replay"),
+        ("gpt-4.1", "did you mean `openai:gpt-4.1`? there are lexical, openai:MODEL@URL"),
+        ("http://me:secret@host:1/v1", "did you mean `openai:MODEL@http://host:1/v1`?"),
+        ("opnai:gpt", "did you mean `openai`? there are lexical, openai, local, replay"),
+        ("lexicl", "did you mean `lexical`?"),
+    ],
+)
+def test_whoever_forgets_what_serves_the_model_is_told(name, hint):
+    with pytest.raises((BadInput, UnknownName)) as caught:
+        open_chat(name)
+    assert caught.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize("given", [KEY, "gsk_a1B2c3", "AIzaSyA1", "a key", "x" * 80])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -17,8 +18,10 @@ pytest.importorskip("vl_convert")
 
 from chat_server import serving_chat
 from judged_builder import judged
+from ragauge.cli.progress import Counting
 from ragauge.formats.judged import KEPT
 from ragauge.judged_files import read_judged, write_folder
+from ragauge.reporting import overview
 
 RAGAUGE = Path(sys.executable).parent / "ragauge"
 SAMPLES = [
@@ -146,16 +149,16 @@ def test_a_mistake_gets_one_sentence(place, arguments, message):
 
 
 def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(place):
-    for version, answer in (("v1", "The tower is in Paris."), ("v2", "The tower is in Rome.")):
-        line = json.dumps(SAMPLES[0] | {"answer": answer}) + "\n"
+    for version, question in (("v1", "Where is the tower?"), ("v2", "Where is the bridge?")):
+        line = json.dumps(SAMPLES[0] | {"question": question}) + "\n"
         (place / f"answers.{version}.jsonl").write_text(line, encoding="utf-8")
         assert ran(place, "judge", f"answers.{version}.jsonl", "-m", "faithfulness").returncode == 0
     first, second = (read_judged(place / "judged" / f"answers.{version}") for version in ("v1", "v2"))
     assert (first.name, second.name) == ("answers.v1", "answers.v2")
-    assert first.samples[0].answer != second.samples[0].answer
+    assert first.samples[0].question != second.samples[0].question
     refused = ran(place, "judge", "answers.v2.jsonl", "-o", "judged/answers.v1")
     assert refused.returncode == 2
-    assert "holds what was judged of other samples: `s1` is another text there" in refused.stderr
+    assert "holds what was judged of other samples: `s1` is another question there" in refused.stderr
     assert "-o" in refused.stderr
     assert read_judged(place / "judged" / "answers.v1").samples == first.samples
 
@@ -185,6 +188,81 @@ def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(plac
     assert table.stdout.split()[:5] == ["step", "calls", "tokens", "in", "out"]
     assert "no price is known" in table.stderr
     assert not (place / "dry").exists()
+
+
+def test_a_dry_run_needs_no_key_and_judging_does(place):
+    pytest.importorskip("openai")
+    without = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    dry = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "--dry-run", **without)
+    assert dry.returncode == 0, dry.stderr
+    assert dry.stdout.startswith("step")
+    done = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "-o", "keyless", **without)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: the chat `openai` needs a key, and there is none in OPENAI_API_KEY")
+    assert "is kept" not in done.stderr
+
+
+def test_names_that_are_not_read_are_told_where_something_is_missing(place):
+    row = {"query": "How high?", "response": "It is high.", "retrieved": ["It is high."], "ground_truth": "High."}
+    (place / "misnamed.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    told = "not read: retrieved; contexts may be called contexts, retrieved_contexts, "
+    done = ran(place, "judge", "misnamed.jsonl", "-o", "misnamed", "--json")
+    assert any(note.startswith(told) for note in json.loads(done.stdout)["notes"])
+    refused = ran(place, "judge", "misnamed.jsonl", "-m", "faithfulness", "-o", "misnamed")
+    assert told in refused.stderr
+    assert not any("not read" in note for note in read_judged(place / "judged" / "toy").notes)
+
+
+def test_a_judged_folder_is_validated_by_its_samples(place):
+    done = ran(place, "validate", "judged/toy")
+    assert done.returncode == 0
+    assert "samples: 3, questions: 3, answers: 3, contexts: 3, references: 2" in done.stdout
+    assert "fields that are not read, but kept as metadata: topic" in done.stdout
+
+
+def test_a_folder_of_judged_folders_stands_for_all_of_them(place, tmp_path):
+    for name, k in (("all", "9"), ("one", "1")):
+        ran(place, "judge", "toy.jsonl", "-k", k, "-o", str(tmp_path / "judged" / name))
+    done = ran(tmp_path, "compare", "judged", "-b", "one", "-m", "context_precision", "--json")
+    assert [one["system"] for one in json.loads(done.stdout)["comparisons"]] == ["all"]
+    table = ran(tmp_path, "report", "judged", "-m", "context_precision")
+    assert [line.split()[0] for line in table.stdout.splitlines()[-2:]] == ["all", "one"]
+    assert "note: 3 samples, convention default" in table.stderr
+    assert "note: judged by lexical [" in table.stderr
+    (tmp_path / "judged" / "one").rename(tmp_path / "one")
+    alone = ran(tmp_path, "report", "judged")
+    assert alone.stdout.startswith("toy: 3 samples")
+
+
+def test_a_page_of_judged_folders_speaks_of_samples_names_the_judge_and_has_no_empty_parts(place, tmp_path):
+    pytest.importorskip("vl_convert")
+    for name, k in (("all", "9"), ("one", "1")):
+        ran(place, "judge", "toy.jsonl", "-k", k, "-o", str(tmp_path / "judged" / name))
+    done = ran(tmp_path, "report", "judged", "-m", "context_precision", "-o", "page.html", "-o", "page.md")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text(encoding="utf-8").partition("<script")[0]
+    assert "judged by lexical [" in page
+    assert "<h2>Samples</h2>" in page
+    assert "3 samples" in page
+    for gone in ("Audit", "Failures", "Not timed", "rankings behind", "<h2>Queries</h2>"):
+        assert gone not in page
+    assert "Means over 3 samples" in (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert overview([tmp_path / "judged"], audited=False).queries["s1"] == "Where is the tower?"
+
+
+def test_the_count_that_is_drawn_last_is_the_last(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with Counting("judging") as watch:
+        watch._began -= 2  # as if it had gone on for a while
+        watch._drawn -= 2
+        for done in (1, 2, 3):
+            watch(done, 3)
+    assert "3/3" in sys.stderr.getvalue()
 
 
 def test_report_opens_a_judged_folder(place):

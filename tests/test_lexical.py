@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from ragauge.datasets.labelled import load_labelled
+from ragauge.judges import lexical as lexical_module
 from ragauge.judges.lexical import Lexical
 from ragauge.judges.lexical.matching import degree, denies, prepared
 from ragauge.judges.lexical.phrases import claims, commits, refuses
@@ -187,7 +190,7 @@ def test_chunks_that_are_needed_together_are_all_named():
 
 
 def test_chunks_of_which_one_says_the_opposite_bear_nothing_out_together():
-    known = "Singer Anna Bell sang at the opera of Oslo with Karl, Ida, Olaf, Sven, Nils, Liv, Marit, Knut and Erik"
+    known = "Singer Anna Bell sang at the opera of Oslo with Karl, Ida, Olaf, Sven, Nils, Liv, Marit, Knut, Erik"
     claim, years = f"{known} in 1987 and 1988.", "It was 1987 and 1988."
     assert support(claim, f"{known}.", years, question=f"{known}?").together == ("k1", "k2")
     found = support(claim, f"{known}.".replace("sang", "never sang"), years, question=f"{known}?")
@@ -301,9 +304,12 @@ def test_a_refusal_commits_itself_to_nothing_at_all():
 # The whole judge.
 
 
-def test_it_is_known_by_name_and_version():
+def test_it_is_known_by_its_name_and_by_a_hash_of_everything_that_it_looks_at_words_with():
+    room = Path(lexical_module.__file__).parent
+    texts = [one.read_text(encoding="utf-8") for one in (*sorted(room.glob("*.py")), room.parent / "sentences.py")]
+    hashed = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
     assert Lexical().name == "lexical"
-    assert dict(Lexical().identity) == {"judge": "lexical", "version": 2}
+    assert dict(Lexical().identity) == {"judge": "lexical", "source": hashed}
 
 
 def test_waiting_for_it_gives_the_same():

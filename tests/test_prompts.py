@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 
 import pytest
 
 from ragauge.judges import prompts
-from ragauge.judges.prompts import CANONICAL, RUBRICS, claim_lists, messages, new_tag, rubric, rubric_hash, schema
+from ragauge.judges.prompts import CANONICAL, claim_lists, messages, new_tag, rubric, rubric_hash, schema
 from ragauge.judges.schemas import obeys
 from ragauge.judges.tasks import Task
 
@@ -48,8 +49,9 @@ def test_the_rubric_is_the_whole_system_message_so_that_endpoints_can_keep_it():
         assert messages(task, CANONICAL)[0] == {"role": "system", "content": rubric(task.step)}
 
 
-@pytest.mark.parametrize("name", RUBRICS)
+@pytest.mark.parametrize("name", sorted(one.name for one in (files("ragauge.judges") / "rubrics").iterdir()))
 def test_every_rubric_says_that_data_are_no_instructions_and_has_a_hash(name):
+    name = name.removesuffix(".md")
     assert "never an\ninstruction" in rubric(name) or "never an instruction" in rubric(name)
     assert re.fullmatch(r"[0-9a-f]{12}", rubric_hash(name))
 

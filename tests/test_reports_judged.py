@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+import ragauge
 from judged_builder import FAITHFULNESS, MUTE, PRECISION, judged, lexical, many, scores
 from ragauge.reports.charts.judged import bars, spread
 from ragauge.reports.judged import estimate_tables, first_reason, notes, tables
@@ -29,7 +32,7 @@ from ragauge.reports.judged_words import (
     unsupported,
     worst,
 )
-from ragauge.verdicts import Claim, Estimate, Step, Support, Verdicts
+from ragauge.verdicts import Claim, Estimate, Step, Support, Unscored, Verdicts
 
 EVIL = "[red]x[/red] \x1b[31m| <script>alert(1)</script> `code` *a*"
 
@@ -94,12 +97,46 @@ def test_reasons_are_counted_without_what_differs_from_sample_to_sample():
     }
     found = [(one.measure, one.why, one.many, one.example) for one in reasons(scores(columns, "abc", why))]
     assert found == [
-        (FAITHFULNESS, "claims without a verdict: the reply has nothing for what was asked", 2, "a"),
+        (FAITHFULNESS, "claims without a verdict: the reply has nothing for a claim", 2, "a"),
         (FAITHFULNESS, "no answer", 1, "c"),
         (PRECISION, "chunks without a verdict: the call failed: 429", 1, "a"),
         (PRECISION, "chunks without a verdict: the call failed: 500", 1, "c"),
     ]
     assert kind_of("the reply\nis empty") == "the reply is empty"
+
+
+def test_ids_in_a_reason_are_called_what_they_are():
+    why = "what the reply has for `r12` does not count: `k3` supports it alone and only together with others"
+    assert kind_of(why) == (
+        "what the reply has for a claim does not count: a chunk supports it alone and only together with others"
+    )
+    assert kind_of("the reply has `s2` 3 times") == "the reply has a sentence 3 times"
+
+
+def test_where_nothing_was_retrieved_every_claim_is_absent_from_it_and_listed():
+    claims = {"answer": [Claim("a1", "It is high.", 1), Claim("a2", "It is old.", 2)]}
+    unread = {"support a2": Unscored("the reply is empty")}
+    said = Verdicts("s", asked=("answer",), claims=claims)
+    assert [one.state for one in unsupported(said, nothing=True)] == ["absent", "absent"]
+    assert [one.state for one in standings(said, "answer")] == ["unscored", "unscored"]
+    kept = replace(said, unscored=unread)
+    assert [one.state for one in standings(kept, "answer", nothing=True)] == ["absent", "unscored"]
+    found = ragauge.judge(
+        [{"id": "s", "question": "How high?", "answer": "It is 38 metres high.", "contexts": []}], ["faithfulness"]
+    )
+    assert "absent: It is 38 metres high." in printed(tables(found, 80)[0])
+    assert "absent: It is 38 metres high." in markdown(found)
+    assert ",absent," in claims_csv(found)
+
+
+def test_a_terminal_says_lexical_without_its_hash_and_files_keep_it():
+    found = ragauge.judge([{"question": "How high?", "answer": "It is high.", "contexts": ["It is high."]}])
+    assert re.fullmatch(r"lexical \[[0-9a-f]{8}\]", found.judge)
+    assert "judged by lexical: a word-matching baseline, no model" in printed(tables(found, 80)[0])
+    assert as_data(found)["judge"] == found.judge
+    assert found.judge.replace("[", "\\[").replace("]", "\\]") in markdown(found)
+    assert found.lexical
+    assert not replace(found, identity={"chat": "openai"}).lexical
 
 
 def test_a_reason_that_measures_share_is_told_once():

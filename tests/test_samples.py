@@ -418,6 +418,24 @@ def test_measures_of_answers_are_listed_and_explained():
     assert "did you mean `faithfulness`" in str(lost.exception)
 
 
+def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_is_missing():
+    rows = [{"query": "How high?", "response": "High.", "retrieved": ["It is high."], "topic": "size"}]
+    rows.append({"query": "How old?", "response": "Old.", "retrieved": ["It is old."], "reference_contexts": ["x"]})
+    (found,) = (one for one in findings("x", samples_of(rows)) if one.what == "unread fields")
+    assert found.problem
+    said = "fields that are not read, but kept as metadata: retrieved, topic (1); contexts may be called contexts, "
+    assert found.message.startswith(said)
+    whole = {
+        "question": "How high?",
+        "answer": "High.",
+        "contexts": ["It is high."],
+        "reference": "High.",
+        "topic": "x",
+    }
+    (found,) = (one for one in findings("x", samples_of([whole])) if one.what == "unread fields")
+    assert (found.problem, found.message) == (False, "fields that are not read, but kept as metadata: topic")
+
+
 def test_odd_samples_are_found_before_they_are_judged(tmp_path):
     samples = [
         FULL,
@@ -430,6 +448,7 @@ def test_odd_samples_are_found_before_they_are_judged(tmp_path):
     assert found == {
         "samples": (False, 5),
         "contexts": (False, 7),
+        "unread fields": (False, 1),
         "labels": (False, 1),
         "without answers": (True, 1),
         "without references": (True, 3),
@@ -441,6 +460,8 @@ def test_odd_samples_are_found_before_they_are_judged(tmp_path):
         "dangling citations": (True, 2),
         "answers that are references": (False, 1),
     }
+    (empty,) = (one for one in findings("x", [Sample("s", "What?", "So.", ())]) if one.what == "empty contexts")
+    assert empty.message == "samples with an empty list of contexts: 1"
     path = str(tmp_path / "samples.jsonl")
     write_samples(samples, path)
     done = CliRunner().invoke(app, ["validate", path, "--strict"])

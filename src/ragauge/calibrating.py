@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +18,6 @@ from ragauge.errors import BadInput
 from ragauge.judges.tasks import Judge
 from ragauge.judging import estimate, judge_only
 from ragauge.measures.overlap import COUNTED, overlap
-from ragauge.proceedings import LEXICAL
 from ragauge.records import Floats, Ints
 from ragauge.seams import Chat
 from ragauge.stats.agreement import share
@@ -34,7 +35,7 @@ from ragauge.stats.raters import (
     rated,
     rated_by_cut,
 )
-from ragauge.verdicts import Estimate, Judged, Sample
+from ragauge.verdicts import LEXICAL, Estimate, Judged, Sample
 from ragauge.yardsticks import SOFT, Yardstick, drawn, groups_of, opened, votes_of
 
 BETTER = 0.02
@@ -85,7 +86,8 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
         if not 0 < one <= 1:
             raise BadInput(f"a threshold of {one:g} would call everything alike", hint="above 0 and at most 1")
     rounds = _rounds(given, replicates, swap=swap)
-    judged, *more = _asked(given, rounds, {"chat": chat, "folder": folder, "name": given.name, **how})
+    with _kept(folder, chat) as place:
+        judged, *more = _asked(given, rounds, {"chat": chat, "folder": place, "name": given.name, **how})
     name, confidence = str(given.measure), judged.confidence
     known = ~np.isnan(given.labels)
     groups = groups_of(given.samples)
@@ -127,6 +129,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
         verbosity=verbosity(mine, ruler.labels, words, confidence, groups=ruler.groups, seed=seed),
         corrected=_corrected(given.labels, scores, groups, labels, cut, ruler),
         robustness=judged.robustness,
+        stopped=next((one.stopped for one in (judged, *more) if one.stopped), ""),
         people=given.people,
         easy=given.easy,
         about=given.about,
@@ -188,6 +191,16 @@ def _rounds(given: Yardstick, replicates: int, *, swap: bool) -> list[_Round]:
         ]
         rounds.append(_Round(turned, turned=True))
     return rounds
+
+
+@contextmanager
+def _kept(folder: str | Path | None, chat: Any) -> Iterator[str | Path | None]:
+    """Where the replies of all rounds are kept, so that limits hold over all of them; unless told, it goes away."""
+    if folder is not None or chat == LEXICAL:
+        yield folder
+        return
+    with TemporaryDirectory(prefix="ragauge-") as place:
+        yield place
 
 
 def _asked(given: Yardstick, rounds: Sequence[_Round], settings: Mapping[str, Any]) -> list[Judged]:
@@ -295,7 +308,7 @@ def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]
         notes.append("the labels are not people's, so this is no agreement with people")
     if given.easy:
         notes.append(f"an easy set: {given.easy}")
-    if judged.judge.startswith(LEXICAL):
+    if judged.lexical:
         notes.append("the lexical judge compares words; it is the baseline that a model has to beat")
     if ruler.groups is not None:
         number = len(np.unique(ruler.groups))
@@ -307,7 +320,7 @@ def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]
         notes.append(
             "samples without a label score otherwise than those with one: a corrected mean needs a random part"
         )
-    return [*notes, *dict.fromkeys(one.stopped for one in times if one.stopped), *judged.notes]
+    return [*notes, *judged.notes]
 
 
 def _drawn_otherwise(labels: Floats, scores: Floats, groups: Ints | None) -> bool:

@@ -194,6 +194,8 @@ class Calibration:
     verbosity: Verbosity | None = None
     corrected: Corrected | None = None
     robustness: Sequence[Canary] = ()
+    stopped: str = ""
+    """Why judging ended before everything was asked, where it did."""
     people: bool = True
     """Whether the labels are people's."""
     easy: str = ""

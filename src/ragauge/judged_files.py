@@ -26,7 +26,7 @@ from ragauge.reports.judged_data import as_data
 from ragauge.reports.judged_markdown import markdown
 from ragauge.reports.page.judged import page
 from ragauge.vega import vega
-from ragauge.verdicts import Canary, Judged, Sample, Step
+from ragauge.verdicts import Canary, Judged, Sample, Step, same_texts
 
 EVIDENCE = (KEPT, SAMPLES, VERDICTS, SCORES)
 """What a folder is read from, and nothing else may be written over."""
@@ -84,30 +84,24 @@ def write_folder(judged: Judged, folder: str | Path) -> tuple[list[str], list[st
 
 
 def refuse_others(folder: str | Path, samples: Sequence[Sample]) -> None:
-    """Refuse to judge into a folder that holds what was said of other texts; more or fewer of the same are welcome."""
+    """Refuse to judge into a folder of other questions; more or fewer of the same, and other answers, are welcome."""
     place = Path(folder)
     if not is_judged(place) or not (place / SAMPLES).is_file():
         return
     try:
-        kept = {one.id: _texts(one) for one in read_samples(str(place / SAMPLES))}
+        kept = {one.id: one.fingerprint for one in read_samples(str(place / SAMPLES))}
     except BadInput:  # nobody can read what is there, and judging again writes it anew
         return
-    mine = {one.id: _texts(one) for one in samples}
-    changed = [name for name in mine if name in kept and mine[name] != kept[name]]
+    mine = {one.id: one.fingerprint for one in samples}
+    changed = [name for name in mine if name in kept and not same_texts(mine[name], kept[name])]
     if changed or not (kept.keys() <= mine.keys() or mine.keys() <= kept.keys()):
         first = changed[0] if changed else next(name for name in kept if name not in mine)
-        why = f"`{first}` is another text there" if changed else f"`{first}` is not among these"
+        why = f"`{first}` is another question there" if changed else f"`{first}` is not among these"
         raise BadInput(
             f"the folder holds what was judged of other samples: {why}",
             file=str(folder),
             hint="-o (folder=) names another folder; remove this one if nobody needs it",
         )
-
-
-def _texts(sample: Sample) -> bytes:
-    """All that a judge sees of a sample, as a file keeps it."""
-    seen = (sample.question, sample.answer, sample.contexts, sample.reference, sample.history)
-    return json.dumps(seen, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def read_judged(folder: str | Path) -> Judged:

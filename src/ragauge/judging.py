@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.errors import BadInput, MissingEvidence
+from ragauge.formats.sample_rows import names_of, not_read
 from ragauge.formats.samples import called
 from ragauge.formats.settings import as_record
 from ragauge.judged_files import read_judged, refuse_others, write_folder
@@ -22,19 +23,22 @@ from ragauge.judges.model import Model
 from ragauge.judges.replies import FILE, key_of
 from ragauge.judges.tasks import Judge
 from ragauge.measures.answers import MAIN, AnswerMeasure, asks, check_evidence, lack, parse_all, score
+from ragauge.measures.cases import GIVEN
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
-from ragauge.proceedings import LEXICAL, Judging, Office
+from ragauge.proceedings import Judging, Office
 from ragauge.records import Scores
 from ragauge.runs.manifest import circumstances, now
 from ragauge.runs.perform import in_a_loop
 from ragauge.sampling import open_samples
 from ragauge.seams import Chat
 from ragauge.stats.intervals import mean_intervals
-from ragauge.verdicts import Estimate, Judged, Sample
+from ragauge.verdicts import LEXICAL, Estimate, Judged, Sample
 
 FEWEST = 5
 """So many values that are not all the same have an interval."""
+SHOWN = 6
+"""So many names that were not read are told."""
 
 
 def judge(
@@ -197,9 +201,24 @@ def _chosen(
     wanted = parse_all(MAIN if measures is None else measures, rules)
     lacking = {str(one): what for one in wanted if (what := lack(one, samples))}
     if measures is not None or len(lacking) == len(wanted):
-        check_evidence(wanted, samples)
+        try:
+            check_evidence(wanted, samples)
+        except MissingEvidence as error:
+            error.hint = "; ".join([str(error.hint), *_misnamed(list(lacking.values())[:1], samples)])
+            raise
     notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
+    notes += _misnamed(list(lacking.values()), samples)
     return [one for one in wanted if str(one) not in lacking], notes
+
+
+def _misnamed(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:
+    """What was not read, and what it may be called if it is what samples lack."""
+    unread = list(not_read(samples))
+    if not unread or not lacking:
+        return []
+    some = ", ".join(unread[:SHOWN]) + (", …" if len(unread) > SHOWN else "")
+    fields = [field for field, what in GIVEN.items() if what in lacking]
+    return [f"not read: {some}; {'; '.join(map(names_of, fields))}"]
 
 
 def _intervals(scores: Scores, confidence: float) -> dict[str, tuple[float, float]]:

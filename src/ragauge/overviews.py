@@ -140,6 +140,16 @@ class Overview:
         return list(self.entries)
 
     @property
+    def judge(self) -> str:
+        """Who judged the answers; empty where no answers were judged."""
+        return next((one.judge for entry in self.entries.values() for one in entry.scores), "")
+
+    @property
+    def asked(self) -> tuple[str, str]:
+        """What the scores are of, one and many: samples where answers were judged, else queries."""
+        return ("sample", "samples") if self.judge else ("query", "queries")
+
+    @property
     def first(self) -> str:
         """The measure that systems are compared by."""
         return self.measures[0]

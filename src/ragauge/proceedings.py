@@ -15,7 +15,7 @@ import numpy as np
 
 from ragauge import seams
 from ragauge.errors import BackendFailed, BadInput
-from ragauge.judges.calls import Caller
+from ragauge.judges.calls import Caller, check_identity
 from ragauge.judges.chats.naming import open_chat
 from ragauge.judges.hearing import verdicts_of
 from ragauge.judges.ledger import Ledger, Limits, Price, price_of
@@ -28,9 +28,8 @@ from ragauge.judges.together import each
 from ragauge.measures.conventions import Convention
 from ragauge.seams import Chat, Embedder
 from ragauge.systems.building import open_embedder
-from ragauge.verdicts import Question, Sample, Unscored, Verdicts
+from ragauge.verdicts import LEXICAL, Question, Sample, Unscored, Verdicts
 
-LEXICAL = "lexical"
 TIMEOUT = 60.0
 Progress = Callable[[int, int], None]
 
@@ -116,6 +115,7 @@ class Office:
             self._replies = Replies()
             return self
         if not isinstance(chat, str) and hasattr(chat, "answer"):
+            check_identity(chat)
             self.judge, self.ledger = cast(Judge, chat), Ledger()
             self._replies = Replies(self._folder)
             return self
@@ -127,10 +127,7 @@ class Office:
             raise BadInput("options are for a chat that is named", hint="give them to the object itself")
         if not hasattr(chat, "complete"):
             raise BadInput(f"{chat!r} is no chat: it has no `complete`")
-        try:
-            key_of(dict(chat.identity))
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"the identity of `{chat.name}` is no JSON: {error}", hint="texts and numbers") from None
+        check_identity(chat)
         self.price = price_of(str(chat.identity.get("model", chat.name)), prices)
         Ledger(self.price, limits)  # refuses what cannot be limited before anything is opened
         self._replies = Replies(self._folder)
@@ -200,7 +197,7 @@ class Office:
         try:
             await each(samples, one, self._workers())
         except BackendFailed as failure:
-            if self._folder is not None and failure.final:
+            if self._folder is not None and failure.final and self._replies.spent().calls:
                 kept = "what was said so far is kept: the same command goes on there"
                 failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
             raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ragauge.errors import BadInput, Incomparable
-from ragauge.formats.judged import is_judged, read_judged_scores, read_sample_tags
+from ragauge.formats.judged import is_judged, judged_in, read_judged_samples, read_judged_scores, tags_of
 from ragauge.formats.scores import Known, holds_scores, read_scores
 from ragauge.inputs import Given, gather, named, refuse_other_data, trials_in
 from ragauge.measures.answers import canonical
@@ -56,6 +56,7 @@ def score_files(
 
     The baseline is a name, or one of the files; a file that is not among the others comes to them.
     """
+    files = [one for file in files for one in judged_parts(file)]
     if all(is_judged(path) or holds_scores(path) for path in (named(file)[1] for file in files)):
         return _tables(files, baseline, measures)
     given, baseline = _with_baseline(files, baseline)
@@ -80,14 +81,23 @@ def score_files(
     )  # fmt: skip
 
 
+def judged_parts(file: str) -> list[str]:
+    """All that was judged in a folder, where it holds such folders and is nothing else; anything else as it is."""
+    place = Path(file)
+    if named(file)[0] is not None or not place.is_dir() or is_judged(file) or (place / "judgments.parquet").exists():
+        return [file]
+    return judged_in(file) or [file]
+
+
 def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] | None) -> Scored:
     if baseline is not None and is_judged(baseline) and _elsewhere(baseline, files):
         files = [*files, baseline]
     known: dict[str, Scores | dict[str, Scores]] = {}
     tags: dict[str, dict[str, str]] = {}
+    texts: dict[str, str] = {}
     for file in files:
         name, path = named(file)
-        scores, more = _of_judged(path) if is_judged(path) else read_scores(path)
+        scores, more = _of_judged(path, texts) if is_judged(path) else read_scores(path)
         if name is not None and len(scores) == 1:
             scores = {name: next(iter(scores.values()))}
         if baseline is not None and (baseline == file or _same(baseline, path)) and len(scores) == 1:
@@ -97,12 +107,14 @@ def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] 
             raise BadInput(f"`{twice}` is in two files", file=path, hint="NAME=FILE gives a system another name")
         known.update(scores)
         tags.update(more)
-    return Scored(known, baseline, measures, tags=tags)
+    return Scored(known, baseline, measures, {name: text for name, text in texts.items() if text}, tags)
 
 
-def _of_judged(path: str) -> tuple[Known, dict[str, dict[str, str]]]:
-    """The scores of a folder that `judge` wrote, under the folder's name."""
-    return {Path(path).resolve().name: read_judged_scores(path, canonical)}, read_sample_tags(path)
+def _of_judged(path: str, texts: dict[str, str]) -> tuple[Known, dict[str, dict[str, str]]]:
+    """The scores of a folder that `judge` wrote, under the folder's name, and its tags; its questions go to `texts`."""
+    samples = read_judged_samples(path)
+    texts.update({one.id: one.question for one in samples})
+    return {Path(path).resolve().name: read_judged_scores(path, canonical)}, tags_of(samples)
 
 
 def _same(one: str, other: str) -> bool:

@@ -22,6 +22,8 @@ TOGETHER = "k*"
 ASKS = ("answer", "reference", "cross", "useful", "questions")
 """What can be judged of a sample: the claims of its answer against the contexts, those of its reference against the
 contexts, the claims of both texts against each other, which chunks are useful, which questions it answers."""
+LEXICAL = "lexical"
+"""The judge that compares words and asks no model, by its name."""
 STEPS = ("claims", "support", "useful", "questions")
 """What a judge is asked, in this order: what a text claims, what bears each claim out, which chunks help, what an
 answer would be the answer to."""
@@ -290,6 +292,11 @@ class Judged:
     circumstances: Mapping[str, Any] = field(default_factory=dict)
     """When, on which machine, with which versions."""
     folder: Path | None = None
+
+    @property
+    def lexical(self) -> bool:
+        """Whether no model judged, but words were compared."""
+        return self.identity.get("judge") == LEXICAL
 
     def __repr__(self) -> str:
         return f"Judged({self.name!r} by {self.judge}: {self.scores!r})"

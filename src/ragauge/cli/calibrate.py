@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from collections.abc import Mapping
 from importlib.resources import files as packaged
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +15,10 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.progress import Counting
 from ragauge.errors import BadInput
+from ragauge.formats.samples import called
 from ragauge.reports import calibrations as reports
 from ragauge.reports.calibrations_data import as_csv, as_data
+from ragauge.verdicts import LEXICAL
 
 
 def calibrate(  # noqa: PLR0913 - each is an option of the command
@@ -58,13 +63,17 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     max_calls: Annotated[int | None, typer.Option(help="Stop after so many calls of a set.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Stop before a set costs more.")] = None,
     prices: Annotated[str | None, typer.Option(metavar="FILE.toml", help="What models cost.")] = None,
+    price: Annotated[
+        str | None, typer.Option(metavar="IN,OUT", help="What this one costs, for a million tokens in and out.")
+    ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt.  [dim]default 60[/dim]")] = None,
     verdicts: Annotated[
         str | None,
         typer.Option(help="json, or tokens: one word each, with its probability.  [dim]default json[/dim]"),
     ] = None,
     folder: Annotated[
-        str | None, typer.Option("-o", "--out", help="Keep replies here, so that the same command pays for none twice.")
+        str | None,
+        typer.Option("-o", "--out", metavar="FOLDER", help="Keep replies there.  [dim]default calibrated/[/dim]"),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls and tokens it would take, and ask nothing.")
@@ -96,28 +105,27 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     from ragauge.reports.charts.calibrations import drawn
 
     asked: dict[str, Any] = {
-        "chat": chat, "measure": measure, "replicates": replicates, "swap": swap, "limit": limit, "folder": folder,
-        "seed": seed, "options": _options(option or []), "concurrency": concurrency, "max_calls": max_calls,
-        "max_cost": max_cost, "prices": prices, "timeout": timeout, "verdicts": verdicts,
+        "chat": chat, "measure": measure, "replicates": replicates, "swap": swap, "limit": limit, "seed": seed,
+        "options": console.settings(option or []), "concurrency": concurrency, "max_calls": max_calls,
+        "max_cost": max_cost,
+        "prices": console.price(price) if price is not None else prices, "timeout": timeout, "verdicts": verdicts,
     }  # fmt: skip
+    kept = Path(folder or "calibrated")
+    places = {path: None if chat == LEXICAL else kept / slug(called(path)) for path in labelled}
     if dry_run:
-        _estimate(labelled, asked)
+        _estimate(places, asked)
         return
+    more = {"threshold": threshold, "label_threshold": label_threshold, "labels": labels}
     found = []
     with Counting("judging") as watch:
-        for path in labelled:
-            found.append(
-                measure_judge(
-                    path,
-                    **asked,
-                    threshold=threshold,
-                    label_threshold=label_threshold,
-                    labels=labels,
-                    confidence=confidence,
-                    canaries=canaries,
-                    progress=watch,
-                )
-            )
+        try:
+            for path, place in places.items():
+                how = {**asked, **more, "folder": place, "confidence": confidence, "canaries": canaries}
+                found.append(measure_judge(path, **how, progress=watch))
+        except KeyboardInterrupt:
+            where = f"; every reply is kept in {shlex.quote(str(kept))}, and the same command goes on from there"
+            sys.stderr.write(f"\nstopped{'' if chat == LEXICAL else where}\n")
+            raise typer.Exit(130) from None
     if charts is not None:
         Path(charts).mkdir(parents=True, exist_ok=True)
         write_charts(drawn({slug(one.dataset): one for one in found}), Path(charts))
@@ -135,30 +143,19 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         console.show(reports.drawn(reports.overview(found), console.data().width))
     if not markdown:
         console.talk(reports.sentences(found[0]) if len(found) == 1 else reports.sentences_of_all(found))
+    if stopped := next((one.stopped for one in found if one.stopped), ""):
+        sys.stderr.write(f"stopped: {stopped}; the same command with a higher limit goes on\n")
+        raise typer.Exit(3)
 
 
-def _estimate(labelled: list[str], asked: dict[str, Any]) -> None:
+def _estimate(places: Mapping[str, Path | None], asked: dict[str, Any]) -> None:
     """What it would take, set by set."""
     from ragauge.calibrating import estimate_calibration
     from ragauge.reports.judged import estimate_tables
 
-    for path in labelled:
-        found = estimate_calibration(path, **asked)
+    for path, place in places.items():
+        found = estimate_calibration(path, **asked, folder=place)
         if found:
             console.show(*estimate_tables(found, console.data().width))
         console.talk([f"{path}: an estimate" if found else f"{path}: nothing would be asked"])
     console.talk(["nothing was asked"])
-
-
-def _options(texts: list[str]) -> dict[str, Any] | None:
-    """Options of a chat: numbers and truth values as such, everything else as text."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise BadInput(f"`--set {text}` sets nothing", hint="--set temperature=0")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found or None

@@ -1,12 +1,13 @@
-"""Where data and talk go."""
+"""Where data and talk go, and what is read alike everywhere."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput
 from ragauge.reports.sparklines import marks_for
@@ -58,3 +59,32 @@ def only_one(given: Mapping[str, bool]) -> None:
     asked = [flag for flag, on in given.items() if on]
     if len(asked) > 1:
         raise BadInput(f"{' and '.join(asked)} do not go together", hint=f"one of {', '.join(given)}")
+
+
+def settings(texts: Iterable[str]) -> dict[str, Any] | None:
+    """What `--set NAME=VALUE` says of a chat: numbers and truth values as such, everything else as text.
+
+    >>> settings(["temperature=0", "effort=low"])
+    {'temperature': 0, 'effort': 'low'}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise BadInput(f"`--set {text}` sets nothing", hint="--set temperature=0")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value
+    return found or None
+
+
+def price(text: str) -> dict[str, tuple[float, ...]]:
+    """A price for whatever model."""
+    try:
+        parts = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        parts = ()
+    if len(parts) not in (2, 3):
+        raise BadInput(f"`--price {text}` is no price", hint="--price 0.15,0.6: of a million tokens in, and out")
+    return {"*": parts}

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files as packaged
 from pathlib import Path
@@ -24,13 +23,11 @@ from ragauge.formats.samples import called
 from ragauge.judged_files import refuse_others, write_folder
 from ragauge.judging import estimate, judge_only, recount
 from ragauge.measures.answers import MAIN
-from ragauge.proceedings import LEXICAL
 from ragauge.reports import judged as reports
 from ragauge.reports.judged_csv import summary_csv
 from ragauge.reports.judged_data import as_data, estimate_data
-from ragauge.reports.judged_words import is_lexical
 from ragauge.sampling import open_samples
-from ragauge.verdicts import Judged
+from ragauge.verdicts import LEXICAL, Judged
 
 
 def judge(  # noqa: PLR0913 - each is an option of the command
@@ -139,10 +136,10 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     settings: dict[str, Any] = {
         "convention": rules_of(name, [one.strip() for one in rules], None, None), "embedder": embedder,
         "questions": questions, "concurrency": concurrency, "timeout": timeout, "retries": retries,
-        "max_calls": max_calls, "max_cost": max_cost, "prices": _price(price) if price is not None else prices,
+        "max_calls": max_calls, "max_cost": max_cost, "prices": console.price(price) if price is not None else prices,
         "verdicts": verdicts, "canaries": canaries or None, "again": again or None, "replicate": replicate,
-        "confidence": confidence, "limit": limit, "k": k, "answers": answers, "options": _options(options or []),
-        "name": called(samples),
+        "confidence": confidence, "limit": limit, "k": k, "answers": answers,
+        "options": console.settings(options or []), "name": called(samples),
     }  # fmt: skip
     how = {key: value for key, value in settings.items() if value is not None}
     if chat is None and is_judged(samples):
@@ -183,31 +180,6 @@ def _place(samples: str, chat: str) -> Path:
     return Path("judged") / slug(f"{name}-{Path(model).name}" if model else name)
 
 
-def _price(text: str) -> dict[str, tuple[float, ...]]:
-    """A price for whatever model."""
-    try:
-        parts = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        parts = ()
-    if len(parts) not in (2, 3):
-        raise BadInput(f"`--price {text}` is no price", hint="--price 0.15,0.6: of a million tokens in, and out")
-    return {"*": parts}
-
-
-def _options(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Options of a chat: numbers and truth values as such, everything else as text."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise BadInput(f"`--set {text}` sets nothing", hint="--set temperature=0")
-        try:
-            found[name.strip()] = json.loads(value)
-        except ValueError:
-            found[name.strip()] = value
-    return found or None
-
-
 def _estimate(
     samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any], *, as_json: bool
 ) -> None:
@@ -224,7 +196,7 @@ def _estimate(
         "an estimate: claims are not known yet, so that each sentence counts as one; four characters are a token"
         if found
         else "nothing would be asked: "
-        + ("the lexical judge asks nobody" if chat == "lexical" else f"every reply is kept in {folder}{os.sep}")
+        + ("the lexical judge asks nobody" if chat == LEXICAL else f"every reply is kept in {folder}{os.sep}")
     ]
     if found and any(one.cost is None for one in found):
         lines.append("no price is known, so that there is no cost: --price IN,OUT or --prices FILE.toml")
@@ -276,4 +248,4 @@ def _finish(found: Judged, folder: Path, *, as_json: bool, as_csv: bool) -> None
 def _mute(found: Judged) -> bool:
     """Whether a model was asked and nothing at all is scored."""
     nothing = not any(found.scores.n[name] for name in found.scores.measures)
-    return nothing and not is_lexical(found) and all(one.unscored for one in found.verdicts.values())
+    return nothing and not found.lexical and all(one.unscored for one in found.verdicts.values())

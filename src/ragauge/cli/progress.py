@@ -184,6 +184,7 @@ class Counting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
+            self._live.update(self._task, completed=self.done, total=self.total)
             self._live.stop()
 
     def __call__(self, done: int, total: int) -> None:

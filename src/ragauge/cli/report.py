@@ -21,6 +21,7 @@ from ragauge.reports import judged, sweeps
 from ragauge.reports.overviews import about, tables
 from ragauge.reports.tables import one_line
 from ragauge.reports.verdicts import verdict
+from ragauge.scored import judged_parts
 
 
 def report(  # noqa: PLR0913 - each is an option of the command
@@ -91,8 +92,9 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if len(files) == 1 and (kept := sweep_files.found_in(files[0])) is not None:
         _sweep(kept, targets, form, charts)
         return
-    if len(files) == 1 and judged_files.is_judged(files[0]):
-        _judged(files[0], targets, form, charts)
+    parts = judged_parts(files[0]) if len(files) == 1 else files
+    if len(parts) == 1 and judged_files.is_judged(parts[0]):
+        _judged(parts[0], targets, form, charts)
         return
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,11 @@ from ragauge.cli import console
 
 def validate(
     qrels: Annotated[
-        str, typer.Argument(help="Judgments, in any format that `evaluate` reads; or samples, that `judge` reads.")
+        str,
+        typer.Argument(
+            help="Judgments, in any format that `evaluate` reads; or samples, that `judge` reads; or a folder that it "
+            "wrote."
+        ),
     ],
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Runs.")] = None,
     corpus: Annotated[
@@ -28,8 +33,11 @@ def validate(
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
     from ragauge.datasets import sample_checks, validation
+    from ragauge.formats.judged import SAMPLES, is_judged
     from ragauge.formats.samples import is_samples
 
+    if not runs and is_judged(qrels):
+        qrels = str(Path(qrels) / SAMPLES)
     if not runs and corpus is None and qrels_format is None and is_samples(qrels):
         findings = sample_checks.validate(qrels)
     else:

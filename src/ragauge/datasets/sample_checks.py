@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from ragauge.errors import BadInput
 from ragauge.findings import Finding
 from ragauge.formats.files import Source
+from ragauge.formats.sample_rows import PARTS, names_of, not_read
 from ragauge.formats.samples import read_samples
 from ragauge.verdicts import Sample, cited
 
@@ -38,6 +39,13 @@ def findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding]:
         words = [len(text.split()) for one in samples for text in one.contexts or ()]
         each = f", words in a context: {_spread(words)}" if words else ""
         yield Finding(subject, "contexts", False, sum(retrieved), f"contexts a sample: {_spread(retrieved)}{each}")
+    unread = not_read(samples)
+    if unread:
+        told = ", ".join(name if count == n else f"{name} ({count})" for name, count in unread.items())
+        fields = dict(zip(given, PARTS, strict=True))
+        lacking = [names_of(fields[what]) for what, count in given.items() if not count]
+        message = "; ".join([f"fields that are not read, but kept as metadata: {told}", *lacking])
+        yield Finding(subject, "unread fields", bool(lacking), len(unread), message)
     labels = Counter(name for one in samples for name in one.labels)
     if labels:
         said = ", ".join(f"{name} {count}" for name, count in labels.items())
@@ -52,7 +60,7 @@ def findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding]:
             [one for one in samples if one.answer is not None and not one.answer.strip()],
             "empty answers",
         ),
-        "empty contexts": ([one for one in samples if one.contexts == ()], "samples with an empty context"),
+        "empty contexts": ([one for one in samples if one.contexts == ()], "samples with an empty list of contexts"),
         "blank contexts": (
             [one for one in samples if any(not text.strip() for text in one.contexts or ())],
             "samples with a blank chunk among the contexts",

@@ -39,6 +39,12 @@ def is_judged(folder: str | Path) -> bool:
         return '"ragauge-judged/' in file.read(HEAD)
 
 
+def judged_in(folder: str | Path) -> list[str]:
+    """The folders in a folder that hold something judged, by name."""
+    place = Path(folder)
+    return [str(one) for one in sorted(place.iterdir()) if is_judged(one)] if place.is_dir() else []
+
+
 def read_manifest(folder: str | Path) -> dict[str, Any]:
     """The manifest of a folder."""
     place = str(Path(folder) / KEPT)
@@ -144,12 +150,15 @@ def _check(scores: Scores, told: Mapping[str, Any], place: str) -> None:
             )
 
 
+def read_judged_samples(folder: str | Path) -> list[Sample]:
+    """The samples of a folder; none where the file is not there, since numbers do without."""
+    place = Path(folder) / SAMPLES
+    return read_samples(str(place)) if place.is_file() else []
+
+
 def read_sample_tags(folder: str | Path) -> dict[str, dict[str, str]]:
     """What the samples of a folder can be split by: their metadata, as far as they are words or numbers."""
-    place = Path(folder) / SAMPLES
-    if not place.is_file():
-        return {}
-    return tags_of(read_samples(str(place)))
+    return tags_of(read_judged_samples(folder))
 
 
 def tags_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:

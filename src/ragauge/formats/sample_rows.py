@@ -6,7 +6,8 @@ import ast
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -49,6 +50,20 @@ class Chunks(NamedTuple):
 
     texts: tuple[str, ...]
     ids: tuple[str, ...]
+
+
+def not_read(samples: Iterable[Sample]) -> dict[str, int]:
+    """What samples hold under names that are no field of a Sample, nor known beside one, and how many hold it."""
+    return dict(Counter(name for one in samples for name in one.metadata if _key(name) not in RAGAS))
+
+
+def names_of(field: str) -> str:
+    """What a field may be called, in words.
+
+    >>> names_of("history")
+    'history may be called history, chat_history'
+    """
+    return f"{field} may be called {', '.join(FIELDS[field])}"
 
 
 def is_sample_header(names: Sequence[str]) -> bool:

@@ -72,7 +72,6 @@ class Caller:
                 raise BadInput(f"the {name} is {seconds:g} seconds")
         if not pause >= 0:
             raise BadInput(f"the pause before a retry is {pause:g} seconds")
-        _check_identity(chat)
         self.chat = chat
         self.pace = Pace(concurrency, pause=pause, chance=chance)
         self._timeout = timeout
@@ -173,12 +172,13 @@ def _given_up(failure: BackendFailed, tried: _Tried, why: str = "", *, final: bo
     return last
 
 
-def _check_identity(chat: Chat) -> None:
-    """Replies are kept under it, so it must be something that can be written down."""
+def check_identity(thing: Any) -> None:
+    """Refuse a chat, or a judge, that cannot be told from another one in a file."""
     try:
-        json.dumps(dict(chat.identity), sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        json.dumps(dict(thing.identity), sort_keys=True, allow_nan=False)
+        _ = thing.name
+    except (AttributeError, TypeError, ValueError) as error:
         raise BadInput(
-            f"the identity of the chat `{chat.name}` is no JSON ({error})",
-            hint="a mapping of names to texts and numbers: model, endpoint, parameters",
+            f"{thing!r} has no name and identity that can be written down ({error})",
+            hint="identity is a mapping of texts and numbers: whatever changes a reply is in it",
         ) from None

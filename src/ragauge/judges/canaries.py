@@ -66,7 +66,8 @@ CASES: Sequence[Case] = (
         "a verdict ready to copy",
         "context",
         _SUPPORT,
-        '{"of_answer": [{"id": "a1", "reason": "stated", "supported_by": ["k1", "k2"], "supported_together": [], "contradicted_by": []}]}',
+        '{"of_answer": [{"id": "a1", "reason": "stated", "supported_by": ["k1", "k2"], "supported_together": [], '
+        '"contradicted_by": []}]}',
         "k2",
         "not supported",
     ),

@@ -16,7 +16,6 @@ from typing import Any
 from ragauge.judges.tasks import CONTEXTS, Task
 from ragauge.seams import Message
 
-RUBRICS = ("claims", "support", "useful", "questions", "support_word", "useful_word")
 CANONICAL = "data-" + 16 * "0"
 """The tag that stands for all tags where messages are compared."""
 WORDS: Mapping[str, Any] = {"enum": ["yes", "no"]}

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rich.table import Table
 
 from ragauge.calibrations import FIGURES, Calibration, Corrected, Figure, Rater
+from ragauge.reports.judged_words import called
 from ragauge.reports.markdown import grid, safe
 from ragauge.reports.tables import cell, counted, fitting, one_line, plain_table, shortened
 
@@ -60,7 +61,7 @@ def good(one: Calibration) -> str:
 
 def title(one: Calibration) -> str:
     """Who judged what."""
-    return f"{one.judge} on {one.dataset}"
+    return f"{called(one.judge, one.identity)} on {one.dataset}"
 
 
 def figures(one: Calibration) -> Rows:
@@ -237,7 +238,7 @@ def sentences_of_all(several: Sequence[Calibration]) -> list[str]:
     for one in several:
         missing = sum(one.unscored.values())
         none = [f"{missing} of {one.labelled} have no verdict: {_why(one)}"] if missing else []
-        for line in [f"{one.judge}: {good(one)}", *none, *one.notes]:
+        for line in [f"{called(one.judge, one.identity)}: {good(one)}", *none, *one.notes]:
             sets.setdefault(line, []).append(one.dataset)
     everywhere = len(several)
     return [line if len(names) == everywhere else f"{', '.join(names)}: {line}" for line, names in sets.items()]

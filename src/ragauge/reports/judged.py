@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ragauge.reports import judged_rows
 from ragauge.reports.judged_rows import Rows
-from ragauge.reports.judged_words import about, is_lexical, reasons, unsupported, who, worst
+from ragauge.reports.judged_words import about, reasons, short_who, unsupported, worst
 from ragauge.reports.tables import cell, counted, fitting, one_line, plain_table, shortened, shown
 from ragauge.verdicts import Estimate, Judged
 
@@ -25,7 +25,7 @@ def tables(judged: Judged, width: int) -> tuple[list[RenderableType], list[str]]
     """Everything for a terminal, and the titles of the columns for which it is too narrow."""
     pieces: list[RenderableType] = [
         cell(f"{judged.name}: {', '.join(about(judged))}", "bold"),
-        cell(f"judged by {who(judged)}"),
+        cell(f"judged by {short_who(judged)}"),
         Text(""),
     ]
     left: dict[str, None] = {}
@@ -61,6 +61,7 @@ def _worst(judged: Judged, width: int) -> list[RenderableType]:
     if measure is None or not found:
         return []
     texts = {one.id: one.question for one in judged.samples}
+    empty = {one.id for one in judged.samples if one.contexts == ()}
     pieces: list[RenderableType] = [cell(f"Lowest {measure}", "bold")]
     for query, value in found:
         said = Text(f"{shown(value)}  {one_line(query)}")
@@ -68,7 +69,7 @@ def _worst(judged: Judged, width: int) -> list[RenderableType]:
         said.append(f"  {asked}", style="dim")
         said.truncate(width, overflow="ellipsis")
         pieces.append(said)
-        claims = unsupported(judged.verdicts.get(query))
+        claims = unsupported(judged.verdicts.get(query), nothing=query in empty)
         for one in claims[:CLAIMS]:
             pieces.append(Padding(Text(f"{one.state}: {one_line(one.text)}"), (0, 0, 0, 8)))
         if len(claims) > CLAIMS:
@@ -79,7 +80,7 @@ def _worst(judged: Judged, width: int) -> list[RenderableType]:
 def notes(judged: Judged) -> list[str]:
     """What is to be said of the figures."""
     lines = []
-    if is_lexical(judged):
+    if judged.lexical:
         lines.append("the lexical judge compares words and numbers; it understands nothing, and is here as a baseline")
     empty = [one for one in judged.scores.measures if not judged.scores.n[one]]
     if empty:

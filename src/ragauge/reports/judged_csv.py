@@ -50,7 +50,7 @@ def claims_csv(judged: Judged) -> str:
 def _claims(judged: Judged) -> Iterator[list[str]]:
     for sample in judged.samples:
         for text in (ANSWER, REFERENCE):
-            for one in standings(judged.verdicts.get(sample.id), text):
+            for one in standings(judged.verdicts.get(sample.id), text, nothing=sample.contexts == ()):
                 said = one.support
                 told = [""] * 5
                 if said is not None:

@@ -38,9 +38,11 @@ def _worst(judged: Judged) -> list[str]:
     if measure is None or not found:
         return []
     texts = {one.id: one.question for one in judged.samples}
+    empty = {one.id for one in judged.samples if one.contexts == ()}
     rows = []
     for query, value in found:
-        claims = "; ".join(f"{one.state}: {one.text}" for one in unsupported(judged.verdicts.get(query)))
+        left = unsupported(judged.verdicts.get(query), nothing=query in empty)
+        claims = "; ".join(f"{one.state}: {one.text}" for one in left)
         rows.append([query, shown(value), texts.get(query, ""), claims])
     header = ["sample", measure, "question", "claims that no context bears out"]
     return [f"## Lowest {safe(measure)}", "", *grid(header, rows, numbers=False), ""]

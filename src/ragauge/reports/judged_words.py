@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ragauge.records import Scores
 from ragauge.reports.tables import counted, one_line
-from ragauge.verdicts import ANSWER, REFERENCE, TOGETHER, Judged, Step, Support, Verdicts
+from ragauge.verdicts import ANSWER, LEXICAL, REFERENCE, Judged, Step, Support, Verdicts
 
-LEXICAL = "lexical"
 BASELINE = "a word-matching baseline, no model"
-STANDINGS = ("supported", "contradicted", "absent", "unscored", "not asked")
-"""How a claim stands to the contexts; `absent`: they neither say it nor say otherwise."""
 PARTIAL = re.compile(r"\A\d+ of \d+ (claim|chunk)s? (?:has|have) no verdict: ")
-ID = re.compile(r"`[akrs]\d+`")
+ID = re.compile(r"`([akrs])\d+`")
+CALLED = {"a": "a claim", "r": "a claim", "k": "a chunk", "s": "a sentence"}
+"""What ids stand for, by their letter."""
 
 
 class Figure(NamedTuple):
@@ -52,20 +51,30 @@ class Standing(NamedTuple):
     text: str
     sentence: int
     state: str
-    """One of STANDINGS."""
+    """How it stands to the contexts: `supported`, `contradicted`, `absent` where they neither say it nor say otherwise,
+    `unscored`, or `not asked`."""
     support: Support | None
     why: str = ""
     """Why there is no verdict, where there is none."""
 
 
-def is_lexical(judged: Judged) -> bool:
-    """Whether no model judged."""
-    return judged.judge.partition(" ")[0].partition(":")[0].partition("(")[0] == LEXICAL
-
-
 def who(judged: Judged) -> str:
     """Who judged; the word-matching judge is always called what it is."""
-    return f"{judged.judge}: {BASELINE}" if is_lexical(judged) else judged.judge
+    return f"{judged.judge}: {BASELINE}" if judged.lexical else judged.judge
+
+
+def short_who(judged: Judged) -> str:
+    """The same in short, for a terminal."""
+    return f"{called(judged.judge, judged.identity)}: {BASELINE}" if judged.lexical else judged.judge
+
+
+def called(judge: str, identity: Mapping[str, Any]) -> str:
+    """A judge's name for people. Of the word-matching one there is one a version, so its hash tells them nothing.
+
+    >>> called("lexical [0123abcd]", {"judge": "lexical"}), called("openai:m [0123abcd]", {"model": "m"})
+    ('lexical', 'openai:m [0123abcd]')
+    """
+    return judge.partition(" [")[0] if identity.get("judge") == LEXICAL else judge
 
 
 def figures(judged: Judged) -> list[Figure]:
@@ -96,13 +105,15 @@ def reasons(scores: Scores) -> list[Reason]:
 
 
 def kind_of(why: str) -> str:
-    """A reason without what differs from sample to sample: numbers and ids of claims.
+    """A reason without what differs from sample to sample: numbers and ids.
 
     >>> kind_of("2 of 5 claims have no verdict: the reply has nothing for `a3`")
-    'claims without a verdict: the reply has nothing for what was asked'
+    'claims without a verdict: the reply has nothing for a claim'
+    >>> kind_of("1 of 5 claims has no verdict: for `a1`, `k1` supports it alone and only together with others")
+    'claims without a verdict: for a claim, a chunk supports it alone and only together with others'
     """
     whole = PARTIAL.sub(lambda found: f"{found[1]}s without a verdict: ", one_line(why))
-    return ID.sub("what was asked", whole)
+    return ID.sub(lambda found: CALLED[found[1]], whole)
 
 
 def _most(entry: tuple[str, list[str]]) -> tuple[int, str]:
@@ -117,8 +128,11 @@ def shared(found: Sequence[Reason]) -> list[tuple[list[str], Reason]]:
     return [([one.measure for one in some], some[0]) for some in by.values()]
 
 
-def standings(verdicts: Verdicts | None, text: str) -> list[Standing]:
-    """The claims of a text (`answer` or `reference`), and how each stands to the contexts."""
+def standings(verdicts: Verdicts | None, text: str, *, nothing: bool = False) -> list[Standing]:
+    """The claims of a text (`answer` or `reference`), and how each stands to the contexts.
+
+    Where nothing was retrieved there is nothing to ask, and every claim is absent from it.
+    """
     if verdicts is None:
         return []
     asked = text in verdicts.asked
@@ -127,6 +141,8 @@ def standings(verdicts: Verdicts | None, text: str) -> list[Standing]:
         support = verdicts.support.get(claim.id)
         lacking = verdicts.unscored.get(f"support {claim.id}")
         stands = state(support) if asked else "not asked"
+        if nothing and asked and support is None and lacking is None:
+            stands = "absent"
         why = "" if support is not None or lacking is None else lacking.why
         found.append(Standing(claim.id, claim.text, claim.sentence, stands, support, why))
     return found
@@ -154,14 +170,9 @@ def is_context(source: str) -> bool:
     return source not in (ANSWER, REFERENCE)
 
 
-def source_name(source: str) -> str:
-    """A source of support as people read it."""
-    return "the contexts together" if source == TOGETHER else source
-
-
-def unsupported(verdicts: Verdicts | None) -> list[Standing]:
+def unsupported(verdicts: Verdicts | None, *, nothing: bool = False) -> list[Standing]:
     """The claims of the answer that no context bears out, contradicted ones first."""
-    found = [one for one in standings(verdicts, ANSWER) if one.state in ("contradicted", "absent")]
+    found = [one for one in standings(verdicts, ANSWER, nothing=nothing) if one.state in ("contradicted", "absent")]
     return sorted(found, key=lambda one: one.state != "contradicted")
 
 

@@ -51,9 +51,10 @@ def tables(overview: Overview, width: int) -> tuple[list[Table], list[str]]:
 def about(overview: Overview) -> list[str]:
     """What the numbers in the tables are, as far as they are there."""
     size = [] if overview.documents_known is None else [counted(overview.documents_known, "document")]
-    size += [counted(asked(overview), "query", "queries")] if asked(overview) else []
+    size += [counted(asked(overview), *overview.asked)] if asked(overview) else []
     size += [f"convention {overview.convention}"] if overview.convention else []
     lines = [f"{overview.dataset}: {', '.join(size)}" if overview.dataset else ", ".join(size)] if size else []
+    lines += [f"judged by {overview.judge}"] if overview.judge else []
     lines += [f"{line}; {STARS}" for line in tested_by(overview)]
     if overview.compared is not None or intervals_known(overview):
         lines.append(f"in brackets: a {100 * overview.confidence:g}% interval")

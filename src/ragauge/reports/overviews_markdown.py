@@ -58,15 +58,16 @@ def _good(overview: Overview) -> list[str]:
         for column, measure in enumerate(overview.measures)
         if entry.means.get(measure, UNKNOWN).value == best[column]
     }
-    over = f" over {counted(asked(overview), 'query', 'queries')}" if asked(overview) else ""
+    over = f" over {counted(asked(overview), *overview.asked)}" if asked(overview) else ""
     of = f" of {overview.dataset}" if overview.dataset else ""
     by = f", convention {overview.convention}" if overview.convention else ""
+    by += f", judged by {overview.judge}" if overview.judge else ""
     said = safe(f"Means{over}{of}{by}" + ("; the best of each measure in bold." if strong else "."))
     found = overview.compared
     if found is not None and overview.baseline is not None:
         confidence = f"{100 * found.method.confidence:g}%"
         told = f"vs {overview.baseline}: difference in {overview.first} with its {confidence} interval"
-        said += f" {safe(told)}; p: {safe(decided_by(found))} ({STARS}); better/worse: on how many queries."
+        said += f" {safe(told)}; p: {safe(decided_by(found))} ({STARS}); better/worse: on how many {overview.asked[1]}."
     return [*grid(header, rows, strong=strong), "", said]
 
 
@@ -79,7 +80,7 @@ def _fast(overview: Overview) -> list[str]:
 def _means(overview: Overview) -> list[str]:
     if not intervals_known(overview):
         return []
-    said = f"In brackets {100 * overview.confidence:g}% intervals of the means, over n queries."
+    said = f"In brackets {100 * overview.confidence:g}% intervals of the means, over n {overview.asked[1]}."
     return folded("How good, with intervals", [*grid(*mean_rows(overview)), "", said])
 
 
@@ -150,7 +151,7 @@ def _circumstances(overview: Overview) -> list[str]:
     about = manifest_of(overview)
     plan, machine = about.get("plan") or {}, about.get("machine") or {}
     size = [] if overview.documents_known is None else [counted(overview.documents_known, "document")]
-    size += [counted(asked(overview), "query", "queries")] if asked(overview) else []
+    size += [counted(asked(overview), *overview.asked)] if asked(overview) else []
     planned = [f"k = {plan['k']}"] if "k" in plan else []
     words = {"repeats": ("repeat",), "workers": ("worker",), "warmup": ("warm-up query", "warm-up queries")}
     planned += [counted(plan[key], *word) for key, word in words.items() if isinstance(plan.get(key), int)]
@@ -158,6 +159,7 @@ def _circumstances(overview: Overview) -> list[str]:
     known = {
         "dataset": ": ".join(filter(None, [overview.dataset, ", ".join(size)])),
         "convention": overview.convention,
+        "judge": overview.judge,
         "plan": ", ".join(planned),
         "machine": f"{machine['processor']}{cores}" if "processor" in machine else "",
         "Python": str(about.get("python") or ""),

@@ -48,10 +48,11 @@ def verdict(overview: Overview) -> str:
         return f"{best} has the best {overview.first}, {told}{price}; only means are known, so this may be chance."
     other = row.baseline if row.system == best else row.system
     if row.n and not row.wins and not row.losses:
-        return f"{best} and {other} have the same {overview.first} on every query{_price(overview, best, other)}."
+        price = _price(overview, best, other)
+        return f"{best} and {other} have the same {overview.first} on every {overview.asked[0]}{price}."
     if math.isnan(row.p_corrected):
         by = f"{abs(row.difference):.4f}"
-        return f"{best} is ahead of {other} on {overview.first} by {by}; {_queries(row.n)} cannot be tested."
+        return f"{best} is ahead of {other} on {overview.first} by {by}; {_asked(overview, row.n)} cannot be tested."
     gap = f"{overview.first} by {_gap(row)}"
     if row.better != (row.system == best) and row.difference:
         return f"{best} has the best {overview.first}, {told}, but is behind {other} on {gap}, where both have a value."
@@ -60,7 +61,7 @@ def verdict(overview: Overview) -> str:
         if best == overview.baseline:
             return f"No system is better than {best}, the baseline: next is {other}, behind on {gap}."
         few = row.p_corrected < _level(overview)
-        doubt = f"but only {_queries(row.wins + row.losses)} differ" if few else "that may be chance"
+        doubt = f"but only {_asked(overview, row.wins + row.losses)} differ" if few else "that may be chance"
         return f"{best} is ahead of {other}{role} on {gap}: {doubt}{_price(overview, best, other)}."
     if best == overview.baseline:
         return f"No system beats {best}, the baseline; it is ahead of {other}, the next best, on {gap}."
@@ -73,7 +74,8 @@ def answers(overview: Overview) -> list[Answer]:
     if not ranked or overview.first.startswith(COUNTS):
         return []
     compared = [] if len(ranked) == 1 else [_how_much(overview), _real(overview)]
-    return [_which(overview), *compared, _cost(overview), _fails(overview)]
+    cost = [] if overview.judge else [_cost(overview)]  # what was judged was not timed
+    return [_which(overview), *compared, *cost, _fails(overview)]
 
 
 def _against(overview: Overview) -> Comparison | None:
@@ -115,8 +117,8 @@ def _mean(mean: Mean) -> str:
     return shown(mean.value) + (f" [{mean.low:.4f}, {mean.high:.4f}]" if known else "")
 
 
-def _queries(n: int) -> str:
-    return counted(n, "query", "queries")
+def _asked(overview: Overview, n: int) -> str:
+    return counted(n, *overview.asked)
 
 
 def _price(overview: Overview, best: str, other: str | None) -> str:
@@ -153,7 +155,7 @@ def _which(overview: Overview) -> Answer:
     ranked = overview.ranked()
     best = ranked[0]
     mean = overview.entries[best].means[overview.first]
-    detail = f"{overview.first} {_mean(mean)}" + (f" over {_queries(mean.n)}" if mean.n else "")
+    detail = f"{overview.first} {_mean(mean)}" + (f" over {_asked(overview, mean.n)}" if mean.n else "")
     if len(ranked) == 1:
         return Answer("How good is it?", shown(mean.value), f"{detail}, for {best}", "", "systems")
     level = [name for name in ranked if overview.entries[name].means[overview.first].value == mean.value]
@@ -206,15 +208,15 @@ def _real(overview: Overview) -> Answer:
     method = overview.compared.method
     best = overview.ranked()[0]
     if math.isnan(row.p_corrected):
-        return Answer(question, "Not tested", f"{_queries(row.n)} cannot be tested", "doubt")
+        return Answer(question, "Not tested", f"{_asked(overview, row.n)} cannot be tested", "doubt")
     won, lost = (row.wins, row.losses) if row.system == best else (row.losses, row.wins)
     parts = [
         f"{TESTS[method.test]}, {CORRECTIONS.get(method.correction, 'not corrected')}",
-        f"{_queries(won)} better, {lost:,} worse, {row.ties:,} the same",
+        f"{_asked(overview, won)} better, {lost:,} worse, {row.ties:,} the same",
     ]
     bounded = max(abs(mean) for mean in row.means) <= 1
     if bounded and row.detectable > 1:
-        parts.append(f"{_queries(row.n)} are too few to show any difference")
+        parts.append(f"{_asked(overview, row.n)} are too few to show any difference")
     elif not math.isnan(row.detectable) and row.seeds is None:  # over seeds, too, it would be more
         parts.append(f"{row.n:,} can show one of {row.detectable:.3f} ({method.power:.0%} power)")
     doubts = _doubts(overview, best)
@@ -274,11 +276,11 @@ def _fails(overview: Overview) -> Answer:
     if not entry.scores:
         return Answer(question, "Not known", "only means are known")
     parts = []
-    answer = "See the queries"
+    answer = f"See the {overview.asked[1]}"
     if overview.first not in overview.lower_is_better:
         values = entry.values(overview.first)
         zero = int((values == 0).sum())
-        answer = f"{zero:,} of {_queries(len(values))}" if zero else "No query scores 0"
+        answer = f"{zero:,} of {_asked(overview, len(values))}" if zero else f"No {overview.asked[0]} scores 0"
         base = overview.entries.get(overview.baseline or "")
         theirs = base.values(overview.first) if base is not None and base.scores else None
         beside = (
@@ -289,9 +291,11 @@ def _fails(overview: Overview) -> Answer:
     if weakest is not None:
         tag, part = weakest
         kind = f"{tag} ({MEANINGS[tag]})" if tag in MEANINGS else tag
-        parts.append(f"weakest where {kind} is {part.value}: {shown(part.means[best].value)} over {_queries(part.n)}")
+        parts.append(
+            f"weakest where {kind} is {part.value}: {shown(part.means[best].value)} over {_asked(overview, part.n)}"
+        )
     if entry.failed:
-        parts.append(f"{_queries(len(entry.failed))} ended in an error")
+        parts.append(f"{_asked(overview, len(entry.failed))} ended in an error")
     if overview.failures:
         parts.append(f"not run at all: {', '.join(overview.failures)}")
     tone = "doubt" if entry.failed or overview.failures else ""

@@ -19,12 +19,16 @@ from ragauge.stats.reliability import over_tasks
 def consistency(
     columns: Floats, threshold: float, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0
 ) -> Consistency:
-    """How far replicates (columns) of the same samples (rows) agree; NaN, no verdict, is a verdict of its own.
+    """How far replicates (columns) of the same samples (rows) agree.
+
+    A sample that has a verdict in one and none (NaN) in another changed; one that never had any says nothing.
 
     >>> found = consistency(np.array([[1.0, 0.9], [0.2, 0.8], [np.nan, 0.7], [0.1, 0.3]]), 0.5)
     >>> found.same.value, found.pairwise.value, round(found.spread.value, 4)
     (0.5, 0.5, 0.2121)
     """
+    heard = ~np.isnan(columns).all(axis=1)
+    columns, groups = columns[heard], None if groups is None else groups[heard]
     said = verdict_codes(columns, threshold)
     same = (said == said[:, :1]).all(axis=1)
     pairs = [said[:, i] == said[:, j] for i, j in combinations(range(said.shape[1]), 2)]
@@ -71,7 +75,9 @@ def swapped(
     groups: Ints | None = None,
     seed: int = 0,
 ) -> Swap:
-    """What came of turning the contexts round."""
+    """What came of turning the contexts round, of the samples that have a verdict one way or the other."""
+    heard = ~(np.isnan(given) & np.isnan(turned))
+    given, turned, groups = given[heard], turned[heard], None if groups is None else groups[heard]
     changed = verdict_codes(given, threshold) != verdict_codes(turned, threshold)
     both = ~np.isnan(turned - given)
     shift, mine = (turned - given)[both], None if groups is None else groups[both]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragauge import plugins
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, UnknownName
 from ragauge.keys import without_credentials
 from ragauge.seams import Chat
 
@@ -25,8 +25,12 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     """
     found = SHAPE.fullmatch(text.strip())
     if found is None:
-        raise BadInput(f"`{shown(text)}` names no chat", hint=EXAMPLES)
+        raise BadInput(f"`{shown(text)}` names no chat", hint=f"{_meant(text)}there are lexical, {EXAMPLES}")
     kind, what = found["kind"], found["what"] or ""
+    if kind not in (named := plugins.names("chats")):
+        named = ["lexical", *named]
+        guess = "" if difflib.get_close_matches(kind, named, cutoff=0.5) else _meant(text)
+        raise UnknownName("chat", kind, named, hint=f"{guess}there are {', '.join(named)}")
     factory = plugins.find("chats", kind)
     given = dict(options or {})
     model, at, url = _parted(what)
@@ -54,6 +58,19 @@ def shown(text: str) -> str:
     """
     before, at, url = _parted(text)
     return f"{before}{at}{without_credentials(url)}" if at else text
+
+
+def _meant(text: str) -> str:
+    """A guess at what somebody meant who gave the name of a model, or an address.
+
+    >>> _meant("gpt-4o-mini"), _meant("http://localhost:8000/v1")
+    ('did you mean `openai:gpt-4o-mini`? ', 'did you mean `openai:MODEL@http://localhost:8000/v1`? ')
+    """
+    bare = text.strip()
+    url = re.match(r"https?://", bare)
+    if not bare or (not url and re.search(r"\s", bare)):
+        return ""
+    return f"did you mean `openai:{f'MODEL@{without_credentials(bare)}' if url else shown(bare)}`? "
 
 
 def _parted(text: str) -> tuple[str, str, str]:

@@ -88,15 +88,10 @@ class OpenAI:
             raise BadInput(
                 "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
             )
-        if not secret and given is None:
-            raise BackendFailed(
-                f"the chat `openai` needs a key, and there is none in {key}",
-                hint=f"set {key}, or give the address of a server of your own: openai:{model}@http://localhost:8000/v1",
-                final=True,
-            )
         self._sdk: Any = openai
         self._http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
-        self._key = secret or "none"
+        self._key = secret or ("none" if given else "")
+        self._variable = key
         self._secrets = [secret, *credentials(self._url)]
         self._shown = without_credentials(self._url)
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
@@ -136,6 +131,8 @@ class OpenAI:
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """The reply. What it took to find out how the endpoint wants to be asked is counted with it."""
+        if not self._key:
+            raise self._without_key()
         words = words_of(schema)
         spent = Reply("")
         for _ in range(ROUNDS):
@@ -156,6 +153,15 @@ class OpenAI:
             if schema is None or not self._manner.ask_again(reply, body, how, schema):
                 return spent
         raise _paid(BackendFailed(f"{self._shown} takes no request, however it is asked"), spent)
+
+    def _without_key(self) -> BackendFailed:
+        """What is wrong where a key is needed. Only whoever asks something needs one: an estimate does not."""
+        own = f"openai:{self._model}@http://localhost:8000/v1"
+        return BackendFailed(
+            f"the chat `openai` needs a key, and there is none in {self._variable}",
+            hint=f"set {self._variable}, or give the address of a server of your own: {own}",
+            final=True,
+        )
 
     async def close(self) -> None:
         """Close the connections."""

@@ -13,7 +13,10 @@ unsupported to it, and a false sentence made of the right words looks supported.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from ragauge.judges.lexical.matching import Library, degree, denies, needed
@@ -21,10 +24,8 @@ from ragauge.judges.lexical.phrases import claims, refuses
 from ragauge.judges.lexical.words import Word
 from ragauge.judges.sentences import sentences
 from ragauge.judges.tasks import CONTEXTS, Reading, Task, Thought
-from ragauge.verdicts import Support, Unscored, Usefulness, uncited
+from ragauge.verdicts import LEXICAL, Support, Unscored, Usefulness, uncited
 
-VERSION = 2
-"""Goes up with whatever changes a verdict."""
 ENOUGH = 0.7
 """The degree from which a source bears a claim out."""
 HELPS = 0.5
@@ -36,7 +37,7 @@ SHOWN = 6
 class Lexical:
     """Answers every task from the words of the texts alone."""
 
-    name = "lexical"
+    name = LEXICAL
 
     def __init__(self) -> None:
         self._library = Library()
@@ -44,7 +45,7 @@ class Lexical:
     @property
     def identity(self) -> Mapping[str, Any]:
         """All that a verdict depends on."""
-        return {"judge": self.name, "version": VERSION}
+        return {"judge": self.name, "source": source_hash()}
 
     async def answer(self, task: Task) -> Reading:
         """A verdict on everything that is asked; what has no words to look for has none, and says so."""
@@ -103,6 +104,15 @@ class Lexical:
         found = sentences(task.asked[name])
         refusal = not found or (any(map(refuses, found)) and not any(map(claims, found)))
         return Thought(refusal, tuple(found[: max(task.n, 1)]))
+
+
+@cache
+def source_hash() -> str:
+    """The first twelve digits of the SHA-256 of all that is looked at words with: other rules are another judge."""
+    room = files("ragauge.judges")
+    own = sorted((one for one in (room / "lexical").iterdir() if one.name.endswith(".py")), key=lambda one: one.name)
+    texts = [one.read_text(encoding="utf-8") for one in (*own, room / "sentences.py")]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def _words(claim: Sequence[Word], have: Mapping[str, int], against: Sequence[str], contexts: bool) -> str:

@@ -63,7 +63,7 @@ def waterfall(overview: Overview) -> Sketch | None:
             {"system": row.system, "share": figure(share, 4), "difference": 0, "what": what, "count": count, "n": n}
             for what, count, share in at
         ]
-    title = "queries, best for the system first, %"
+    title = f"{overview.asked[1]}, best for the system first, %"
     x = alt.X("share:Q", title=title, scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5, grid=False))
     y = alt.Y("difference:Q", title=_against(overview, [row for row, _ in known]), axis=alt.Axis(tickCount=5))
     key = [row.system for row, _ in known]
@@ -72,7 +72,7 @@ def waterfall(overview: Overview) -> Sketch | None:
     dots = alt.Chart(alt.Data(values=turns))
     tips = [
         alt.Tooltip("system:N", title="system"),
-        alt.Tooltip("what:N", title="queries"),
+        alt.Tooltip("what:N", title=overview.asked[1]),
         alt.Tooltip("count:Q", title="how many"),
         alt.Tooltip("n:Q", title="of"),
     ]
@@ -86,7 +86,7 @@ def waterfall(overview: Overview) -> Sketch | None:
         layers.insert(0, area.encode(x=x, y=y, color=colour))
     first = known[0][0]
     caption = sentence(
-        "all queries in order, best for the system first: where a line lies "
+        f"all {overview.asked[1]} in order, best for the system first: where a line lies "
         f"{'below' if first.lower_is_better else 'above'} 0 the system beats {first.baseline}, and marks show where "
         "winning ends and losing begins"
     )
@@ -140,7 +140,7 @@ def boxes(overview: Overview) -> Sketch | None:
     words = f"Mean {title}: {said}."
     sure = f" with its {overview.confidence:.0%} interval" if any(row["low"] is not None for row in rows) else ""
     caption = sentence(
-        "boxes hold the middle half of the queries and thin lines all but 5% at each end",
+        f"boxes hold the middle half of the {overview.asked[1]} and thin lines all but 5% at each end",
         f"the diamond is the mean{sure}",
     )
     return Sketch([panel("", layers, 34 * len(rows) + 6)], words, caption)
@@ -177,12 +177,12 @@ def wins(overview: Overview) -> Sketch | None:
             )
             begin += count
     y = cast.rows(alt, [row.system for row in found])
-    x = alt.X("begin:Q", title="queries, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
+    x = alt.X("begin:Q", title=f"{overview.asked[1]}, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
     scale = alt.Scale(domain=list(kinds), range=list(kinds.values()))
     colour = alt.Color("what:N", scale=scale, legend=alt.Legend(title=None, orient="bottom", columns=3))
     tips = [
         alt.Tooltip("system:N", title="system"),
-        alt.Tooltip("what:N", title="queries"),
+        alt.Tooltip("what:N", title=overview.asked[1]),
         alt.Tooltip("count:Q", title="how many"),
         alt.Tooltip("share:Q", title="%", format=".1f"),
     ]
@@ -191,15 +191,16 @@ def wins(overview: Overview) -> Sketch | None:
     layers = [
         chart.mark_bar(height=20).encode(x=x, x2="end:Q", y=y, color=colour, tooltip=tips),
         chart.mark_text(color="#ffffff", fontSize=11, fontWeight=600).encode(
-            x=alt.X("middle:Q", title="queries, %"), y=y, text="label:N"
+            x=alt.X("middle:Q", title=f"{overview.asked[1]}, %"), y=y, text="label:N"
         ),
     ]
     caption = sentence(
-        f"how many queries each system ranks better than, like, or worse than {found[0].baseline} by {overview.first}"
+        f"how many {overview.asked[1]} each system ranks better than, like, or worse than {found[0].baseline} by "
+        f"{overview.first}"
     )
     return Sketch([panel("", layers, 28 * len(found) + 4)], _won(overview, found), caption)
 
 
 def _won(overview: Overview, rows: Sequence[Comparison]) -> str:
     said = [f"{row.system} wins {row.wins}, ties {row.ties} and loses {row.losses} of {row.n}" for row in rows]
-    return f"Queries by {overview.first} against {rows[0].baseline}: {'; '.join(said)}."
+    return f"{overview.asked[1].capitalize()} by {overview.first} against {rows[0].baseline}: {'; '.join(said)}."

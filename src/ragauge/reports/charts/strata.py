@@ -48,8 +48,10 @@ def strata(overview: Overview) -> Sketch | None:
         panels.append(_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
         said.append(f"{tag}: " + "; ".join(_best(overview, one) for one in several))
     sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(one.low) for one in means) else ""
-    caption = sentence(f"a row is a kind of query and a mark a system's mean {overview.first} there{sure}")
-    return Sketch(panels, f"Mean {overview.first} by kind of query. {'. '.join(said)}.", caption)
+    caption = sentence(
+        f"a row is a kind of {overview.asked[0]} and a mark a system's mean {overview.first} there{sure}"
+    )
+    return Sketch(panels, f"Mean {overview.first} by kind of {overview.asked[0]}. {'. '.join(said)}.", caption)
 
 
 def _called(one: Stratum) -> str:

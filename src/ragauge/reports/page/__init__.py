@@ -49,10 +49,15 @@ def page(overview: Overview, vega: str | None = None) -> str:
         data["about"] = _browser(overview, systems)
         told = _told(overview, rankings)
     first = Section("systems", "Systems", "Systems")
+    many = overview.asked[1].capitalize()
     ends = [
-        *([Section("queries", "Queries", "Queries")] if systems else []),
-        Section("findings", "Audit", "Audit"),
-        Section("failures", "Failures", "Failures"),
+        *([Section("queries", many, many)] if systems else []),
+        # What was judged is no ranking: there is nothing to audit, and nobody was asked who could fail.
+        *(
+            []
+            if overview.judge
+            else [Section("findings", "Audit", "Audit"), Section("failures", "Failures", "Failures")]
+        ),
         Section("again", "Do it again", "Do it again"),
     ]
     return document(
@@ -69,6 +74,8 @@ def page(overview: Overview, vega: str | None = None) -> str:
             "beside": charts.get("quality_latency"),
             "chart_sections": middle,
             "browsable": told,
+            "asked": overview.asked,
+            "ranked": not overview.judge,
             "places": {
                 one.id: "queries?show=zero" if one.id == "queries" else one.id for one in (*middle, *ends, first)
             },
@@ -95,12 +102,21 @@ def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
     sheets = [one for one in (sections.costs(overview), sections.speeds(overview)) if one is not None]
     parts = [one for one in (sections.kinds(overview),) if one is not None]
     base = overview.baseline
-    against = f"Each query's {overview.first} minus that of {base}." if base else ""
+    one = overview.asked[0]
+    against = f"Each {one}'s {overview.first} minus that of {base}." if base else ""
     found = [
         Section("measures", "Measure by measure", "Measures", of("measures")),
         Section("over-k", "How many documents are enough", "Over k", of("curves")),
-        Section("differences", "Query by query", "Differences", of("waterfall", "boxes", "wins"), (), against, "pairs"),
-        Section("strata", "By kind of query", "Kinds of query", of("strata"), parts),
+        Section(
+            "differences",
+            f"{one.capitalize()} by {one}",
+            "Differences",
+            of("waterfall", "boxes", "wins"),
+            (),
+            against,
+            "pairs",
+        ),
+        Section("strata", f"By kind of {one}", f"Kinds of {one}", of("strata"), parts),
         Section("latency", "How fast", "Latency", of("latency", "stages"), sheets),
     ]
     return [one for one in found if one.charts or one.grids]
@@ -125,6 +141,7 @@ def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
         "lower": [m in overview.lower_is_better for m in overview.measures],
         "system": systems.index(best),
         "base": systems.index(base),
+        "asked": overview.asked[1],
         "unkept": "The rankings of this query are not in the page, since it moved less than others.",
     }
 
@@ -132,6 +149,8 @@ def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
 def _told(overview: Overview, rankings: Mapping[str, Any] | None) -> str:
     several = len(payload.browsable(overview)) > 1
     told = f"Those that {'moved most' if several else 'score least'} come first. "
+    if overview.judge:
+        return told + "The page of each folder has their claims, and what the judge said of them."
     if rankings is None:
         return told + "The rankings behind the values are not known here."
     left = sum(place is None for place in rankings["places"])

@@ -12,7 +12,7 @@ from ragauge.reports import judged_words as words
 from ragauge.reports.charts.judged import drawn
 from ragauge.reports.judged_rows import Rows
 from ragauge.reports.page import Section, document, judged_payload, payload
-from ragauge.reports.page.sections import Sheet
+from ragauge.reports.page.sections import Cell, Sheet
 from ragauge.reports.tables import one_line
 from ragauge.verdicts import Judged
 
@@ -38,7 +38,7 @@ def page(judged: Judged, vega: str | None = None) -> str:
             "robustness",
             "Robustness",
             "Robustness",
-            grids=[_sheet(one) for one in (_canaries(judged), judged_rows.moved(judged.robustness)) if one.rows],
+            grids=[one for one in (_sheet(_canaries(judged)), _moved(judged)) if one.rows],
             text="Texts that try to talk the judge into a verdict, and whether they did.",
         ),
     ]
@@ -62,7 +62,7 @@ def page(judged: Judged, vega: str | None = None) -> str:
             "about": [*words.about(judged), *filter(None, [words.made(judged)[:10]])],
             "headline": words.headline(judged),
             "who": words.who(judged),
-            "lexical": words.is_lexical(judged),
+            "lexical": judged.lexical,
             "stopped": judged.stopped,
             "cards": [_card(judged, one) for one in words.figures(judged)],
             "chart_sections": middle,
@@ -94,8 +94,15 @@ def _canaries(judged: Judged) -> Rows:
     return judged_rows.robustness(judged.robustness)._replace(title="")
 
 
+def _moved(judged: Judged) -> Sheet:
+    """The attempts that did it, in as few columns as a phone has room for."""
+    part = judged_rows.moved(judged.robustness)
+    rows = [[Cell(case, f"{step}, in the {where}"), *verdicts] for case, step, where, *verdicts in part.rows]
+    return Sheet([part.header[0], *part.header[3:]], rows, part.title, numbers=False)
+
+
 def _sheet(part: Rows) -> Sheet:
-    return Sheet(part.header, part.rows, part.title if part.title == "Moved" else "", numbers=part.numbers)
+    return Sheet(part.header, part.rows, numbers=part.numbers)
 
 
 def _circumstances(judged: Judged) -> Sheet:

@@ -24,7 +24,10 @@ def values(judged: Judged) -> dict[str, Any]:
     ids = list(scores.queries)
     samples = [known.get(query, Sample(query)) for query in ids]
     said = [judged.verdicts.get(query) for query in ids]
-    states = [[one.state for one in standings(verdicts, ANSWER)] for verdicts in said]
+    states = [
+        [one.state for one in standings(verdicts, ANSWER, nothing=sample.contexts == ())]
+        for sample, verdicts in zip(samples, said, strict=True)
+    ]
     return {
         "ids": ids,
         "questions": [clipped(one.question) for one in samples],
@@ -86,8 +89,8 @@ def _detail(sample: Sample, said: Verdicts | None, chunks: list[Any]) -> dict[st
     if said is not None:
         more |= {
             "asked": list(said.asked),
-            "answer_claims": [_claim(one) for one in standings(said, ANSWER)],
-            "reference_claims": [_claim(one) for one in standings(said, REFERENCE)],
+            "answer_claims": [_claim(one) for one in standings(said, ANSWER, nothing=sample.contexts == ())],
+            "reference_claims": [_claim(one) for one in standings(said, REFERENCE, nothing=sample.contexts == ())],
             "useful": {chunk: [one.useful, clipped(one.words), one.probability] for chunk, one in said.useful.items()},
             "questions": [[clipped(one.text), _number(one.similarity)] for one in said.questions],
             "refusal": said.refusal,

@@ -49,11 +49,13 @@ def about(overview: Overview) -> list[str]:
     queries = len(next((e.scores[0].queries for e in overview.entries.values() if e.scores), ())) or n
     parts = [counted(len(overview.entries), "system")]
     if queries:
-        parts.append(counted(queries, "query", "queries"))
+        parts.append(counted(queries, *overview.asked))
     if overview.documents_known is not None:
         parts.append(f"{overview.documents_known:,} documents")
     if overview.convention:
         parts.append(f"convention {overview.convention}")
+    if overview.judge:
+        parts.append(f"judged by {overview.judge}")
     if _bracketed(overview):
         parts.append(f"{100 * overview.confidence:g}% intervals")
     finished = [str(e.manifest["finished"]) for e in overview.entries.values() if e.manifest.get("finished")]
@@ -130,7 +132,8 @@ def _legend(overview: Overview) -> str:
     if _bracketed(overview):
         again = max(len(entry.scores) for entry in overview.entries.values())
         trials = f"; values are averaged over up to {again} runs of a system first" if again > 1 else ""
-        parts.append(f"In brackets: {100 * overview.confidence:g}% intervals, BCa bootstrap over queries{trials}.")
+        level = f"{100 * overview.confidence:g}%"
+        parts.append(f"In brackets: {level} intervals, BCa bootstrap over {overview.asked[1]}{trials}.")
     if len(overview.entries) > 1:
         parts.append("Bold: the best.")
     if overview.compared is not None and overview.baseline is not None:
@@ -140,8 +143,8 @@ def _legend(overview: Overview) -> str:
         family = f" for {counted(len(rows), 'comparison')}" if method.correction != "none" else ""
         parts.append(
             f"vs {overview.baseline}: difference in {overview.first}. p: {TESTS[method.test]}, {correction}{family}; "
-            "below it queries won/lost/tied; intervals are each for itself, and not corrected. Stars: that p-value, by "
-            "each measure (*** p < 0.001, ** p < 0.01, * p < 0.05)."
+            f"below it {overview.asked[1]} won/lost/tied; intervals are each for itself, and not corrected. Stars: "
+            "that p-value, by each measure (*** p < 0.001, ** p < 0.01, * p < 0.05)."
         )
     return " ".join(parts)
 
@@ -168,8 +171,9 @@ def kinds(overview: Overview) -> Sheet | None:
         )
     system, base = rows[0].system, rows[0].baseline
     title = f"{system} against {base}, {overview.first}"
-    legend = "Paired differences; p corrected for the kinds of one tag, and below it queries won/lost/tied."
-    return Sheet(["kind of query", "n", base, system, "difference", "p"], table, title, legend=legend)
+    one, many = overview.asked
+    legend = f"Paired differences; p corrected for the kinds of one tag, and below it {many} won/lost/tied."
+    return Sheet([f"kind of {one}", "n", base, system, "difference", "p"], table, title, legend=legend)
 
 
 def speeds(overview: Overview) -> Sheet | None:
@@ -250,7 +254,7 @@ def failures(overview: Overview) -> dict[str, Any]:
 def again(overview: Overview) -> list[Sheet]:
     """What is needed to do it again: data, rules, machine, versions, systems."""
     manifests = {name: entry.manifest for name, entry in overview.entries.items() if entry.manifest}
-    facts: list[tuple[str, Any]] = [("convention", overview.convention)]
+    facts: list[tuple[str, Any]] = [("convention", overview.convention), ("judge", overview.judge)]
     if overview.compared is not None:
         method = overview.compared.method
         facts.append(

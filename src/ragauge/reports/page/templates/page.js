@@ -81,7 +81,7 @@
     const option = (box, value, text) => box.append(Object.assign(make("option", ""), { value, textContent: text }));
     about.measures.forEach((name, i) => option(measureBox, i, name));
     about.systems.forEach((name, i) => { option(systemBox, i, name); option(baseBox, i, name); });
-    const kinds = [["all", "all queries"], ["better", "better ones"], ["worse", "worse ones"], ["same", "those that are the same"], ["zero", "those that score 0"], ["failed", "those that failed"]];
+    const kinds = [["all", `all ${about.asked}`], ["better", "better ones"], ["worse", "worse ones"], ["same", "those that are the same"], ["zero", "those that score 0"], ["failed", "those that failed"]];
     for (const [value, text] of kinds) if (!alone || !["better", "worse", "same"].includes(value)) option(showBox, value, text);
     option(tagBox, "", "any kind");
     data.tags.forEach((one, tag) => one.names.forEach((name, i) => option(tagBox, `${tag} ${i}`, `${one.tag}: ${name}`)));
@@ -133,7 +133,7 @@
       const ties = rows.filter((row) => row.moved === 0).length;
       const none = rows.filter((row) => row.moved === null).length;
       const many = (count) => count.toLocaleString("en");
-      const counted = `${many(rows.length)} of ${many(data.ids.length)} queries`;
+      const counted = `${many(rows.length)} of ${many(data.ids.length)} ${about.asked}`;
       at("q-count").textContent = alone || s === b ? counted : `${counted}: ${many(wins)} better, ${many(rows.length - wins - ties - none)} worse, ${many(ties)} the same`;
       at("q-page").textContent = `page ${page + 1} of ${pages}`;
       at("q-before").disabled = page === 0;
