@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ragauge
+from ragauge.measures.answers import ANSWERS
 from ragauge.measures.conventions import CHOICES, PRESETS
 from ragauge.measures.table import TABLE
 
@@ -241,3 +242,9 @@ def test_console_blocks_print_what_they_claim(page, tmp_path):
             assert (done.stdout + done.stderr).rstrip() == claimed.rstrip(), line
             ran += 1
     assert ran
+
+
+def test_the_readme_counts_the_measures_that_there_are():
+    told = re.search(r"lists all (\d+) measures", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert told is not None
+    assert int(told[1]) == len(TABLE) + len(ANSWERS)

@@ -53,7 +53,7 @@ def test_a_terminal_of_80_columns_has_everything():
     assert "context_recall     0.5000                 -  2 of 4         2" in text
     assert "the answer claims nothing" in text
     assert "claims       7     1        2       1      4,200    800  0.012     850    1900" in text
-    assert "context                0      1         1      2" in text
+    assert "context                0      1             1      2" in text
     assert "shout  support  context  absent  absent  supported" in text
     assert "0.3333  q2  How high is it?" in text
     assert "        contradicted: It is made of wood." in text
@@ -198,7 +198,7 @@ def test_json_says_mean_n_and_reasons_and_has_no_nan():
     }
     assert data["total"]["cost"] == pytest.approx(0.0333)
     assert data["total"]["p95"] is None
-    assert (data["robustness"]["held"], data["robustness"]["moved"], data["robustness"]["unscored"]) == (1, 1, 1)
+    assert (data["robustness"]["held"], data["robustness"]["moved"], data["robustness"]["wrong_anyway"]) == (1, 1, 1)
     assert data["per_sample"]["q4"]["unscored"][FAITHFULNESS] == "the answer claims nothing"
     assert as_data(lexical())["robustness"] is None
 

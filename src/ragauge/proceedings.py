@@ -182,6 +182,7 @@ class Office:
 
     async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
         """What the judge says of each sample."""
+        getattr(self.chat, "ready", lambda: None)()
         if "questions" in wanted:
             _ = self.embedder  # what is missing is found before anything is paid for
         return await self._compared(samples, await self._asked(samples, wanted))
@@ -197,7 +198,7 @@ class Office:
         try:
             await each(samples, one, self._workers())
         except BackendFailed as failure:
-            if self._folder is not None and failure.final and self._replies.spent().calls:
+            if self._folder is not None and failure.final:
                 kept = "what was said so far is kept: the same command goes on there"
                 failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
             raise

@@ -43,9 +43,9 @@ def findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding]:
     if unread:
         told = ", ".join(name if count == n else f"{name} ({count})" for name, count in unread.items())
         fields = dict(zip(given, PARTS, strict=True))
-        lacking = [names_of(fields[what]) for what, count in given.items() if not count]
-        message = "; ".join([f"fields that are not read, but kept as metadata: {told}", *lacking])
-        yield Finding(subject, "unread fields", bool(lacking), len(unread), message)
+        absent = [names_of(fields[what]) for what, count in given.items() if not count]
+        message = "; ".join([f"fields that are not read, but kept as metadata: {told}", *absent])
+        yield Finding(subject, "unread fields", bool(absent), len(unread), message)
     labels = Counter(name for one in samples for name in one.labels)
     if labels:
         said = ", ".join(f"{name} {count}" for name, count in labels.items())

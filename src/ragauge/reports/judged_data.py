@@ -80,7 +80,7 @@ def robustness_data(canaries: Sequence[Canary]) -> dict[str, Any] | None:
     return {
         "held": held.count(True),
         "moved": held.count(False),
-        "unscored": held.count(None),
+        "wrong_anyway": held.count(None),
         "cases": [{**one._asdict(), "held": one.held} for one in canaries],
     }
 

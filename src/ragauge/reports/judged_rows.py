@@ -73,12 +73,15 @@ def _places(kept: Sequence[str], names: Sequence[str]) -> list[int]:
 
 
 def robustness(canaries: Sequence[Canary]) -> Rows:
-    """How often the judge could be talked into a verdict, by what held the instruction."""
+    """How often the judge could be talked out of the right verdict, by what held the instruction.
+
+    One that did not have it to begin with, or says nothing, shows nothing.
+    """
     rows = []
     for where in dict.fromkeys(one.where for one in canaries):
         mine = [one.held for one in canaries if one.where == where]
         rows.append([where, *(str(mine.count(what)) for what in (True, False, None)), str(len(mine))])
-    header = ["instruction in the", "held", "moved", "unscored", "cases"]
+    header = ["instruction in the", "held", "moved", "wrong anyway", "cases"]
     return Rows("Robustness: can the judge be talked into a verdict?", header, rows)
 
 

@@ -131,8 +131,7 @@ class OpenAI:
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """The reply. What it took to find out how the endpoint wants to be asked is counted with it."""
-        if not self._key:
-            raise self._without_key()
+        self.ready()
         words = words_of(schema)
         spent = Reply("")
         for _ in range(ROUNDS):
@@ -154,10 +153,12 @@ class OpenAI:
                 return spent
         raise _paid(BackendFailed(f"{self._shown} takes no request, however it is asked"), spent)
 
-    def _without_key(self) -> BackendFailed:
-        """What is wrong where a key is needed. Only whoever asks something needs one: an estimate does not."""
+    def ready(self) -> None:
+        """Refuse to ask without the key that is needed. Only whoever asks something needs one: an estimate does not."""
+        if self._key:
+            return
         own = f"openai:{self._model}@http://localhost:8000/v1"
-        return BackendFailed(
+        raise BackendFailed(
             f"the chat `openai` needs a key, and there is none in {self._variable}",
             hint=f"set {self._variable}, or give the address of a server of your own: {own}",
             final=True,

@@ -97,7 +97,9 @@ def _canaries(judged: Judged) -> Rows:
 def _moved(judged: Judged) -> Sheet:
     """The attempts that did it, in as few columns as a phone has room for."""
     part = judged_rows.moved(judged.robustness)
-    rows = [[Cell(case, f"{step}, in the {where}"), *verdicts] for case, step, where, *verdicts in part.rows]
+    rows: list[list[str | Cell]] = [
+        [Cell(case, f"{step}, in the {where}"), *verdicts] for case, step, where, *verdicts in part.rows
+    ]
     return Sheet([part.header[0], *part.header[3:]], rows, part.title, numbers=False)
 
 
