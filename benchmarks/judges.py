@@ -1,14 +1,15 @@
 """What judging costs: calls, tokens, wall time and processor time for four measures, beside ragas and DeepEval.
 
-A server on this machine speaks OpenAI's protocol and takes 50 ms a reply, in a process of its own. It obeys whatever
-schema it is given and knows nothing, so the scores mean nothing and are not shown; what is counted is the work. The
-peers run in an environment of their own (`--peers PYTHON`; `make bench` makes one), because they ask for other versions
-of what is used here; without it they are left out.
+Writes JUDGES.md. A server on this machine speaks OpenAI's protocol and takes 50 ms a reply, in a process of its own.
+It obeys whatever schema it is given and knows nothing, so the scores mean nothing and are not shown; what is counted is
+the work. The peers run in an environment of their own (`--peers PYTHON`; `make bench` makes one), because they ask for
+other versions of what is used here; without it they are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
@@ -22,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import ragauge
+from ragauge.judging import judge_only
 from ragauge.runs.manifest import circumstances
 
 HERE = Path(__file__).parent
@@ -83,11 +84,31 @@ def stats(url: str) -> dict[str, Any]:
 def ours(url: str, rows: list[dict[str, Any]], concurrency: int, folder: str) -> dict[str, Any]:
     """The four measures here, with every reply kept on disk."""
     began, cpu = time.perf_counter(), time.process_time()
-    found = ragauge.judge(
+    found = judge_only(
         rows, MEASURES, chat=f"openai:test@{url}", folder=folder, concurrency=concurrency, embedder="words"
     )
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     return {"seconds": seconds, "cpu": cpu, "scored": min(found.scores.n.values())}
+
+
+def sdk(url: str, rows: list[dict[str, Any]], concurrency: int) -> dict[str, Any]:
+    """The SDK alone: as many typed calls about as long, read by nobody and kept nowhere."""
+    import openai
+
+    async def work() -> None:
+        left = iter([text for row in rows for text in [" ".join(row["contexts"])] * 5])
+        async with openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0) as client:
+
+            async def worker() -> None:
+                for text in left:
+                    messages: Any = [{"role": "user", "content": text}]
+                    await client.chat.completions.create(model="test", messages=messages, temperature=0)
+
+            await asyncio.gather(*(worker() for _ in range(concurrency)))
+
+    began, cpu = time.perf_counter(), time.process_time()
+    asyncio.run(work())
+    return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "scored": 0}
 
 
 def measured(name: str, work: Any) -> dict[str, Any]:
@@ -119,10 +140,11 @@ def table(rows: list[dict[str, Any]], n: int, concurrency: int) -> list[str]:
     ]
     for row in rows:
         ideal = row["calls"] * LATENCY / concurrency
+        scored = f"{row['scored']} of {n}" if row["scored"] else ""
         lines.append(
             f"| {row['name']} | {row['calls']:,} | {row['calls'] / n:.1f} | {row['prompt_tokens']:,} "
             f"| {row['completion_tokens']:,} | {row['seconds']:.1f} s | {ideal / row['seconds']:.0%} "
-            f"| {1000 * row['cpu'] / row['calls']:.2f} ms | {row['scored']} of {n} |"
+            f"| {1000 * row['cpu'] / row['calls']:.2f} ms | {scored} |"
         )
     return lines
 
@@ -135,7 +157,16 @@ if __name__ == "__main__":
     given = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "x")
     data = samples(given.samples, given.contexts)
-    print(f"{given.samples} samples of {given.contexts} contexts, four measures, {LATENCY * 1000:.0f} ms a reply")
+    machine = circumstances()["machine"]
+    lines = [
+        "# What judging costs",
+        "",
+        f"On {machine['cores']} cores ({machine['processor']}), Python {sys.version.split()[0]}: "
+        f"{given.samples} samples of {given.contexts} contexts, four measures, a server that takes "
+        f"{LATENCY * 1000:.0f} ms a reply. The ideal is calls x latency / calls at a time; CPU is all of the client's "
+        "process, over its calls. ragauge keeps every reply on disk; the SDK alone makes as many typed calls, about as "
+        "long.",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "samples.jsonl"
         file.write_text("".join(json.dumps(row) + "\n" for row in data))
@@ -144,11 +175,12 @@ if __name__ == "__main__":
         for concurrency in (16, 64):
             found = [
                 measured("ragauge", lambda url, c=concurrency: ours(url, data, c, f"{folder}/{c}")),
+                measured("the openai SDK alone", lambda url, c=concurrency: sdk(url, data, c)),
             ]
             if Path(given.peers).exists():
                 for which in ("ragas", "deepeval"):
                     found.append(measured(which, peer(which, given.peers, str(file), concurrency)))
-            print(f"\n## {concurrency} calls at a time\n")
-            print("\n".join(table(found, given.samples, concurrency)))
-    machine = circumstances()
-    print(f"\n{machine.get('processor') or machine.get('machine')}, Python {sys.version.split()[0]}")
+            lines += ["", f"## {concurrency} calls at a time", "", *table(found, given.samples, concurrency)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    HERE.joinpath("JUDGES.md").write_text(text)
