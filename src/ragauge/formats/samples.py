@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.errors import BadInput, UnknownName
-from ragauge.formats.columns import read_table
+from ragauge.formats.columns import header, read_table
 from ragauge.formats.documents import json_lines, read_json
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_frame
@@ -68,13 +68,9 @@ def is_samples(path: str) -> bool:
         return False
     try:
         kind = _kind(source)
-        if kind == "parquet":
-            import polars as pl
-
-            return is_sample_header(list(pl.read_parquet_schema(source.path)))
-        if kind in ("csv", "tsv"):
-            return is_sample_header(read_rows(source, kind).names)
-        first = next((row for _, row in json_lines(source)), {}) if kind == "jsonl" else _first(read_json(source))
+        if kind in ("parquet", "csv", "tsv", "jsonl"):
+            return is_sample_header(header(source, kind))
+        first = _first(read_json(source))
         return isinstance(first, Mapping) and is_sample_header(list(first))
     except (BadInput, OSError, ValueError):
         return False
