@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "verdicts": {"errors", "records"},
     "calibrations": {"errors", "records", "verdicts"},
     "stages": set(),
+    "threads": set(),
     "keys": set(),
     "seams": {"errors", "records", "verdicts"},
     "plugins": {"errors"},
@@ -53,8 +54,8 @@ MAY_IMPORT = {
     "fusion": {"errors", "records"},
     "datasets": {"errors", "records", "findings", "formats", "verdicts"},
     "systems": {"errors", "records", "seams", "stages", "plugins", "fusion", "keys"},
-    "runs": {"errors", "records", "seams", "stages", "formats"},
-    "judges": {"errors", "records", "verdicts", "seams", "plugins", "formats", "keys"},
+    "runs": {"errors", "records", "seams", "stages", "threads", "formats"},
+    "judges": {"errors", "records", "verdicts", "seams", "plugins", "threads", "formats", "keys"},
     "proceedings": NOUNS | {"seams", "judges", "measures", "systems"},
     "judging": NOUNS
     | {"seams", "judges", "judged_files", "formats", "measures", "proceedings", "runs", "sampling", "stats"},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import inspect
 import queue
 import random
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 from ragauge.errors import BadInput
 from ragauge.seams import Retriever, close, is_async
 from ragauge.stages import Stopwatch
+from ragauge.threads import in_a_thread
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
                     if direct:
                         found: Any = retriever.search(job.text, plan.k)
                     else:  # a search that is not async must not hold up the loop
-                        found = await _in_a_thread(retriever.search, job.text, plan.k)
+                        found = await in_a_thread(retriever.search, job.text, plan.k)
                     hits = await found if inspect.isawaitable(found) else found
         except TimeoutError as error:
             own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
@@ -160,38 +160,6 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
             return _finished(answer, watch, first, failure, hits, plan.k)
         await asyncio.sleep(_wait(plan, answer.attempts))
         answer.attempts += 1
-
-
-async def _in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """A call in a thread of its own: in the loop's few, calls that hang would keep others from ever beginning."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def done(result: Any, error: Exception | None) -> None:
-        if future.done():  # nobody waits any more for one that was given up
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    def call() -> None:
-        result: Any = None
-        failure: Exception | None = None
-        try:
-            result = context.run(function, *arguments)
-        except Exception as error:  # raised again where it is waited for
-            failure = error
-        except BaseException as error:  # what would end a thread must not end the loop
-            failure = RuntimeError(f"{type(error).__name__}: {error}")
-        if isinstance(failure, StopIteration):  # a future refuses to hold one
-            failure = RuntimeError(f"StopIteration: {failure}")
-        with contextlib.suppress(RuntimeError):  # the loop may be gone by then
-            loop.call_soon_threadsafe(done, result, failure)
-
-    threading.Thread(target=call, daemon=True, name="ragauge-call").start()
-    return await future
 
 
 class TimedOut(Exception):
