@@ -24,10 +24,10 @@ from ragauge.judges.model import Manner, Model
 from ragauge.judges.prices import as_prices
 from ragauge.judges.replies import Replies, key_of
 from ragauge.judges.tasks import Judge
-from ragauge.judges.together import each
 from ragauge.measures.conventions import Convention
 from ragauge.seams import Chat, Embedder
 from ragauge.systems.building import open_embedder
+from ragauge.together import each
 from ragauge.verdicts import LEXICAL, Question, Sample, Unscored, Verdicts
 
 TIMEOUT = 60.0
@@ -111,7 +111,7 @@ class Office:
                 raise BadInput(
                     "the lexical judge has no options", hint="these are for a model: --chat openai:MODEL@URL"
                 )
-            self.judge, self.ledger = Lexical(), Ledger(self.price, Limits(settings.max_calls))
+            self.judge, self.ledger = Lexical(), Ledger()
             self._replies = Replies()
             return self
         if not isinstance(chat, str) and hasattr(chat, "answer"):
@@ -120,9 +120,7 @@ class Office:
             self._replies = Replies(self._folder)
             return self
         if isinstance(chat, str):
-            # Tokens need their probabilities; a chat that cannot give any says so by its options.
-            wants = {"logprobs": True} if settings.verdicts == "tokens" and chat.startswith(("openai", "local")) else {}
-            self._own = self.chat = chat = open_chat(chat, {**wants, **settings.options})
+            self._own = self.chat = chat = open_chat(chat, settings.options)
         elif settings.options:
             raise BadInput("options are for a chat that is named", hint="give them to the object itself")
         if not hasattr(chat, "complete"):

@@ -138,8 +138,8 @@ Message = Mapping[str, str]
 class Chat(Protocol):
     """A model that replies to messages. One instance has one model and one set of parameters.
 
-    It may have a `concurrency` and a `timeout` of its own (calls at a time, seconds for a reply), and `notes` on what
-    the endpoint did not take.
+    It may have a `concurrency` and a `timeout` of its own (calls at a time, seconds for a reply), `notes` on what the
+    endpoint did not take, and a `ready()` that refuses before the first call what cannot work.
     """
 
     @property

@@ -18,6 +18,7 @@ from ragauge.errors import BadInput
 from ragauge.formats.samples import called
 from ragauge.reports import calibrations as reports
 from ragauge.reports.calibrations_data import as_csv, as_data
+from ragauge.reports.tables import drawn as table_of
 from ragauge.verdicts import LEXICAL
 
 
@@ -135,12 +136,12 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         typer.echo(as_csv(found), nl=False)
     elif markdown:
         typer.echo(reports.as_markdown(found), nl=False)
-    elif len(found) == 1:
-        width = console.data().width
-        for at, rows in enumerate(reports.sections(found[0])):
-            console.show(*([""] if at else []), reports.drawn(rows, width))
     else:
-        console.show(reports.drawn(reports.overview(found), console.data().width))
+        parts = reports.sections(found[0]) if len(found) == 1 else [reports.overview(found)]
+        tables = [table_of(rows, console.data().width) for rows in parts]
+        console.show(*[piece for table, _ in tables for piece in (table, "")][:-1])
+        left = [name for _, without in tables for name in without]
+        console.talk([f"not shown, for want of room: {', '.join(left)}; --markdown has them"] if left else [])
     if not markdown:
         console.talk(reports.sentences(found[0]) if len(found) == 1 else reports.sentences_of_all(found))
     if stopped := next((one.stopped for one in found if one.stopped), ""):

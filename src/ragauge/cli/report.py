@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files as packaged
 from pathlib import Path
 from typing import Annotated, Any
@@ -130,38 +131,41 @@ def show(found: Overview) -> None:
 def _sweep(file: str, targets: list[str], form: str | None, charts: str | None) -> None:
     """What `bench` measured, written or shown again."""
     found = sweep_files.read_sweep(file)
-    for one in targets:
-        if Path(one).resolve() == Path(file).resolve():
-            raise BadInput("this file is read", file=one, hint="give the output another name")
+    _refuse_source({Path(file).resolve()}, targets)
     sweep_files.write(found, targets, form, charts)
     if form is not None and not targets:
         typer.echo(sweep_files.KINDS[kind_of("", form, sweep_files.KINDS)].write(found), nl=False)
     elif not targets and charts is None:
         pieces, left = sweeps.tables(found, console.data().width)
-        console.show(*pieces)
-        missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
-        console.talk(
-            [*sweeps.legends(found, console.data().width), *sweeps.notes(found), *missing, *sweeps.broken(found)]
-        )
+        legends = sweeps.legends(found, console.data().width)
+        _shown(pieces, left, [*legends, *sweeps.notes(found)], sweeps.broken(found))
     console.talk(_wrote(targets, charts))
 
 
 def _judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
     """What was judged, written or shown again."""
     found = judged_files.read_judged(folder)
-    kept = {(Path(folder) / name).resolve() for name in judged_files.EVIDENCE}
-    for one in targets:
-        if Path(one).resolve() in kept:
-            raise BadInput("this file is read", file=one, hint="give the output another name")
+    _refuse_source({(Path(folder) / name).resolve() for name in judged_files.EVIDENCE}, targets)
     judged_files.write(found, targets, form, charts)
     if form is not None and not targets:
         typer.echo(judged_files.KINDS[kind_of("", form, judged_files.KINDS)].write(found), nl=False)
     elif not targets and charts is None:
         pieces, left = judged.tables(found, console.data().width)
-        console.show(*pieces)
-        missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
-        console.talk([*judged.notes(found), *missing])
+        _shown(pieces, left, judged.notes(found))
     console.talk(_wrote(targets, charts))
+
+
+def _refuse_source(read: set[Path], targets: list[str]) -> None:
+    for one in targets:
+        if Path(one).resolve() in read:
+            raise BadInput("this file is read", file=one, hint="give the output another name")
+
+
+def _shown(pieces: Sequence[Any], left: Sequence[str], notes: Sequence[str], last: Sequence[str] = ()) -> None:
+    """Tables, what is to be said of them, and the columns that there was no room for."""
+    console.show(*pieces)
+    missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
+    console.talk([*notes, *missing, *last])
 
 
 def _wrote(files: list[str], charts: str | None) -> list[str]:

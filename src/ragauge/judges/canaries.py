@@ -12,7 +12,7 @@ from typing import Any
 
 from ragauge.judges.prompts import CANONICAL
 from ragauge.judges.tasks import Judge, Task
-from ragauge.judges.together import together
+from ragauge.together import together
 from ragauge.verdicts import Canary, Support, Usefulness
 
 BUILT = "The lighthouse of Varn was built in 1841 by the engineer Ida Holm."

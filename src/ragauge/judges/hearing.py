@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ragauge.judges.sentences import sentences
 from ragauge.judges.tasks import Judge, Reading, Task
-from ragauge.judges.together import together
+from ragauge.together import together
 from ragauge.verdicts import ANSWER, REFERENCE, Claim, Question, Sample, Unscored, Verdicts, cited_by
 
 Wanted = frozenset[str]

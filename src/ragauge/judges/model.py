@@ -15,9 +15,9 @@ from ragauge.judges.ledger import Enough, Ledger, tokens_of
 from ragauge.judges.reading import Read
 from ragauge.judges.replies import Kept, Replies, key_of
 from ragauge.judges.tasks import Reading, Task
-from ragauge.judges.together import together
 from ragauge.seams import Chat, Message
-from ragauge.verdicts import Reply, Support, Unscored
+from ragauge.together import together
+from ragauge.verdicts import STEPS, Reply, Support, Unscored
 
 KINDS = ("json", "tokens")
 LAST_WORDS = ("refusal", "content_filter", "tool")
@@ -102,8 +102,7 @@ class Model:
     @property
     def identity(self) -> dict[str, Any]:
         """The chat's, with the rubrics and the way it is asked."""
-        words = ("support", "useful") if self._manner.verdicts == "tokens" else ()
-        used = [f"{step}_word" if step in words else step for step in ("claims", "support", "useful", "questions")]
+        used = [f"{step}_word" if self._by_word(step) else step for step in STEPS]
         return {
             "chat": dict(self._chat.identity),
             "rubrics": {name: prompts.rubric_hash(name) for name in used},
@@ -116,15 +115,18 @@ class Model:
         """A verdict on everything that is asked, or why there is none."""
         if not task.asked:
             return Reading({}, {})
-        if self._manner.verdicts == "tokens" and task.step in ("support", "useful"):
+        if self._by_word(task.step):
             return await self._in_words(task)
         return _joined(await together(self._asked(part) for part in split(task, self._manner.batch)))
 
     def first_asks(self, task: Task) -> list[Ask]:
         """The calls that a task begins with, for estimates."""
-        if self._manner.verdicts == "tokens" and task.step in ("support", "useful"):
+        if self._by_word(task.step):
             return [self._ask(one, 0, word=True) for one in single(task)]
         return [self._ask(one, 0) for one in split(task, self._manner.batch)]
+
+    def _by_word(self, step: str) -> bool:
+        return self._manner.verdicts == "tokens" and step in ("support", "useful")
 
     def kept(self, ask: Ask) -> Kept | None:
         """The reply to a call, where it is there already."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
-from rich.table import Table
 
 from ragauge.calibrations import FIGURES, Calibration, Corrected, Figure, Rater
 from ragauge.reports.judged_words import called
 from ragauge.reports.markdown import grid, safe
-from ragauge.reports.tables import cell, counted, fitting, one_line, plain_table, shortened
+from ragauge.reports.tables import Rows, counted, one_line
 
 NAMES = {
     "accuracy_all": "accuracy, all",
@@ -26,14 +23,6 @@ NAMES = {
     "kendall": "Kendall's tau-b",
     "pearson": "Pearson",
 }
-
-
-class Rows(NamedTuple):
-    """A table before it is drawn."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def number(value: float) -> str:
@@ -161,7 +150,7 @@ def robustness(one: Calibration) -> Rows:
     """Attempts to talk the judge into a verdict."""
     words = {True: "held", False: "moved", None: "-"}
     rows = [[row.case, row.step, row.where, row.clean, row.attacked, words[row.held]] for row in one.robustness]
-    return Rows("Robustness", ["attempt", "step", "in", "clean", "attacked", ""], rows)
+    return Rows("Robustness", ["attempt", "step", "in", "clean", "attacked", ""], rows, numbers=False, goes=(2, 1))
 
 
 def curve_rows(one: Calibration) -> Rows:
@@ -191,26 +180,13 @@ def overview(several: Sequence[Calibration]) -> Rows:
                 number(soft.figures["spearman"].value),
             ]
         )
-    return Rows("", header, rows)
+    return Rows("", header, rows, goes=(6, 10, 3, 8))
 
 
 def sections(one: Calibration) -> list[Rows]:
     """All tables that there is something in."""
     tables = [figures(one), table_of_verdicts(one), movers(one), corrected(one), robustness(one)]
     return [table for table in tables if table.rows]
-
-
-GOES = {"Robustness": (2, 1), "": (6, 10, 3, 8)}
-"""The columns of a table that a narrow terminal can do without, in this order."""
-
-
-def drawn(rows: Rows, width: int) -> Table:
-    """For a terminal."""
-    kept = fitting(rows.header, rows.rows, width, GOES.get(rows.title, ()))
-    table = plain_table([rows.header[i] for i in kept], numbers=rows.title != "Robustness")
-    for name, row in zip(shortened(rows.header, rows.rows, kept, width), rows.rows, strict=True):
-        table.add_row(cell(name), *(cell(row[i]) for i in kept[1:]))
-    return table
 
 
 def sentences(one: Calibration) -> list[str]:

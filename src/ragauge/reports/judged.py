@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ragauge.reports import judged_rows
-from ragauge.reports.judged_rows import Rows
 from ragauge.reports.judged_words import about, reasons, short_who, unsupported, worst
-from ragauge.reports.tables import cell, counted, fitting, one_line, plain_table, shortened, shown
+from ragauge.reports.tables import cell, counted, drawn, one_line, shown
 from ragauge.verdicts import Estimate, Judged
 
 WORST, CLAIMS = 3, 3
@@ -30,28 +28,16 @@ def tables(judged: Judged, width: int) -> tuple[list[RenderableType], list[str]]
     ]
     left: dict[str, None] = {}
     for part in judged_rows.parts(judged):
-        kept = fitting(part.header, part.rows, width, part.goes)
-        left.update({part.header[i]: None for i in range(len(part.header)) if i not in kept})
+        table, without = drawn(part, width)
+        left.update(dict.fromkeys(without))
         titled = [] if part.title == "Measures" else [cell(part.title, "bold")]
-        pieces += [*titled, _table(part, kept, width), Text("")]
+        pieces += [*titled, table, Text("")]
     return [*pieces, *_worst(judged, width)], list(left)
 
 
 def estimate_tables(found: Sequence[Estimate], width: int) -> list[RenderableType]:
     """What judging would take."""
-    part = judged_rows.estimates(found)
-    return [_table(part, list(range(len(part.header))), width)]
-
-
-def _table(part: Rows, kept: Sequence[int], width: int) -> Table:
-    table = plain_table([part.header[i] for i in kept], numbers=part.numbers)
-    names = shortened(part.header, part.rows, kept, width) if part.numbers else [row[0] for row in part.rows]
-    if not part.numbers:  # sentences, which break where they must
-        for column in table.columns:
-            column.no_wrap = False
-    for name, row in zip(names, part.rows, strict=True):
-        table.add_row(cell(name), *(cell(row[i]) for i in kept if i))
-    return table
+    return [drawn(judged_rows.estimates(found), width)[0]]
 
 
 def _worst(judged: Judged, width: int) -> list[RenderableType]:

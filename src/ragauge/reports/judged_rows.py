@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from ragauge.reports.judged_words import confidence, figures, money, reasons, shared, totals
-from ragauge.reports.tables import milliseconds, shown
+from ragauge.reports.tables import Rows, milliseconds, shown
 from ragauge.verdicts import Canary, Estimate, Judged, Step
-
-
-class Rows(NamedTuple):
-    """A table: its title, header and rows; `goes` are the columns that a narrow terminal can do without."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    numbers: bool = True
-    goes: Sequence[int] = ()
 
 
 def measures(judged: Judged) -> Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -227,6 +227,30 @@ def plain(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> T
     for name, row in zip(shortened(header, rows, kept, width), rows, strict=True):
         table.add_row(cell(name), *map(cell, row[1:]))
     return table
+
+
+class Rows(NamedTuple):
+    """A table before it is drawn; `goes` are the columns that a narrow terminal can do without, in this order."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: bool = True
+    """Whether all but the first column are figures; sentences break where they must."""
+    goes: Sequence[int] = ()
+
+
+def drawn(part: Rows, width: int) -> tuple[Table, list[str]]:
+    """For a terminal of this width, and the columns that it is too narrow for."""
+    kept = fitting(part.header, part.rows, width, part.goes)
+    table = plain_table([part.header[i] for i in kept], numbers=part.numbers)
+    names = shortened(part.header, part.rows, kept, width) if part.numbers else [row[0] for row in part.rows]
+    if not part.numbers:
+        for column in table.columns:
+            column.no_wrap = False
+    for name, row in zip(names, part.rows, strict=True):
+        table.add_row(cell(name), *(cell(row[i]) for i in kept if i))
+    return table, [name for i, name in enumerate(part.header) if i not in kept]
 
 
 def without_nan(value: Any) -> Any:

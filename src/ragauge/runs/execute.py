@@ -22,6 +22,7 @@ from ragauge.errors import BadInput
 from ragauge.seams import Retriever, close, is_async
 from ragauge.stages import Stopwatch
 from ragauge.threads import in_a_thread
+from ragauge.together import each
 
 
 @dataclass(frozen=True)
@@ -98,19 +99,12 @@ def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> No
 
 async def ask_async(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
     """Ask a retriever that is async, `plan.workers` queries at a time; one that is not goes to threads."""
-    left = deque(jobs)
     direct = is_async(retriever)
 
-    async def worker() -> None:
-        while left:
-            keep(await _await_one(retriever, left.popleft(), plan, direct=direct))
+    async def one(job: Job) -> None:
+        keep(await _await_one(retriever, job, plan, direct=direct))
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(plan.workers, len(jobs))):
-                group.create_task(worker())
-    except BaseExceptionGroup as group_error:  # what stopped one worker stopped them all; it is raised as it was
-        raise group_error.exceptions[0] from None
+    await each(jobs, one, plan.workers)
 
 
 def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None = None) -> Answer:

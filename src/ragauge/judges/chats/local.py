@@ -57,7 +57,6 @@ class Local:
         seed: int = 0,
         max_tokens: int = 1024,
         structured: str = "auto",
-        logprobs: bool = False,
     ) -> None:
         for needed in ("xllamacpp", "openai"):
             if find_spec(needed) is None:
@@ -78,8 +77,6 @@ class Local:
             "max_tokens": max_tokens,
             "structured": structured,
         }
-        self.logprobs = logprobs
-        """Whether verdicts are to be asked for one word at a time, with their probabilities."""
         self.concurrency = parallel
         """More calls at a time would only wait for each other, and run out of theirs."""
         self.timeout = PATIENCE

@@ -48,9 +48,9 @@ class OpenAI:
 
     The key comes from the environment variable that `key` names, stays in the client, and is neither shown nor written;
     an endpoint of your own needs none. `structured` is how the shape of replies is asked for: `auto` begins with
-    `json_schema` and steps down to `json_object` and `plain` where the endpoint refuses or ignores it. `logprobs` asks
-    for verdicts one word at a time, with their probabilities; llama.cpp can hold a model to the words by a `grammar`.
-    `effort` is the reasoning effort, and `extra` is sent along.
+    `json_schema` and steps down to `json_object` and `plain` where the endpoint refuses or ignores it. llama.cpp
+    can hold a model to the words of a one-word verdict by a `grammar`. `effort` is the reasoning effort, and `extra` is
+    sent along.
     """
 
     asynchronous = True
@@ -64,7 +64,6 @@ class OpenAI:
         seed: int | None = None,
         max_tokens: int | None = None,
         structured: str = "auto",
-        logprobs: bool = False,
         effort: str | None = None,
         grammar: bool = False,
         extra: Mapping[str, Any] | None = None,
@@ -104,8 +103,6 @@ class OpenAI:
         self._manner = Manner(
             {**sent, **more}, max_tokens, RUNGS if structured == "auto" else (structured,), grammar=grammar
         )
-        self.logprobs = logprobs
-        """Whether verdicts are to be asked for one word at a time, with their probabilities."""
         self.name = f"openai:{model}" + (f"@{self._shown}" if given else "")
         self.identity: Mapping[str, Any] = {
             "chat": "openai",

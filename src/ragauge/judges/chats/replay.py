@@ -85,7 +85,6 @@ class Recording:
     def __init__(self, chat: Chat, path: str | Path) -> None:
         self._chat = chat
         self._path = Path(path)
-        self.logprobs = bool(getattr(chat, "logprobs", False))
 
     @property
     def name(self) -> str:

@@ -10,10 +10,9 @@ from ragauge.reports import judged as reports
 from ragauge.reports import judged_rows
 from ragauge.reports import judged_words as words
 from ragauge.reports.charts.judged import drawn
-from ragauge.reports.judged_rows import Rows
 from ragauge.reports.page import Section, document, judged_payload, payload
 from ragauge.reports.page.sections import Cell, Sheet
-from ragauge.reports.tables import one_line
+from ragauge.reports.tables import Rows, one_line
 from ragauge.verdicts import Judged
 
 
