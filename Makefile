@@ -28,6 +28,8 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/truth.py
 	$(BIN)/python benchmarks/judges.py
+	$(BIN)/python benchmarks/lint.py
+	$(BIN)/python benchmarks/novelty.py
 
 clean:
 	rm -rf .venv .venv-peers demo

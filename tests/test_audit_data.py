@@ -18,12 +18,13 @@ import ragauge
 from ragauge.audits import corpus, fields, leakage, predictors, twins
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.repairs import repairs
-from ragauge.audits.texts import Corpus, shingles
+from ragauge.audits.texts import Corpus
 from ragauge.datasets import synthetic
 from ragauge.errors import MissingEvidence, MissingExtra
 from ragauge.measures.conventions import PRESETS
 from ragauge.measures.names import parse
 from ragauge.records import Document, Judgments, Run
+from ragauge.texts import shingles
 
 CHECKS = (
     corpus.duplicates,
@@ -182,8 +183,8 @@ def test_near_twins_of_most_of_a_corpus_are_a_problem_and_exact_ones_are_not_tol
     assert not few["near duplicates"].problem
 
 
-def test_near_duplicates_without_datasketch_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasketch", None)
+def test_near_duplicates_without_rensa_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(MissingExtra) as caught:
         list(corpus.near_duplicates(evidence_of({"q": {"a": 1}}, documents={"a": "x"})))
     assert caught.value.hint == "pip install 'ragauge[audit]'"

@@ -31,6 +31,9 @@ NOUNS = {
     "sweeps",
     "verdicts",
     "calibrations",
+    "worths",
+    "ages",
+    "ordeals",
 }
 DOING = {"datasets", "systems", "runs", "seams", "stages", "plugins", "fusion"}
 MAY_IMPORT = {
@@ -45,13 +48,17 @@ MAY_IMPORT = {
     "sweeps": {"errors", "records", "outcomes"},
     "verdicts": {"errors", "records"},
     "calibrations": {"errors", "records", "verdicts"},
+    "worths": {"errors", "records"},
+    "ages": {"errors", "records"},
+    "ordeals": {"errors", "records"},
     "stages": set(),
     "threads": set(),
     "together": set(),
     "keys": set(),
+    "processes": set(),
     "seams": {"errors", "records", "verdicts"},
     "plugins": {"errors"},
-    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps", "verdicts"},
+    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps", "verdicts", "ages"},
     "fusion": {"errors", "records"},
     "datasets": {"errors", "records", "findings", "formats", "verdicts"},
     "systems": {"errors", "records", "seams", "stages", "plugins", "fusion", "keys"},
@@ -64,9 +71,15 @@ MAY_IMPORT = {
     "calibrating": NOUNS | {"judges", "judging", "proceedings", "measures", "seams", "stats", "yardsticks"},
     "measures": NOUNS,
     "stats": NOUNS,
-    "audits": NOUNS | {"measures", "stats"},
-    "benches": NOUNS | DOING | {"formats", "measures"},
+    "texts": set(),
+    "knowledge": NOUNS
+    | DOING
+    | {"audits", "formats", "judges", "measures", "processes", "stats", "texts", "together", "twins"},
+    "twins": {"errors", "texts"},
+    "audits": NOUNS | {"measures", "stats", "texts", "twins"},
+    "benches": NOUNS | DOING | {"formats", "measures", "processes"},
     "benching": NOUNS | DOING | {"benches", "formats", "measures", "verbs"},
+    "stressing": NOUNS | DOING | {"formats", "knowledge", "verbs"},
     "reports": NOUNS | {"stages"},
     "verbs": {"errors", "records", "formats", "measures"},
     "fusing": {"errors", "records", "formats", "fusion", "measures", "verbs"},
@@ -78,24 +91,32 @@ MAY_IMPORT = {
     "comparing": NOUNS | {"datasets", "formats", "scored", "sides", "stats"},
     "corpora": {"errors", "records", "datasets", "runs"},
     "sampling": {"errors", "records", "verdicts", "corpora", "formats", "runs"},
+    "linting": NOUNS | {"datasets", "formats", "knowledge", "runs"},
+    "staleness": NOUNS | {"corpora", "datasets", "formats", "inputs", "knowledge", "runs"},
     "auditing": NOUNS | {"audits", "corpora", "datasets", "formats", "inputs", "measures", "runs", "verbs"},
     "trials": NOUNS | {"formats", "inputs", "measures", "runs", "stats", "verbs"},
     "rules": NOUNS | {"measures", "stats"},
     "gate_files": {"errors", "formats", "rules"},
-    "candidates": NOUNS | {"formats", "inputs", "measures", "rules", "runs", "sides", "verbs"},
+    "candidates": NOUNS | {"formats", "inputs", "measures", "rules", "runs", "sides", "staleness", "verbs"},
     "gating": NOUNS | {"gate_files", "candidates", "datasets", "formats", "measures", "rules", "runs"},
     "chronicle": NOUNS | {"formats", "measures", "rules", "runs", "stats", "verbs"},
     "surveying": NOUNS | {"datasets", "measures", "stats"},
     "gathered": NOUNS | {"corpora", "formats", "inputs", "measures", "scored", "surveying", "verbs"},
+    "novelties": NOUNS | DOING | {"corpora", "formats", "judges", "knowledge", "proceedings", "texts"},
     "forms": {"errors", "formats", "reports"},
     "sweep_files": NOUNS | {"formats", "forms", "reports", "vega"},
     "judged_files": NOUNS | {"formats", "forms", "measures", "reports", "vega"},
+    "account_files": NOUNS | {"formats", "forms", "reports", "vega"},
     "reporting": NOUNS
     | {"auditing", "comparing", "formats", "forms", "gathered", "inputs", "measures", "reports", "runs", "sides"}
-    | {"judged_files", "surveying", "sweep_files", "vega"},
+    | {"account_files", "judged_files", "surveying", "sweep_files", "vega"},
     "vega": {"errors", "formats", "reports", "systems"},
     "pytest_plugin": {"gates", "gating"},
     "experiments": NOUNS | DOING | {"comparing", "formats", "measures", "verbs", "work"},
+    "shadows": NOUNS | DOING | {"work"},
+    "snapshots": NOUNS | {"corpora", "datasets", "inputs", "knowledge", "measures", "seams", "shadows"},
+    "gaining": NOUNS
+    | {"formats", "judging", "knowledge", "measures", "novelties", "runs", "shadows", "snapshots", "systems", "verbs"},
     "evaluator": NOUNS | DOING | {"measures", "stats", "verbs"},
     "ir_measures_provider": {"records", "measures", "verbs"},
     "__main__": {"cli"},
@@ -191,7 +212,7 @@ def test_every_option_and_value_stands_in_conventions_md(option):
 
 VERBS = """
 run evaluate compare report bench gate audit reliability calibrate history k-range fuse validate convert
-datasets systems measures demo
+datasets systems measures demo gain novelty stress lint freshness
 """
 
 

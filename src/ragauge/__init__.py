@@ -23,16 +23,21 @@ _HOMES = {
     "Document": "ragauge.records",
     "Experiment": "ragauge.outcomes",
     "Finding": "ragauge.findings",
+    "Freshness": "ragauge.ages",
+    "Gain": "ragauge.worths",
     "Gate": "ragauge.gates",
     "History": "ragauge.histories",
     "Hit": "ragauge.records",
     "Incomparable": "ragauge.errors",
     "Judged": "ragauge.verdicts",
     "Judgments": "ragauge.records",
+    "Lint": "ragauge.findings",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.errors",
     "MissingExtra": "ragauge.errors",
+    "Novelty": "ragauge.worths",
     "Overview": "ragauge.overviews",
+    "Ordeal": "ragauge.ordeals",
     "PRESETS": "ragauge.measures.conventions",
     "PgVectorDB": "ragauge.systems.pgvector_db",
     "RAGEvaluator": "ragauge.evaluator",
@@ -50,14 +55,18 @@ _HOMES = {
     "calibrate": "ragauge.calibrating",
     "compare": "ragauge.comparing",
     "evaluate": "ragauge.verbs",
+    "freshness": "ragauge.staleness",
     "fuse": "ragauge.fusing",
+    "gain": "ragauge.gaining",
     "gate": "ragauge.gating",
     "estimate": "ragauge.judging",
     "history": "ragauge.chronicle",
     "judge": "ragauge.judging",
     "judge_async": "ragauge.judging",
+    "lint": "ragauge.linting",
     "load": "ragauge.datasets.loading",
     "neighbours": "ragauge.formats",
+    "novelty": "ragauge.novelties",
     "overview": "ragauge.reporting",
     "read_judgments": "ragauge.formats",
     "recount": "ragauge.judging",
@@ -66,11 +75,13 @@ _HOMES = {
     "report": "ragauge.reporting",
     "run": "ragauge.experiments",
     "stage": "ragauge.stages",
+    "stress": "ragauge.stressing",
     "subtopic_judgments": "ragauge.formats",
     "tune": "ragauge.fusing",
 }
 
 if TYPE_CHECKING:
+    from ragauge.ages import Freshness
     from ragauge.auditing import audit
     from ragauge.benching import bench
     from ragauge.calibrating import calibrate
@@ -91,25 +102,32 @@ if TYPE_CHECKING:
     )
     from ragauge.evaluator import RAGEvaluator
     from ragauge.experiments import run
-    from ragauge.findings import Audit, Finding
+    from ragauge.findings import Audit, Finding, Lint
     from ragauge.formats import arrays, neighbours, read_judgments, read_run, subtopic_judgments
     from ragauge.fusing import fuse, tune
+    from ragauge.gaining import gain
     from ragauge.gates import Gate
     from ragauge.gating import gate
     from ragauge.histories import History
     from ragauge.judging import estimate, judge, judge_async, recount
+    from ragauge.linting import lint
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
+    from ragauge.novelties import novelty
+    from ragauge.ordeals import Ordeal
     from ragauge.outcomes import Experiment, Reliability
     from ragauge.overviews import Overview
     from ragauge.records import Dataset, Document, Hit, Judgments, Run, Scores
     from ragauge.reporting import overview, report
     from ragauge.stages import stage
+    from ragauge.staleness import freshness
+    from ragauge.stressing import stress
     from ragauge.sweeps import Sweep, VectorSet
     from ragauge.systems.pgvector_db import PgVectorDB
     from ragauge.trials import reliability
     from ragauge.verbs import evaluate
     from ragauge.verdicts import Judged, Sample
+    from ragauge.worths import Gain, Novelty
 
 __all__ = [
     "PRESETS",
@@ -125,15 +143,20 @@ __all__ = [
     "Document",
     "Experiment",
     "Finding",
+    "Freshness",
+    "Gain",
     "Gate",
     "History",
     "Hit",
     "Incomparable",
     "Judged",
     "Judgments",
+    "Lint",
     "Measure",
     "MissingEvidence",
     "MissingExtra",
+    "Novelty",
+    "Ordeal",
     "Overview",
     "PgVectorDB",
     "RAGEvaluator",
@@ -153,13 +176,17 @@ __all__ = [
     "compare",
     "estimate",
     "evaluate",
+    "freshness",
     "fuse",
+    "gain",
     "gate",
     "history",
     "judge",
     "judge_async",
+    "lint",
     "load",
     "neighbours",
+    "novelty",
     "overview",
     "read_judgments",
     "read_run",
@@ -168,6 +195,7 @@ __all__ = [
     "report",
     "run",
     "stage",
+    "stress",
     "subtopic_judgments",
     "tune",
 ]

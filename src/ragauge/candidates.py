@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ragauge.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
+from ragauge.ages import BY_VERSIONS, Freshness
+from ragauge.errors import BadInput, Incomparable, MissingEvidence, RagaugeError, UnknownName
 from ragauge.formats.files import Source
 from ragauge.formats.judged import is_judged, read_judged_scores, read_sample_tags, tags_of
 from ragauge.formats.memory import is_one_run
 from ragauge.formats.scores import holds_scores, read_scores
+from ragauge.formats.versions import is_freshness, read_freshness, read_versions
 from ragauge.inputs import gather, open_run, refuse_other_dataset
 from ragauge.measures.answers import canonical
 from ragauge.measures.conventions import PRESETS, Convention
@@ -24,6 +26,7 @@ from ragauge.rules.repeats import averaged
 from ragauge.rules.subjects import Subject
 from ragauge.runs.archive import is_complete
 from ragauge.sides import named_sides, refuse_other_circumstances
+from ragauge.staleness import fingerprint, freshness
 from ragauge.verbs import count, judgments_for
 from ragauge.verdicts import Judged
 
@@ -38,6 +41,11 @@ class Terms:
     """Canonical names."""
     convention: Convention
     targets: Any = None
+    ks: Sequence[int] = ()
+    """In how many documents what is stale is looked for."""
+    versions: Any = None
+    documents: Any = None
+    """What they say, where that is not known otherwise."""
 
 
 def ready(thing: Any, qrels: Any, timings: Any) -> Subject | None:
@@ -46,6 +54,10 @@ def ready(thing: Any, qrels: Any, timings: Any) -> Subject | None:
         return Subject(thing.run, thing, _timed(timings))
     if isinstance(thing, Judged):
         return Subject(thing.name, thing.scores, tags=tags_of(thing.samples), whole=True)
+    if qrels is None and isinstance(thing, str | Path) and is_freshness(thing):
+        thing = read_freshness(thing)
+    if isinstance(thing, Freshness):
+        return Subject(thing.run, thing.scores(), _timed(timings), whole=True, ages={thing.k: thing})
     if qrels is None and isinstance(thing, str | Path) and is_judged(thing):
         found = read_judged_scores(thing, canonical)
         return Subject(Path(thing).resolve().name, found, tags=read_sample_tags(thing), whole=True)
@@ -117,6 +129,69 @@ def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject
     return Subject(name, scores, times, NOTHING if known is None else known.manifest, refused, tags)
 
 
+def aged(subject: Subject, thing: Any, terms: Terms) -> Subject:
+    """The same with how much of it is stale, where that is asked for and versions are known."""
+    counted = subject.scores.judged is not None and not isinstance(thing, Scores)  # otherwise there are no rankings
+    if not terms.ks or terms.versions is None or not counted:
+        return subject
+    ages = _ages(thing, terms, subject.scores.queries)
+    notes = [note for note in subject.scores.notes if not note.endswith(NOBODY_JUDGED)]
+    if terms.measures and len(notes) < len(subject.scores.notes):
+        extra = len(next(iter(ages.values())).asked - {*subject.scores.queries})
+        few = (
+            "1 query that nobody judged: it counts" if extra == 1 else f"{extra} queries that nobody judged: they count"
+        )
+        notes.append(f"{subject.name} has {few} for what is stale, and for nothing else")
+    return _with_ages(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
+
+
+NOBODY_JUDGED = "queries that nobody judged: they are not scored"
+"""What scores say of queries that freshness does look at."""
+
+
+def _with_ages(subject: Subject, found: Mapping[int, Freshness]) -> Subject:
+    notes = [*subject.scores.notes, *(note for one in found.values() for note in one.notes)]
+    return replace(subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), ages=found)
+
+
+def refuse_other_versions(subject: Subject, terms: Terms) -> None:
+    """Refuse figures that were made by other versions than those given here."""
+    judge = subject.scores.judge
+    if terms.versions is None or not (subject.ages or judge.startswith(BY_VERSIONS)):
+        return
+    held = read_versions(terms.versions)
+    made = {one.fingerprint == fingerprint(held, one.circumstances.get("as_of")) for one in subject.ages.values()}
+    if made != {True} and not (not made and judge.startswith(f"{BY_VERSIONS}{fingerprint(held)} ")):
+        raise BadInput(
+            f"how much of {subject.name} is stale was told by other versions than those given",
+            hint="leave --versions (versions=) out, or write the freshness anew with these",
+        )
+
+
+def unjudged(thing: Any, terms: Terms, timings: Any = None) -> Subject:
+    """A run of which nothing is asked but how much of it is stale: that needs no judgments."""
+    if terms.versions is None:
+        raise BadInput("there are no versions to tell what is stale by", hint="--versions FILE, or versions=…")
+    known = thing if isinstance(thing, Run) else None
+    found = _ages(thing, terms, None)
+    first = next(iter(found.values()))
+    times = _timed(timings) if timings is not None or known is None else known.timings
+    manifest = NOTHING if known is None else known.manifest
+    return _with_ages(Subject(first.run, first.scores(), times, manifest, whole=True), found)
+
+
+def knows_judgments(thing: Any) -> bool:
+    """Whether something is a folder that knows its judgments."""
+    places = [Path(thing), Path(thing).resolve().parent] if isinstance(thing, str | Path) and str(thing) != "-" else []
+    return any((place / "judgments.parquet").exists() for place in places if Path(thing).is_dir())
+
+
+def _ages(thing: Any, terms: Terms, queries: Sequence[str] | None) -> dict[int, Freshness]:
+    return {
+        k: freshness(thing, terms.versions, k=k, documents=terms.documents, queries=queries) for k in sorted(terms.ks)
+    }
+
+
 def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Convention) -> tuple[Scores, dict[str, str]]:
     """The scores, and the measures that this data cannot give with the reason of each."""
     if convention.missing == "error" and not judged.answered.all():
@@ -173,6 +248,13 @@ def refuse_unlike(run: Subject, baseline: Subject) -> None:
     label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
     sides = named_sides({run.name: run.scores, label: baseline.scores})
     refuse_other_circumstances([side for seeds in sides.values() for side in seeds.values()])
+    for k in run.ages.keys() & baseline.ages.keys():
+        told = [one.ages[k].judge for one in (run, baseline)]
+        if told[0] != told[1]:
+            raise Incomparable(
+                f"what is stale in {run.name} is told by {told[0]}, in {label} by {told[1]}",
+                hint="`ragauge freshness --documents` of both, and gate what it writes as JSON",
+            )
     mine, before = (one.manifest.get("dataset") or {} for one in (run, baseline))
     refuse_other_dataset((run.name, mine), (label, before))
 

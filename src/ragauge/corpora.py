@@ -9,7 +9,7 @@ from typing import Any
 
 from ragauge.datasets import folders
 from ragauge.datasets.loading import load
-from ragauge.errors import RagaugeError
+from ragauge.errors import BadInput, RagaugeError
 from ragauge.records import Dataset, Document
 from ragauge.runs.manifest import documents_hash
 
@@ -92,3 +92,46 @@ def _read(place: str) -> Texts:
         return Texts(folders.read_documents(folder), folders.read_queries(folder), folders.read_answers(folder))
     found = load(place)
     return Texts(found.documents, found.queries, found.answers)
+
+
+PAGES = (".txt", ".md")
+"""A file that is a document."""
+
+
+def documents_of(what: Any) -> list[Document]:
+    """Documents as people have them: a list, a dataset or its name, a collection's folder, a corpus file, plain texts.
+
+    A `.txt` or `.md` file is one document, and a folder of such files as many; their ids are the files' paths in it.
+    """
+    if isinstance(what, Dataset):
+        return list(what.documents)
+    if not isinstance(what, str | Path):
+        return [_document(one) for one in what]
+    path = Path(what)
+    if path.is_file() and path.suffix in PAGES:
+        return [_page(path, path.name)]
+    if path.is_file() or (not path.exists() and path.suffix and ":" not in str(what)):
+        return folders.read_documents(path)
+    if path.is_dir() and folders.find(path) is None:
+        pages = sorted(one for one in path.rglob("*") if one.suffix in PAGES and one.is_file())
+        if pages and not any(path.glob("corpus.*")):
+            return [_page(one, one.relative_to(path).as_posix()) for one in pages]
+        return folders.read_documents(path)
+    return list(load(what).documents)
+
+
+def _page(path: Path, name: str) -> Document:
+    try:
+        return Document(name, path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadInput(f"this is no UTF-8 text: {error.reason} at byte {error.start}", file=str(path)) from error
+    except OSError as error:
+        raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from error
+
+
+def _document(thing: Any) -> Document:
+    if isinstance(thing, Document):
+        return thing
+    if isinstance(thing, Mapping) and "text" in thing and ("id" in thing or "_id" in thing):
+        return Document(str(thing.get("id", thing.get("_id"))), str(thing["text"]), str(thing.get("title") or ""))
+    raise BadInput(f"this is no document: {str(thing)[:60]!r}", hint="a Document, or a mapping with id and text")

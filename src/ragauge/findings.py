@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Grid(NamedTuple):
@@ -48,6 +48,48 @@ class Audit:
     """What was looked at, and by which convention."""
     runs: Sequence[str] = ()
     """The names of the runs that were looked at."""
+
+    @property
+    def problems(self) -> list[Finding]:
+        """The findings that are something to mend."""
+        return [one for one in self.findings if one.problem]
+
+
+class Bar(NamedTuple):
+    """A bar of a histogram."""
+
+    low: int
+    high: int
+    """The first value that is not in it; the last bar has its own, too."""
+    n: int
+
+
+@dataclass(frozen=True)
+class Lint:
+    """What is wrong with a corpus, before anybody pays for its vectors."""
+
+    corpus: str
+    documents: int
+    findings: Sequence[Finding]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """`{check: why it was not made}`."""
+    lengths: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """`{"characters": {"n": …, "min": …, "p50": …, …}, "tokens": …}`."""
+    bars: Mapping[str, Sequence[Bar]] = field(default_factory=dict)
+    """The same as histograms; texts without any length are in no bar."""
+    languages: Mapping[str, int] = field(default_factory=dict)
+    """`{"en": 4812, …}`: documents by language; `?` where nobody can tell."""
+    embedder: str = ""
+    limit: int | None = None
+    """How many tokens of a text the embedder reads; None for all, and where nobody counted."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """`{"documents": those that are cut off, "tokens": what is lost, "of": all tokens}`, where there is a limit."""
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
+    """What was too little, too much and too many."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each check took."""
+    notes: Sequence[str] = ()
+    circumstances: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Finding]:

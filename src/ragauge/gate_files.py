@@ -20,8 +20,9 @@ KINDS: dict[str, tuple[type, ...]] = {
     "set": (dict,),
     "tags": (str,),
     "targets": (str,),
+    "versions": (str,),
 }
-PATHS = ("baseline", "tags", "targets")
+PATHS = ("baseline", "tags", "targets", "versions")
 
 
 def read_gate(path: str) -> dict[str, Any]:

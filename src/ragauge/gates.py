@@ -21,7 +21,8 @@ class Figure:
     name: str
     """The canonical name."""
     source: str = "measure"
-    """Where it comes from: `measure`, `latency` (a time for each query), `count` (of queries), `whole` (of the run)."""
+    """Where it comes from: `measure`, `latency` (a time for each query), `count` (of queries), `whole` (of the run),
+    `age` (how much is stale)."""
     lower_is_better: bool = False
     paired: bool = True
     """Whether it sums up a value for each query, so that two runs can be tested query by query."""

@@ -10,12 +10,16 @@ from typing import Any
 
 from ragauge.candidates import (
     Terms,
+    aged,
     beside,
     judgments_of,
+    knows_judgments,
     of_experiment,
     ready,
+    refuse_other_versions,
     refuse_unlike,
     scored,
+    unjudged,
     unlike_times,
 )
 from ragauge.comparisons import CORRECTIONS
@@ -35,6 +39,7 @@ from ragauge.runs.archive import is_complete
 
 Tags = Mapping[str, Mapping[str, str]]
 SPEED = ("latency", "whole")
+SCORED = ("measure", "count", "age")
 
 
 def gate(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -50,17 +55,18 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     least: int | None = None,
     tags: Tags | str | None = None,
     targets: Any = None,
+    versions: Any = None,
     timings: Any = None,
     baseline_timings: Any = None,
 ) -> Gate:
     """Hold rules against a run, and against a baseline where they speak of one.
 
     `run` and `baseline` are Scores; or with `qrels` whatever `evaluate` takes; or folders that `run` wrote, which know
-    their judgments, times and tags; or what was Judged, or its folder; or tables of scores. Of an Experiment `system`
-    and `baseline` are names. `rules` is a text, several (`["ndcg@10 >= 0.4", "mrr not worse"]`), a table (`{"ndcg@10":
-    {"at_least": 0.4}}`), or a TOML file, whose settings count where none are given here: alpha (0.05), correction of
-    `not worse` for their number (none), least (5) queries for a test, convention, tags. What cannot be told has not
-    passed.
+    their judgments, times and tags; or what was Judged, or its folder; or tables of scores; or a Freshness. Of an
+    Experiment `system` and `baseline` are names. `rules` is a text, several (`["ndcg@10 >= 0.4", "mrr not worse"]`), a
+    table (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file, whose settings count where none are given here: alpha
+    (0.05), correction of `not worse` for their number (none), least (5) queries for a test, convention, tags.
+    `versions` of the corpus say what is stale, for `stale_rate@10`. What cannot be told has not passed.
 
     >>> qrels, found = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0, "b": 1.0}}
     >>> gate(found, ["mrr >= 0.7", "recall@1 > 0.5"], qrels=qrels)
@@ -71,7 +77,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     settings = _settings(
         rules,
         baseline=baseline, convention=convention, alpha=alpha, correction=correction, least=least, tags=tags,
-        targets=targets,
+        targets=targets, versions=versions,
     )  # fmt: skip
     mine: Subject | None
     if isinstance(run, Experiment):
@@ -82,8 +88,13 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     base = before if isinstance(before, Subject) else ready(before, qrels, baseline_timings)
     known = [one.scores for one in (mine, base) if one is not None]
     asked = _rules(settings["rules"], settings["convention"], known)
-    wanted = dict.fromkeys(one.figure.measure for one in asked if one.figure.measure)
-    terms = Terms(list(wanted), settings["convention"], settings["targets"])
+    terms = _terms(asked, settings, run)
+    for one in (mine, base):
+        if one is not None:
+            refuse_other_versions(one, terms)
+    if mine is None and terms.ks and not terms.measures and qrels is None and not knows_judgments(run):
+        mine = unjudged(run, terms, timings)
+        base = unjudged(before, terms, baseline_timings) if base is None and before is not None else base
     if mine is None:
         mine = scored(run, qrels, terms, timings)
     if base is None and before is not None:
@@ -91,7 +102,25 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
             raise BadInput("standard input can be read once", hint="give - for one file only")
         knows = qrels is None and isinstance(before, str | Path) and is_complete(Path(before))
         base = scored(before, None if knows else judgments_of(mine), terms, baseline_timings)
+    mine = aged(mine, _run_of(run, mine.name), terms)
+    base = (
+        None if base is None else aged(base, _run_of(run if isinstance(before, Subject) else before, base.name), terms)
+    )
     return _held(asked, mine, base, settings)
+
+
+def _terms(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> Terms:
+    """What the run is scored by, and in how many documents what is stale is looked for."""
+    about = dict.fromkeys(one.figure.measure or one.figure.name for one in rules if one.figure.source in SCORED)
+    ks = dict.fromkeys(k for name in about if (k := figures.depth_of_age(name)) is not None)
+    measures = [name for name in about if figures.depth_of_age(name) is None and name not in figures.COUNTS]
+    documents = run.dataset.documents if isinstance(run, Experiment) else None
+    return Terms(measures, settings["convention"], settings["targets"], list(ks), settings["versions"], documents)
+
+
+def _run_of(thing: Any, name: str) -> Any:
+    """The rankings behind a system of an experiment; whatever else was given is its own."""
+    return thing.runs[name] if isinstance(thing, Experiment) else thing
 
 
 def _settings(rules: Any, **given: Any) -> dict[str, Any]:
@@ -103,7 +132,7 @@ def _settings(rules: Any, **given: Any) -> dict[str, Any]:
         "least": 5,
         "convention": "default",
     }
-    settings.update(dict.fromkeys(("baseline", "tags", "targets")))
+    settings.update(dict.fromkeys(("baseline", "tags", "targets", "versions")))
     if isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml")):
         settings.update(read_gate(str(rules)))
     settings.update({name: value for name, value in given.items() if value is not None})
@@ -180,8 +209,9 @@ def _strata(tag: str, run: Subject, tags: Tags) -> dict[str, str]:
     """The value of a tag for each judged query: as given, as the run's folder knows it, or from the judgments."""
     judgments = judgments_of(run)
     derived = {} if judgments is None else {query: by_answers(docs) for query, docs in judgments.nested.items()}
+    asked = run.judged.union(*(one.asked for one in run.ages.values()))
     for source in (tags, run.tags, derived):
-        found = {query: value for query, value in _tagged(tag, source).items() if query in run.judged}
+        found = {query: value for query, value in _tagged(tag, source).items() if query in asked}
         if found:
             return found
     known = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
@@ -197,7 +227,7 @@ def _notes(
         if any(check.rule.figure.source in SPEED and check.rule.needs_baseline for check in checks):
             notes += unlike_times(run, baseline)
     for tag, found in strata.items():
-        left = len(run.judged) - len(found)
+        left = len(run.judged - found.keys())
         if left:
             notes.append(f"{left} of {len(run.judged)} queries have no {tag}")
     return [*notes, *_lacking(run, checks), *_short(run, baseline, checks), *_blind(checks)]
@@ -210,13 +240,21 @@ def _is_limit(rule: Rule) -> bool:
 
 def _lacking(run: Subject, checks: Sequence[Check]) -> list[str]:
     """How to say that some samples may have no value, where a judge left some out and nobody said how many may be."""
-    named = {check.rule.figure.measure for check in checks if check.rule.figure.source == "count"}
-    asked = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source == "measure")
-    open_ones = [name for name in asked if name not in named and run.scores.unscored.get(name)]
-    if not run.whole or not open_ones:
+    named: set[object] = {check.rule.figure.measure for check in checks if check.rule.figure.source == "count"}
+    named |= {figures.depth_of_age(str(name)) for name in named} - {None}
+    asked = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source in ("measure", "age"))
+    open_ones = [
+        name
+        for name in asked
+        if name not in named
+        and figures.depth_of_age(name) not in named
+        and (run.scores.unscored.get(name) or run.silent_at(name))
+    ]
+    if not open_ones or not (run.whole or run.silent_at(open_ones[0])):
         return []
+    what = "queries" if run.ages else "samples"
     return [
-        f"samples without a value fail a rule, unless another says how many may be: `unscored({open_ones[0]}) <= 5%`"
+        f"{what} without a value fail a rule, unless another says how many may be: `unscored({open_ones[0]}) <= 5%`"
     ]
 
 

@@ -9,10 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ragauge.ages import Freshness
 from ragauge.comparisons import Comparison, Comparisons
-from ragauge.findings import Audit
+from ragauge.findings import Audit, Lint
+from ragauge.ordeals import Ordeal
 from ragauge.outcomes import Advice, Speed
 from ragauge.records import Document, Floats, Judgments, Run, Scores
+from ragauge.worths import Gain, Novelty
+
+Told = Lint | Novelty | Gain | Freshness | Ordeal
+"""What can be told of a knowledge base."""
 
 
 class Mean(NamedTuple):
@@ -133,6 +139,8 @@ class Overview:
     """`{query: {tag: value}}`, where there are tags."""
     rounds: int = 10_000
     """How many resamples the interval of a mean is of."""
+    beside: Sequence[Told] = ()
+    """What else is known of the knowledge base, to be told with the systems."""
 
     @property
     def systems(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Names of adapters: a literal table of import paths, then the entry points of installed packages. No third way.
 
-A package adds its own under `[project.entry-points."ragauge.retrievers"]` (embedders, stores, rerankers, chats
-likewise). An object of yours needs no name: pass it.
+A package adds its own under `[project.entry-points."ragauge.retrievers"]` (embedders, stores, keepers, rerankers,
+chats likewise). An object of yours needs no name: pass it.
 """
 
 from __future__ import annotations
@@ -49,6 +49,18 @@ TABLE = {
         "duckdb": "ragauge.systems.stores.duckdb_store:DuckDB",
         "memvid": "ragauge.systems.stores.memvid_store:Memvid",
         "null": "ragauge.systems.stores.null:Null",
+    },
+    "keepers": {
+        "memory": "ragauge.systems.keepers.memory:Memory",
+        "pgvector": "ragauge.systems.keepers.pgvector:PgVector",
+        "qdrant": "ragauge.systems.keepers.qdrant:Qdrant",
+        "chroma": "ragauge.systems.keepers.chroma:Chroma",
+        "lancedb": "ragauge.systems.keepers.lancedb:LanceDB",
+        "milvus-lite": "ragauge.systems.keepers.milvus_lite:MilvusLite",
+        "sqlite-vec": "ragauge.systems.keepers.sqlite_vec:SqliteVec",
+        "duckdb": "ragauge.systems.keepers.duckdb:DuckDB",
+        "memvid": "ragauge.systems.keepers.memvid:Memvid",
+        "vectors": "ragauge.systems.keepers.vectors:Vectors",
     },
     "rerankers": {
         "embedding": "ragauge.systems.rerankers.embedding:ByEmbedding",

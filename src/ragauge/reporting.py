@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
-from ragauge import judged_files, sweep_files
+from ragauge import account_files, judged_files, sweep_files
 from ragauge.auditing import audit
 from ragauge.comparing import compare
 from ragauge.comparisons import Comparison, Comparisons, Method
@@ -23,7 +23,7 @@ from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.speed import latency
 from ragauge.outcomes import Experiment, Speed
-from ragauge.overviews import Entry, Overview, ranked
+from ragauge.overviews import Entry, Overview, Told, ranked
 from ragauge.records import Document, Judgments, Run, Scores
 from ragauge.reports.charts import drawn
 from ragauge.reports.latex import overview_table
@@ -45,7 +45,10 @@ Files = str | Path | Sequence[str | Path]
 
 
 def _json(overview: Overview) -> str:
-    return json.dumps(as_data(overview, per_query=True), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    data = as_data(overview, per_query=True)
+    if overview.beside:
+        data["beside"] = [account_files.as_data(one) for one in overview.beside]
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 KINDS: Mapping[str, Kind[Overview]] = {
@@ -86,6 +89,17 @@ def report(
 
 @overload
 def report(
+    given: Told | Sequence[Told],
+    out: Files = ...,
+    *,
+    form: str | None = ...,
+    charts: str | Path | None = ...,
+    watch: Watch | None = ...,
+) -> Told | Sequence[Told]: ...
+
+
+@overload
+def report(
     given: Any,
     out: Files = ...,
     *,
@@ -104,13 +118,14 @@ def report(
     charts: str | Path | None = None,
     watch: Watch | None = None,
     **options: Any,
-) -> Overview | Sweep | Judged:
+) -> Overview | Sweep | Judged | Told | Sequence[Told]:
     """Gather all that is known of some systems, and write it: a page, tables, charts.
 
     `out` is a file or several; what each becomes is told by its ending (.html, .json, .csv, .md, .tex) or by `form`,
     one of `KINDS`, among them the layouts of other systems, which bring their own measures and convention. `charts` is
     a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; a Sweep, which `bench`
-    measured, and what was Judged have forms of their own (`KINDS` of `ragauge.sweep_files` and `judged_files`).
+    measured, what was Judged, and results of lint, novelty, gain, freshness and stress, one or several, have forms of
+    their own (`KINDS` of `ragauge.sweep_files`, `judged_files` and `account_files`).
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
     if isinstance(given, Sweep):
@@ -118,6 +133,11 @@ def report(
         return given
     if isinstance(given, Judged):
         judged_files.write(given, files, form, charts)
+        return given
+    if isinstance(given, Told) or (
+        isinstance(given, Sequence) and given and all(isinstance(one, Told) for one in given)
+    ):
+        account_files.write(given, files, form, charts)
         return given
     kinds = {file: kind_of(file, form, KINDS) for file in files}
     _refuse_to_overwrite(given, files)
@@ -158,6 +178,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     by: str | Sequence[str] = (),
     dataset: str | Path | None = None,
     title: str | None = None,
+    beside: Sequence[Told | str | Path] = (),
     audited: bool = True,
     overlap: bool = False,
     count_missing: bool = False,
@@ -169,10 +190,13 @@ def overview(  # noqa: PLR0913 - each is an option of the command
 
     `given` is an Experiment, or files as `compare` takes them: folders that `run` wrote, or judgments and runs, or
     tables of scores. The baseline, unless it is given, is that of the experiment. `by` are tags of the queries;
-    `dataset` says where the texts are, if not where the runs were made; `how` is test, correction, confidence and so
-    on, as in `compare`.
+    `dataset` says where the texts are, if not where the runs were made; `beside` are results of lint, novelty, gain,
+    freshness and stress, or their JSON files; `how` is test, correction, confidence and so on, as in `compare`.
     """
     method = as_record(Method, how)
+    others: list[Told] = []
+    for one in beside:
+        others += account_files.read(one) if isinstance(one, str | Path) else [one]
     look = watch or _unwatched
     look("scoring")
     rules = None if convention is None else find_convention(convention)
@@ -183,7 +207,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         files = [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
         told = from_layouts(files, baseline, names)
         if isinstance(told, Overview):
-            return replace(told, title=title or told.title, made=now())
+            return replace(told, title=title or told.title, made=now(), beside=others)
         found = told or from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
     look("comparing")
     count_missing = (count_missing or found.count_missing) and not overlap
@@ -236,6 +260,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         failures=found.failures,
         notes=_notes(found, compared, overlap=overlap),
         made=now(),
+        beside=others,
     )
 
 

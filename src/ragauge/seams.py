@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.records import Hit
+from ragauge.records import Document, Hit
 from ragauge.verdicts import Reply
 
 Vectors = NDArray[np.float32]
@@ -34,7 +34,11 @@ class Retriever(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors."""
+    """Turns texts into vectors.
+
+    One that knows may also have `limit` (how many tokens of a text it reads, None for all) and `tokens(texts)` (how
+    many each has, read or not): `lint` tells from them what is cut off.
+    """
 
     @property
     def name(self) -> str:
@@ -119,6 +123,43 @@ ABILITIES = {
     "share": "several processes can have what was saved open at once",
     "concurrent": "one thread can add while another searches",
 }
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """Keeps documents, each with its vector under its id, and gives them back as they were.
+
+    Constructors take `path`, a folder that it lives in (what is there is opened again), `dimension` of the vectors, and
+    options of their own. The ids are the engine's own keys and the texts lie in the engine: nothing is kept beside it.
+    """
+
+    def put(self, documents: Sequence[Document], vectors: Vectors) -> None:
+        """Take documents in, one or many at a time; an id that is there is replaced."""
+        ...
+
+    def commit(self) -> None:
+        """Make what was put in last: from here on, a killed process loses none of it."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> Sequence[Document | None]:
+        """The documents as they are kept, in this order; None where there is none."""
+        ...
+
+    def ids(self) -> Sequence[str]:
+        """The ids of everything that is kept."""
+        ...
+
+    def search(self, text: str, vector: Vectors, k: int) -> Sequence[Hit]:
+        """The best `k`, best first, for a query and its vector; the engine uses what it can."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """The engine's version and the parameters that are in force."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; what was committed stays."""
+        ...
 
 
 @runtime_checkable

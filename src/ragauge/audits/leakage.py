@@ -13,11 +13,12 @@ from ragauge.audits.evidence import Evidence
 from ragauge.audits.fields import fields, namings
 from ragauge.audits.followers import all_predictors, leaking_field, naming_field, right_names
 from ragauge.audits.predictors import by_run, draw, mark_auc, predictions, text_auc
-from ragauge.audits.texts import Corpus, normalised, words
+from ragauge.audits.texts import Corpus
 from ragauge.audits.wording import counted, percent, some
 from ragauge.errors import MissingEvidence
 from ragauge.findings import Finding
 from ragauge.records import Document
+from ragauge.texts import normalised, words
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,17 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
+from ragauge import twins
 from ragauge.audits.effects import regraded, renamed
-from ragauge.audits.texts import SHINGLE, normalised, shingles, words
-from ragauge.errors import MissingExtra
-from ragauge.records import Document, Ints, Judgments, Run
+from ragauge.records import Document, Judgments, Run
+from ragauge.twins import NEAR
 
-NEAR = 0.8
-"""Near-twins share at least this part of all shingles that either of them has."""
-BANDS, ROWS = 21, 6
-"""A pair at that part is looked at with a chance of 1 - (1 - 0.8^6)^21 = 0.998."""
+__all__ = ["NEAR", "Alike", "Group", "Split", "alike", "collapsed", "collapsed_run", "same", "shared", "splits"]
 
 Group = Sequence[str]
 """The ids of documents that say the same, in the order of the corpus."""
@@ -46,66 +41,14 @@ class Split(NamedTuple):
 
 def same(documents: Sequence[Document]) -> tuple[list[Group], list[str]]:
     """The groups of documents with the same title and text, normalised; and the documents that have neither."""
-    groups: dict[str, dict[str, None]] = {}
-    for document in documents:
-        groups.setdefault(normalised(document.whole), {})[document.id] = None
-    empty = list(groups.pop("", {}))
-    return [list(group) for group in groups.values() if len(group) > 1], empty
+    groups, empty = twins.same([document.whole for document in documents])
+    return [[documents[place].id for place in group] for group in groups], [documents[place].id for place in empty]
 
 
 def alike(documents: Sequence[Document]) -> list[Alike]:
-    """The groups of documents that share NEAR of their shingles with the first of their group.
-
-    Candidates come from MinHash signatures, and each is confirmed on the shingles themselves. Comparing with the first
-    of a group only keeps a chain of small changes from joining texts that have nothing in common.
-    """
-    try:
-        from datasketch import MinHash, MinHashLSH
-    except ImportError:
-        raise MissingExtra("looking for near-duplicates", "audit") from None
-    texts = [document.whole for document in documents]
-    hashed = _hashed(texts)
-    known = [place for place, one in enumerate(hashed) if len(one)]
-    sketches = MinHash.bulk((hashed[place].tolist() for place in known), num_perm=BANDS * ROWS, hashfunc=int)
-    index = MinHashLSH(num_perm=BANDS * ROWS, params=(BANDS, ROWS))
-    signatures = np.stack([one.hashvalues for one in sketches]) if sketches else np.zeros((0, BANDS * ROWS))
-    found: dict[int, dict[int, float]] = {}
-    exact: dict[int, frozenset[tuple[str, ...]]] = {}
-    for row, place in enumerate(known):
-        candidates = np.array(sorted(index.query(sketches[row])), np.int64)
-        close = (signatures[candidates] == signatures[row]).mean(axis=1) >= NEAR - 0.15 if len(candidates) else []
-        best, leader = 0.0, -1
-        for other in candidates[close].tolist():
-            for one in (row, other):
-                if one not in exact:
-                    exact[one] = shingles(texts[known[one]])
-            part = len(exact[row] & exact[other]) / len(exact[row] | exact[other])
-            if part > best:
-                best, leader = part, other
-        if best >= NEAR:
-            found.setdefault(leader, {})[place] = best
-        else:
-            index.insert(row, sketches[row], check_duplication=False)
-    return [
-        Alike([documents[place].id for place in (known[leader], *others)], min(others.values()))
-        for leader, others in sorted(found.items())
-    ]
-
-
-def _hashed(texts: Sequence[str]) -> list[Ints]:
-    """A number of 32 bits for each shingle of each text; the same in every process, as Python's own hash is not."""
-    numbers: dict[str, int] = {}
-    found = []
-    for text in texts:
-        mine = np.array([numbers.setdefault(word, len(numbers) + 1) for word in words(text)], np.uint64)
-        if len(mine) < SHINGLE:
-            mine = np.concatenate([mine, np.zeros(SHINGLE - len(mine), np.uint64)]) if len(mine) else mine
-        mixed = np.zeros(max(0, len(mine) - SHINGLE + 1), np.uint64)
-        for start in range(SHINGLE if len(mine) else 0):
-            mixed = (mixed ^ mine[start : start + len(mixed)]) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)
-        found.append(np.unique(mixed >> np.uint64(32)).astype(np.int64))
-    return found
+    """The groups of documents that share NEAR of their shingles with the first of their group."""
+    found = twins.alike([document.whole for document in documents])
+    return [Alike([documents[place].id for place in one.group], one.part) for one in found]
 
 
 def splits(judgments: Judgments, groups: Sequence[Group], rel: float) -> Iterator[Split]:

@@ -25,8 +25,8 @@ from ragauge import seams
 from ragauge.benches.clocks import cores, now, pin, read, undisturbed, wait_until
 from ragauge.benches.loops import Raw, rows_of, timed
 from ragauge.benches.opening import Opening
-from ragauge.benches.processes import died
 from ragauge.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.processes import died
 from ragauge.records import Ints
 from ragauge.sweeps import Matrix
 

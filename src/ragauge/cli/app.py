@@ -15,15 +15,20 @@ from ragauge.cli.convert import convert
 from ragauge.cli.datasets import datasets
 from ragauge.cli.demo import demo
 from ragauge.cli.evaluate import evaluate
+from ragauge.cli.freshness import freshness
 from ragauge.cli.fuse import fuse
+from ragauge.cli.gain import gain
 from ragauge.cli.gate import gate
 from ragauge.cli.history import history
 from ragauge.cli.judge import judge
 from ragauge.cli.k_range import k_range
+from ragauge.cli.lint import lint
 from ragauge.cli.measures import measures
+from ragauge.cli.novelty import novelty
 from ragauge.cli.reliability import reliability
 from ragauge.cli.report import report
 from ragauge.cli.run import run
+from ragauge.cli.stress import stress
 from ragauge.cli.systems import systems
 from ragauge.cli.validate import validate
 
@@ -49,6 +54,11 @@ app.command()(reliability)
 app.command()(calibrate)
 app.command()(history)
 app.command()(bench)
+app.command()(gain)
+app.command()(novelty)
+app.command()(freshness)
+app.command()(lint)
+app.command()(stress)
 app.command("k-range")(k_range)
 app.command()(fuse)
 app.command()(validate)

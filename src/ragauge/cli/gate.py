@@ -32,7 +32,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             "-r",
             "--rule",
             help="What must hold; again for more: 'ndcg@10 >= 0.4', 'recall@100 drop <= 1%', 'mrr not worse', "
-            "'map non-inferior by 0.01', 'p95_ms <= 50', 'failed <= 0', 'unscored(faithfulness) <= 5%'; "
+            "'map non-inferior by 0.01', 'p95_ms <= 50', 'failed <= 0', 'unscored(faithfulness) <= 5%', "
+            "'stale_rate@10 <= 0.05'; "
             "'in TAG=VALUE' or 'by TAG' at the end.",
         ),
     ] = None,
@@ -53,6 +54,9 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     tags: Annotated[str | None, typer.Option(help="A table with a query column: its other columns are tags.")] = None,
     targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
+    versions: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Versions of the corpus, as in freshness, for stale_rate@k.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     junit: Annotated[str | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Also write a summary as Markdown.")] = None,
@@ -70,7 +74,13 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             raise BadInput("standard output is for the table", hint="--junit and --markdown name files")
         settings: dict[str, Any] = {"rules": []} if rules is None else read_gate(rules)
         given = {"baseline": baseline, "alpha": alpha, "correction": correction, "least": least, "tags": tags}
-        settings.update({name: value for name, value in {**given, "targets": targets}.items() if value is not None})
+        settings.update(
+            {
+                name: value
+                for name, value in {**given, "targets": targets, "versions": versions}.items()
+                if value is not None
+            }
+        )
         settings["rules"] = [*settings["rules"], *(rule or [])]
         chosen = [f"{name}={value}" for name, value in settings.pop("set", {}).items()]
         name = convention or settings.pop("convention", "default")

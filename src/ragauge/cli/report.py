@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragauge import judged_files, sweep_files
+from ragauge import account_files, judged_files, sweep_files
 from ragauge.cli import console
 from ragauge.cli.evaluate import rules_of
 from ragauge.cli.progress import status
@@ -18,9 +18,10 @@ from ragauge.forms import kind_of
 from ragauge.overviews import Overview
 from ragauge.reporting import KINDS
 from ragauge.reporting import report as make_report
-from ragauge.reports import judged, sweeps
+from ragauge.reports import accounts, judged, sweeps
 from ragauge.reports.overviews import about, tables
 from ragauge.reports.tables import one_line
+from ragauge.reports.told import account, joint
 from ragauge.reports.verdicts import verdict
 from ragauge.scored import judged_parts
 
@@ -30,8 +31,9 @@ def report(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="Folders that `run` wrote, or one that `bench` or `judge` wrote; or judgments, then runs, as in "
-            "evaluate; or tables of scores; or results in the layout of another system.",
+            help="Folders that `run` wrote, or one that `bench` or `judge` wrote; JSON of lint, novelty, gain, "
+            "freshness and stress; or judgments, then runs, as in evaluate; or tables of scores; or results in the "
+            "layout of another system.",
         ),
     ] = None,
     out: Annotated[
@@ -56,6 +58,14 @@ def report(  # noqa: PLR0913 - each is an option of the command
     by: Annotated[list[str] | None, typer.Option(help="A tag to split queries by; again for more.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Where the texts are, if not where the runs were made.")] = None,
     title: Annotated[str | None, typer.Option(help="What stands above it.")] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="FILE.json",
+            help="What lint, novelty, gain, freshness or stress wrote, as sections of the page; again for more.",
+        ),
+    ] = None,
     no_audit: Annotated[bool, typer.Option("--no-audit", help="Do not look for what is suspicious.")] = False,
     confidence: Annotated[float, typer.Option(help="Of every interval; the tests' level is the rest.")] = 0.95,
     test: Annotated[str, typer.Option(help="As in compare.")] = "t",
@@ -93,12 +103,16 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if len(files) == 1 and (kept := sweep_files.found_in(files[0])) is not None:
         _sweep(kept, targets, form, charts)
         return
+    if all(account_files.is_told(one) for one in files):
+        _told(files, targets, form, charts)
+        return
     parts = judged_parts(files[0]) if len(files) == 1 else files
     if len(parts) == 1 and judged_files.is_judged(parts[0]):
         _judged(parts[0], targets, form, charts)
         return
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
+        "beside": beside or (),
         "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
         "overlap": overlap, "count_missing": count_missing, "split": split,
     }  # fmt: skip
@@ -152,6 +166,19 @@ def _judged(folder: str, targets: list[str], form: str | None, charts: str | Non
     elif not targets and charts is None:
         pieces, left = judged.tables(found, console.data().width)
         _shown(pieces, left, judged.notes(found))
+    console.talk(_wrote(targets, charts))
+
+
+def _told(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
+    """What is known of a knowledge base, written or shown again, several on one page."""
+    found = [told for one in files for told in account_files.read(one)]
+    _refuse_source({Path(one).resolve() for one in files}, targets)
+    account_files.write(found, targets, form, charts)
+    if form is not None and not targets:
+        typer.echo(account_files.KINDS[kind_of("", form, account_files.KINDS)].write(found), nl=False)
+    elif not targets and charts is None:
+        for one in joint(found) or map(account, found):
+            _shown(*accounts.tables(one, console.data().width), one.notes)
     console.talk(_wrote(targets, charts))
 
 

@@ -34,6 +34,7 @@ PARTS = {
     "pgvector": "embedder=wordllama, index=hnsw, m=16, ef_construction=64, ef_search=40, half=false, dsn",
     "mmr": "embedder=wordllama",
     "embedding": "embedder=wordllama",
+    "vectors": "store=faiss, and its options",
 }
 """Options that are descriptions themselves, or that are handed through."""
 
@@ -42,7 +43,7 @@ def systems(
     name: Annotated[str | None, typer.Argument(help="Explain this one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List the retrievers, embedders, stores, rerankers and chats, or explain one.
+    """List the retrievers, embedders, stores, keepers, rerankers and chats, or explain one.
 
     [dim]ragauge systems hybrid[/dim]
     """
@@ -74,12 +75,13 @@ def systems(
 
 
 def _options(family: str, name: str) -> str:
+    given = (*GIVEN, "path", "dimension") if family == "keepers" else GIVEN
     own = [
         parameter.name + ("" if parameter.default in (parameter.empty, None, "") else f"={_shown(parameter.default)}")
         for parameter in inspect.signature(plugins.find(family, name)).parameters.values()
-        if parameter.name not in GIVEN and parameter.kind is not parameter.VAR_KEYWORD
+        if parameter.name not in given and parameter.kind is not parameter.VAR_KEYWORD
     ]
-    parts = PARTS.get(name) if not (family == "stores" and name == "pgvector") else None
+    parts = PARTS.get(name) if not (family in ("stores", "keepers") and name == "pgvector") else None
     return ", ".join([*([parts] if parts else []), *own])
 
 

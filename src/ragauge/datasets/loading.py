@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ragauge.datasets import folders, synthetic
+from ragauge.datasets import attack, folders, synthetic
 from ragauge.errors import BadInput, UnknownName
 from ragauge.records import Dataset, Judgments
 
@@ -21,7 +21,7 @@ class Listed(NamedTuple):
 
 
 def load(name: str | Path | Dataset, *, split: str | None = None) -> Dataset:
-    """A dataset by name (`pydocs`, `synthetic:needles`, one of RAGAUGE_DATA), or from a folder.
+    """A dataset by name (`pydocs`, `synthetic:needles`, `stix:FILE`, one of RAGAUGE_DATA), or from a folder.
 
     >>> load("synthetic:needles(documents=50, queries=5)")
     Dataset('synthetic:needles(documents=50, queries=5)', 50 documents, 5 queries)
@@ -35,6 +35,8 @@ def load(name: str | Path | Dataset, *, split: str | None = None) -> Dataset:
         return pydocs.load()
     if text.startswith("synthetic:"):
         return synthetic.load(text)
+    if text.startswith("stix:"):
+        return attack.load(text)
     if Path(text).is_dir():
         return folders.load(Path(text), split=split)
     found = _collection(text)
@@ -50,7 +52,7 @@ def judgments_of(name: str) -> str | Judgments:
     """The judgments of a dataset that is called so, unless a file or a folder is; then the name as it is."""
     if name == "-" or Path(name).exists():
         return name
-    known = name == "pydocs" or name.startswith("synthetic:") or _collection(name) is not None
+    known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or _collection(name) is not None
     return load(name).judgments if known else name
 
 
@@ -59,6 +61,7 @@ def listing() -> Iterator[Listed]:
     yield Listed("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
     for name, about in synthetic.KINDS.items():
         yield Listed(f"synthetic:{name}", "made", about)
+    yield Listed("stix:FILE", "file", "a STIX bundle of MITRE ATT&CK, with questions from its relations")
     folder = _data_folder()
     if folder is not None:
         for one in sorted(folder.iterdir()):

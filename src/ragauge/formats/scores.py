@@ -28,8 +28,8 @@ FINGERPRINT = ("fingerprint",)
 BESIDE = (*QUERY, *RUN, *TRIAL, *TAGS, *JUDGE, *CONVENTION, *FINGERPRINT, "gt_count")
 """Columns that hold no measure, whatever is in them."""
 LESS_ENDINGS = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
-LESS_MEASURES = ("unjudged", "rbp_resid", "num_nonrel_judged_ret", "relative_distance_error")
-"""Measures that `evaluate` writes of which less is better."""
+LESS_MEASURES = ("unjudged", "rbp_resid", "num_nonrel_judged_ret", "relative_distance_error", "stale", "conflict")
+"""Measures that `evaluate` and `freshness` write of which less is better."""
 
 Known = dict[str, Scores | dict[str, Scores]]
 """`{system: scores}`, or `{system: {seed: scores}}` where there are several seeds."""

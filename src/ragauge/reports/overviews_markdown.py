@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ragauge.overviews import Overview
+from ragauge.overviews import Overview, Told
+from ragauge.reports.accounts import markdown as accounts_markdown
 from ragauge.reports.comparisons import decided_by
 from ragauge.reports.comparisons import markdown as comparisons_markdown
 from ragauge.reports.markdown import folded, grid, safe
@@ -22,6 +23,7 @@ from ragauge.reports.overviews import (
     timed_by,
 )
 from ragauge.reports.tables import counted, shown
+from ragauge.reports.told import account
 from ragauge.reports.verdicts import verdict
 
 FAILED = 5
@@ -41,11 +43,18 @@ def markdown(overview: Overview) -> str:
         _over_k(overview),
         *(_strata(overview, tag) for tag in overview.strata),
         _audited(overview),
+        *(_told(one) for one in overview.beside),
         _systems(overview),
         _circumstances(overview),
         folded("Notes", [f"- {safe(note)}" for note in overview.notes]) if overview.notes else [],
     ]
     return "\n".join(line for part in parts if part for line in (*part, ""))
+
+
+def _told(one: Told) -> list[str]:
+    """What else is known, its headings a step below ours."""
+    lines = accounts_markdown([account(one)]).splitlines()
+    return [f"#{line}" if line.startswith("#") else line for line in lines]
 
 
 def _good(overview: Overview) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from ragauge.gates import TESTED, Check, Rule
 from ragauge.measures.table import mean
 from ragauge.records import Floats
-from ragauge.rules.figures import aggregate_of, measure_of, stage_of
+from ragauge.rules.figures import aggregate_of, depth_of_age, measure_of, stage_of
 from ragauge.rules.subjects import Reading, Some, Subject, paired_times, paired_values, some_of
 from ragauge.stats.correction import corrected
 from ragauge.stats.intervals import t_interval
@@ -69,14 +69,17 @@ def check_all(rules: Sequence[Rule], case: Case) -> list[Check]:
 def _spread(rule: Rule, case: Case) -> list[Rule]:
     if not rule.tag or rule.value is not None:
         return [rule]
-    values = {*case.strata[rule.tag].values(), *case.former.get(rule.tag, ())}
+    asked = case.run.queries_of(rule.figure.measure or rule.figure.name)
+    here = (value for query, value in case.strata[rule.tag].items() if query in asked)
+    values = {*here, *case.former.get(rule.tag, ())}
     return [replace(rule, value=value) for value in sorted(values)]
 
 
 def _checked(rule: Rule, case: Case) -> Check:
     some: Some = None
     if rule.tag:
-        some = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & case.run.judged
+        asked = case.run.queries_of(rule.figure.measure or rule.figure.name)
+        some = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & asked
         if not some:
             return Check(rule, False, f"no judged query has {rule.tag}={rule.value}")
     mine = case.run.read(rule.figure, some, lenient=_may_lack(rule, case, case.run, some))
@@ -95,7 +98,7 @@ def _checked(rule: Rule, case: Case) -> Check:
     if case.baseline is None:
         return Check(rule, False, "there is no baseline to compare with", mine.value, n=mine.n)
     base = case.baseline.read(rule.figure, some, lenient=_may_lack(rule, case, case.baseline, some))
-    reason = f"the baseline has none: {base.reason}" if base.reason else _unlike(rule, case, case.baseline)
+    reason = f"the baseline has none: {base.reason}" if base.reason else _unlike(rule, case, case.baseline, some)
     check = Check(rule, False, reason, mine.value, n=mine.n, baseline=base.value)
     if reason:
         return check
@@ -124,7 +127,12 @@ def allows(rule: Rule, subject: Subject, some: Some = None) -> bool:
 
 def _may_lack(rule: Rule, case: Case, subject: Subject, some: Some) -> bool:
     """Whether a mean over some of the queries will do: where a rule says how many may be unscored, and not more are."""
-    mine = [one for one in case.unscored if one.figure.measure == rule.figure.name]
+    name, depth = rule.figure.name, depth_of_age(rule.figure.name)  # all figures of freshness at one k lack the same
+    mine = [
+        one
+        for one in case.unscored
+        if one.figure.measure == name or (depth is not None and depth_of_age(one.figure.measure) == depth)
+    ]
     return bool(mine) and all(allows(one, subject, some) for one in mine)
 
 
@@ -137,8 +145,10 @@ def _holds(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[b
     return (same if sign == "<=" and same else value < limit and not same), "not below" if same else "above"
 
 
-def _unlike(rule: Rule, case: Case, base: Subject) -> str:
+def _unlike(rule: Rule, case: Case, base: Subject, some: Some) -> str:
     """Why two runs cannot be held against each other by this rule, though their data are the same."""
+    if depth_of_age(rule.figure.name) is not None:
+        return _other_queries(rule.figure.name, case.run, base, some) or _shallow(rule, base, "the baseline")
     if rule.figure.source != "measure":
         return ""
     for allowed in case.missing:
@@ -159,20 +169,34 @@ def _unlike(rule: Rule, case: Case, base: Subject) -> str:
     return f"the run has {asked[0]} documents a query, the baseline {asked[1]}"
 
 
+def _other_queries(name: str, run: Subject, base: Subject, some: Some) -> str:
+    """Why a figure of freshness cannot be held against that of a baseline which was asked other queries."""
+    mine, before = (one.queries_of(name) if some is None else one.queries_of(name) & some for one in (run, base))
+    for here, there, words in ((mine, before, "the run lacks"), (before, mine, "the baseline lacks")):
+        gone = sorted(there - here)
+        if gone:
+            other = "the baseline" if here is mine else "the run"
+            few = "1 query" if len(gone) == 1 else f"{len(gone)} queries"
+            return f"{words} {few} that {other} has ({some_of(gone)})"
+    return ""
+
+
 def _shallow(rule: Rule, subject: Subject, what: str) -> str:
     """Why a run that was asked for fewer documents than a measure looks at does not have that measure."""
     measure = measure_of(rule.figure.name) if rule.figure.source == "measure" else None
+    cutoff = depth_of_age(rule.figure.name) if measure is None else measure.cutoff
     depth = subject.depth
-    if measure is None or measure.cutoff is None or depth is None or measure.cutoff <= depth:
+    if cutoff is None or depth is None or cutoff <= depth:
         return ""
-    return f"{what} has {depth} documents a query, so {measure} is that of {depth}"
+    return f"{what} has {depth} documents a query, so {measure or rule.figure.name} is that of {depth}"
 
 
 def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:
     """A measure against the baseline's, query by query."""
     name, lower = check.rule.figure.name, check.rule.figure.lower_is_better
     values = [
-        {q: v for q, v in one.scores.per_query[name].items() if some is None or q in some} for one in (case.run, base)
+        {q: v for q, v in one.scores_of(name).per_query[name].items() if some is None or q in some}
+        for one in (case.run, base)
     ]
     if values[0].keys() != values[1].keys() and all(_may_lack(check.rule, case, one, some) for one in (case.run, base)):
         both = [query for query in values[0] if query in values[1]]

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 
+from ragauge.ages import RATES
 from ragauge.errors import BadInput, UnknownName
 from ragauge.gates import UNSCORED, Figure
 from ragauge.measures import answers
@@ -26,9 +27,11 @@ COUNTS = {
     "missing": Figure("missing", "count", lower_is_better=True, paired=False),
     "queries": Figure("queries", "count", lower_is_better=False, paired=False),
 }
+AGE = re.compile(rf"(?P<what>stale|conflict|{'|'.join(RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
+"""How much is stale: `stale_rate@10` of all positions, `stale@10` query by query."""
 LACKING = re.compile(rf"{UNSCORED}\s*\(\s*(.+?)\s*\)", re.I)
 TIMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE)
-NAMES = (*TIMES, *COUNTS)
+NAMES = (*TIMES, *COUNTS, *(f"{one}@10" for one in RATES))
 QUICK = re.compile(r"latenc|time|speed|slow|fast|duration|delay|second|throughput|response|per_?sec|_ms$|^ms$")
 """Words for times, none of which is the name of one."""
 
@@ -44,7 +47,7 @@ def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Fig
     within = LACKING.fullmatch(name)
     if within:
         about = find(within[1], convention, known)
-        if about.source != "measure":
+        if about.source not in ("measure", "age"):
             raise BadInput(f"`{name}` is not about a measure", hint=f"`{UNSCORED}(faithfulness)`")
         return Figure(f"{UNSCORED}({about.name})", "count", lower_is_better=True, paired=False)
     for scores in known:
@@ -63,6 +66,9 @@ def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Fig
     if timed:
         stage = "" if timed["stage"] is None or timed["stage"].lower() == "total" else f"{timed['stage']}_"
         return Figure(f"{stage}{timed['statistic'].lower()}_ms", "latency", lower_is_better=True)
+    aged = AGE.fullmatch(name)
+    if aged:
+        return _of_age(aged["what"].lower(), aged["k"])
     try:
         measure = parse(name, convention)
     except UnknownName:
@@ -75,6 +81,24 @@ def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Fig
             raise UnknownName("figure", name, own_names, hint=hint) from None
         raise
     return _of_measure(str(measure), measure.spec.lower_is_better)
+
+
+def _of_age(what: str, k: str | None) -> Figure:
+    if k is None:
+        raise BadInput(f"`{what}` of how many documents?", hint=f"`{what}@10`")
+    if what in RATES:
+        return Figure(f"{what}@{k}", "age", lower_is_better=True, paired=False)
+    return Figure(f"{what}@{k}", lower_is_better=True)
+
+
+def depth_of_age(name: str) -> int | None:
+    """How many documents a figure of freshness looks at; None where it is another one.
+
+    >>> depth_of_age("stale_rate@10"), depth_of_age("stale@5"), depth_of_age("recall@5")
+    (10, 5, None)
+    """
+    found = AGE.fullmatch(name)
+    return int(found["k"]) if found and found["k"] else None
 
 
 def _time_like(lower: str) -> str:

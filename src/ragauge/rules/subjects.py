@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ragauge.ages import Freshness
 from ragauge.gates import Figure
 from ragauge.measures.scoring import MISSING, NONE
 from ragauge.measures.speed import speed
 from ragauge.outcomes import Speed
 from ragauge.records import Floats, Scores
-from ragauge.rules.figures import aggregate_of, stage_of
+from ragauge.rules.figures import aggregate_of, depth_of_age, stage_of
 from ragauge.stats.pairs import gaps_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,22 @@ class Subject:
     """Queries that are nowhere in these scores, and in those of the baseline."""
     whole: bool = False
     """Whether every query is known to be here: then one without any value is unscored, and not missing."""
+
+    ages: Mapping[int, Freshness] = field(default_factory=dict)
+    """How much is stale, by the number of documents looked at; nothing where no versions are known."""
+
+    @cached_property
+    def _aged(self) -> dict[int, Scores]:
+        return {k: one.scores() for k, one in self.ages.items()}
+
+    def scores_of(self, name: str) -> Scores:
+        """The scores that have a measure: freshness is of every query, judged or not, all others of the judged ones."""
+        return self._aged.get(depth_of_age(name) or 0, self.scores)
+
+    def queries_of(self, name: str) -> frozenset[str]:
+        """The queries that a figure should be over."""
+        found = self.ages.get(depth_of_age(name) or 0)
+        return self.judged if found is None else found.asked
 
     @cached_property
     def lacking(self) -> frozenset[str]:
@@ -99,6 +116,8 @@ class Subject:
         """A figure of the run, or of a part of its queries; `lenient`: also a mean that is not over all of them."""
         if figure.source == "measure":
             found = self._measure(figure, some, lenient=lenient)
+        elif figure.source == "age":
+            found = self._age(figure, some, lenient=lenient)
         else:
             readers = {"latency": self._latency, "count": self._count, "whole": self._whole}
             found = readers[figure.source](figure, some)
@@ -110,17 +129,19 @@ class Subject:
         """Why there is no such measure at all, if there is none."""
         if name in self.refused:
             return self.refused[name]
-        known = self.scores.measures
+        known = self.scores_of(name).measures
+        if depth_of_age(name) is not None and name not in known:
+            return self._no_ages(name)
         if name not in known:  # and not by another name, which a convention may mean otherwise
             return f"there is no {name} (there are {', '.join(known) or 'no measures'})"
         return ""
 
     def _measure(self, figure: Figure, some: Some, *, lenient: bool) -> Reading:
-        name, scores = figure.name, self.scores
+        name, scores = figure.name, self.scores_of(figure.name)
         without = self._without(name)
         if without:
             return Reading(reason=without)
-        chosen = self.chosen(some)
+        chosen = _chosen(scores, some)
         column = scores.values[name][chosen]
         queries = [scores.queries[i] for i in chosen]
         scored = ~np.isnan(column)
@@ -142,9 +163,41 @@ class Subject:
             return Reading(scores.means[name], n)
         return Reading(float(how(column[scored])), n)
 
-    def chosen(self, some: Some) -> list[int]:
-        """Which rows of the scores belong to some queries."""
-        return [i for i, query in enumerate(self.scores.queries) if some is None or query in some]
+    def _no_ages(self, name: str) -> str:
+        """Why nothing is known of how much is stale in so many documents, if nothing is."""
+        if depth_of_age(name) in self.ages:
+            return ""
+        if self.ages:
+            return f"how much is stale is known at {', '.join(map(str, self.ages))}, so there is no {name}"
+        return NO_VERSIONS
+
+    def _age(self, figure: Figure, some: Some, *, lenient: bool) -> Reading:
+        name, _, k = figure.name.partition("@")
+        without = self._no_ages(figure.name)
+        if without:
+            return Reading(reason=without)
+        found = self.ages[int(k)].only(some)
+        n = found.query_count
+        odd = list(found.unscored)
+        if odd and not (lenient and n):
+            have = "1 query has" if len(odd) == 1 else f"{len(odd)} queries have"
+            return Reading(n=n, reason=f"{have} no {figure.name} ({some_of(odd)}): {found.unscored[odd[0]]}")
+        if not n:
+            return Reading(reason=f"no query has a value of {figure.name}")
+        return Reading(float(getattr(found, name)), n)
+
+    def silent_at(self, name: str) -> bool:
+        """Whether some query has no such figure of freshness."""
+        found = self.ages.get(depth_of_age(name) or 0)
+        return found is not None and bool(found.unscored)
+
+    def _without_age(self, name: str, some: Some) -> Reading:
+        """How many queries have no figure of freshness."""
+        without = self._no_ages(name)
+        if without:
+            return Reading(reason=without)
+        found = self.ages[depth_of_age(name) or 0].only(some)
+        return Reading(len(found.unscored), found.query_count + len(found.unscored))
 
     def speed_of(self, some: Some) -> Speed | None:
         """How fast it was on some queries; None where no times are known."""
@@ -176,11 +229,14 @@ class Subject:
             if not found.asked:
                 return Reading(reason="no query was asked")
             return Reading(found.failed + found.timed_out, found.asked)
+        depth = depth_of_age(figure.measure)
+        if depth is not None and (depth in self.ages or figure.measure not in self.scores.measures):
+            return self._without_age(figure.measure, some)
         if not judged:
             return Reading(reason="no query is judged")
         if figure.measure:
             without = self._without(figure.measure)
-            values = self.scores.values[figure.measure][self.chosen(some)] if not without else np.zeros(0)
+            values = self.scores.values[figure.measure][_chosen(self.scores, some)] if not without else np.zeros(0)
             return Reading(reason=without) if without else Reading(int(np.isnan(values).sum()), len(values))
         left = self.not_asked if some is None else 0
         count = len(lacking) + left if figure.name == "missing" else len(judged) - len(lacking)
@@ -208,7 +264,13 @@ class Subject:
         return found
 
 
+NO_VERSIONS = "how much is stale is not known: --versions (versions=) and a run's rankings tell"
 NO_TIMES = "there are no times: a folder that `ragauge run` wrote has them, a file of rankings has not"
+
+
+def _chosen(scores: Scores, some: Some) -> list[int]:
+    """Which rows of scores belong to some queries."""
+    return [i for i, query in enumerate(scores.queries) if some is None or query in some]
 
 
 def paired_values(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple[Floats, str]:

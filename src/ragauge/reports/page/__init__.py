@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 
 from ragauge.errors import MissingExtra
 from ragauge.overviews import Overview
+from ragauge.reports.accounts import apart
 from ragauge.reports.charts import Drawing, drawn
 from ragauge.reports.charts.looks import STYLE
+from ragauge.reports.charts.sketches import clean
 from ragauge.reports.page import payload, sections
+from ragauge.reports.told import accounts_of
 from ragauge.reports.verdicts import answers, verdict
 
 TEMPLATES = files("ragauge.reports.page") / "templates"
@@ -35,8 +38,12 @@ class Section(NamedTuple):
 
 def page(overview: Overview, vega: str | None = None) -> str:
     """The page of an overview; `vega` is what `bundle` gives, where somebody has it already."""
+    from ragauge.reports.page import account as beside  # which needs this page's own parts
+
+    others = apart(accounts_of(overview.beside))
     charts = drawn(overview)
-    middle = _middle(overview, charts)
+    middle = [*_middle(overview, charts), *(part for one in others for part in beside.sections(one, headed=True))]
+    charts.update(beside.charts(others))
     systems = payload.browsable(overview)
     packed: dict[str, str] = {}
     data: dict[str, Any] = {}
@@ -230,6 +237,7 @@ def _environment() -> Any:
         loader=PackageLoader("ragauge.reports.page"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: clean(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

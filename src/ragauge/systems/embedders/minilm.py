@@ -35,7 +35,16 @@ class MiniLM:
         self._tokenizer.enable_truncation(tokens)
         self._tokenizer.enable_padding()
         self._batch = batch
+        self.limit = tokens
+        """Word pieces of a text that are read, the two marks among them."""
         self.name = f"all-MiniLM-L6-v2-int8-{tokens}"
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """How many word pieces each text has, the two marks among them, whatever is read of it."""
+        whole = type(self._tokenizer).from_str(self._tokenizer.to_str())
+        whole.no_truncation()
+        whole.no_padding()
+        return [len(one.ids) for one in whole.encode_batch_fast(list(texts))]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text."""

@@ -21,7 +21,14 @@ class SentenceTransformer:
         self._model: Any = load("SentenceTransformer", model, what=what, device=device, download=download)
         self._batch = batch
         self._prompt = prompt
+        self.limit: int | None = self._model.max_seq_length
+        """Tokens of a text that are read, the marks around it among them; None where the model does not say."""
         self.name = f"{model}{f' ({prompt!r})' if prompt else ''}"
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each text has with its prompt and the marks around it, whatever is read of it."""
+        told = [f"{self._prompt}{text}" for text in texts]
+        return [len(ids) for ids in self._model.tokenizer(told, truncation=False, verbose=False)["input_ids"]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text, unit length."""

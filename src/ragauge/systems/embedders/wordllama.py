@@ -30,7 +30,13 @@ class WordLlama:
         self._model: Any = wordllama.WordLlama.load(
             cache_dir=folder, trunc_dim=None if dimensions == 256 else dimensions, disable_download=True
         )
+        self.limit = None
+        """The mean is over all tokens of a text."""
         self.name = f"wordllama-l2-supercat-{dimensions}"
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each text has."""
+        return [sum(one.attention_mask) for text in texts for one in self._model.tokenize([text])]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text."""

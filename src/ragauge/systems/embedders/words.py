@@ -22,7 +22,13 @@ class Words:
 
     def __init__(self, *, dimensions: int = 2048) -> None:
         self._dimensions = dimensions
+        self.limit = None
+        """All words of a text are counted."""
         self.name = f"words-{dimensions}"
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """How many words each text has."""
+        return [len(WORD.findall(text)) for text in texts]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text."""

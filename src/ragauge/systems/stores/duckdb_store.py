@@ -56,7 +56,7 @@ class DuckDB:
         except ImportError as error:
             raise MissingExtra("the DuckDB store", "duckdb") from error
         self._duckdb: Any = duckdb
-        self._extension = _extension(Path(duckdb_extension_vss.__file__).parent, duckdb.__version__)
+        self._extension = extension_file(Path(duckdb_extension_vss.__file__).parent, duckdb.__version__)
         self._intake = Intake(metric)
         self._columns = Columns()
         self._kind = one_of("index", index, ("hnsw", "none"))
@@ -287,7 +287,7 @@ class DuckDB:
         cursor.unregister("incoming")
 
 
-def _extension(package: Path, version: str) -> Path:
+def extension_file(package: Path, version: str) -> Path:
     """The extension's file, which is made for one version of DuckDB; nothing is fetched."""
     file = package / "extensions" / f"v{version}" / "vss.duckdb_extension"
     if not file.exists():

@@ -182,11 +182,16 @@ def _parts(dsn: str) -> Mapping[str, Any]:
     return parts
 
 
-def _without_secrets(text: str, dsn: str) -> str:
+def passwords(dsn: str) -> list[str]:
+    """What must not be shown of a DSN, each as it is and as it stands in an address."""
     parts = _parts(dsn)
-    for name in SECRETS:
-        if secret := str(parts.get(name) or ""):
-            text = text.replace(secret, "***").replace(quote(secret, safe=""), "***")
+    found = [str(parts.get(name) or "") for name in SECRETS]
+    return [word for secret in found if secret for word in (secret, quote(secret, safe=""))]
+
+
+def _without_secrets(text: str, dsn: str) -> str:
+    for secret in passwords(dsn):
+        text = text.replace(secret, "***")
     return " ".join(text.split())
 
 

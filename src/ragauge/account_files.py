@@ -1,0 +1,100 @@
+"""Lint, novelty, gain, freshness and stress as files: written in every form, read again, and joined on one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ragauge.errors import BadInput
+from ragauge.formats.documents import read_json
+from ragauge.formats.files import Source
+from ragauge.formats.nouns import from_data, to_data
+from ragauge.forms import Kind, kind_of, write_charts, written
+from ragauge.overviews import Told
+from ragauge.reports import accounts
+from ragauge.reports.page.account import charts as drawn
+from ragauge.reports.page.account import page
+from ragauge.reports.told import FORMS, accounts_of, verb_of
+from ragauge.vega import vega
+
+SCHEMA = "ragauge-{}/1"
+"""What the JSON of a verb calls itself."""
+HEAD = 200
+"""So many characters tell what a file is."""
+
+
+def as_data(told: Told) -> dict[str, Any]:
+    """A result as plain data: its schema, its fields, and what is derived from them."""
+    verb = verb_of(told)
+    derived = {name: to_data(getattr(told, name)) for name in FORMS[verb].derived}
+    return {"schema": SCHEMA.format(verb), **to_data(told), **derived}
+
+
+def as_json(told: Told | Sequence[Told]) -> str:
+    """The same as text; of several a list."""
+    several = _several(told)
+    data = [as_data(one) for one in several]
+    return json.dumps(data[0] if len(data) == 1 else data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(told: Told | Sequence[Told]) -> str:
+    """The rows that matter most, of one result or of several of one kind."""
+    several = _several(told)
+    verbs = sorted({verb_of(one) for one in several})
+    if len(verbs) > 1:
+        raise BadInput(f"one table cannot hold {' and '.join(verbs)}", hint="a page (.html) or Markdown (.md) can")
+    first, *others = [FORMS[verbs[0]].csv(one) for one in several]
+    header = first.partition("\n")[0]
+    if any(one.partition("\n")[0] != header for one in others):
+        raise BadInput("these results have different columns", hint="a table for each")
+    return "".join([first, *(one.partition("\n")[2] for one in others)])
+
+
+KINDS: Mapping[str, Kind[Sequence[Told]]] = {
+    "html": Kind(".html", "one self-contained page", lambda several: page(accounts_of(several), vega())),
+    "json": Kind(".json", "everything, to be read again", as_json),
+    "csv": Kind(".csv", "a row for each document, query or finding", as_csv),
+    "markdown": Kind(".md", "tables for a wiki", lambda several: accounts.markdown(accounts_of(several))),
+}
+"""By name, and by ending."""
+
+
+def _several(told: Told | Sequence[Told]) -> Sequence[Told]:
+    return list(told) if isinstance(told, Sequence) else [told]
+
+
+def write(
+    told: Told | Sequence[Told], files: Sequence[str], form: str | None = None, charts: str | Path | None = None
+) -> None:
+    """Write files, each in the form that its ending or `form` says, and every chart into a folder."""
+    several = _several(told)
+    kinds = {file: kind_of(file, form, KINDS) for file in files}
+    for file, kind in kinds.items():
+        written(several, KINDS[kind], file)
+    if charts is not None:
+        write_charts(drawn(accounts_of(several)), Path(charts))
+
+
+def is_told(path: str | Path) -> bool:
+    """Whether one of these verbs wrote a file, told by its first characters."""
+    place = Path(path)
+    if place.suffix != ".json" or not place.is_file():
+        return False
+    with place.open(encoding="utf-8", errors="replace") as file:
+        head = file.read(HEAD)
+    return any(f'"{SCHEMA.format(verb)}"' in head for verb in FORMS)
+
+
+def read(path: str | Path) -> list[Told]:
+    """The results that a JSON file holds: mostly one."""
+    data = read_json(Source(str(path)))
+    found: list[Told] = []
+    for one in data if isinstance(data, list) else [data]:
+        schema = one.get("schema") if isinstance(one, dict) else None
+        verb = next((verb for verb in FORMS if schema == SCHEMA.format(verb)), None)
+        if verb is None:
+            raise BadInput(f"this is no result of {', '.join(FORMS)}", file=str(path))
+        found.append(from_data(FORMS[verb].noun, one, file=str(path)))
+    return found

@@ -1,0 +1,86 @@
+"""`ragauge freshness RUN… --versions FILE`: how much of what is returned is stale, or contradicts itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragauge.cli.progress import status
+from ragauge.cli.telling import tell, writable
+from ragauge.errors import BadInput
+
+
+def freshness(  # noqa: PLR0913 - each is an option of the command
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="A run in any format that `evaluate` reads, or a folder that `run` wrote; several stand side by side.",
+        ),
+    ],
+    versions: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="JSONL, CSV, TSV or Parquet: doc_id, version_key, effective_timestamp, superseded_by.",
+        ),
+    ],
+    k: Annotated[int, typer.Option("-k", help="How many documents of each query are looked at.")] = 10,
+    documents: Annotated[
+        str | None,
+        typer.Option(help="The corpus, or a dataset by name, to tell copies from conflicts; run folders find theirs."),
+    ] = None,
+    queries: Annotated[
+        str | None, typer.Option(help="The queries that a run should have (JSONL or TSV), to know what is missing.")
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="What began to hold later replaces nothing: 2024-05-31, or seconds."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="stale@k and conflict@k of each query, as `compare` and `gate` read them.")
+    ] = False,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Also write .html, .md, .json or .csv; again for more."),
+    ] = None,
+) -> None:
+    """How much of the top k is stale, and what in it contradicts itself.
+
+    [dim]ragauge freshness bm25.run --versions versions.jsonl[/dim]
+
+    [dim]ragauge freshness runs/docs --versions versions.jsonl -o freshness.html[/dim]
+
+    [dim]ragauge gate runs/docs/bm25 --versions versions.jsonl -r 'stale_rate@10 <= 0.05'[/dim]
+    """
+    from ragauge.staleness import freshness as look
+
+    writable(out or [], as_json=as_json, as_csv=as_csv)
+    found = []
+    with status(after=0.5) as watch:
+        for name, path in _named(runs).items():
+            watch(f"reading {name}")
+            one = look(path, versions, k=k, documents=documents, queries=queries, as_of=as_of)
+            found.append(replace(one, run=name))
+    tell(found, out or [], as_json=as_json, as_csv=as_csv)
+
+
+def _named(runs: list[str]) -> dict[str, str]:
+    """The runs by name: what the user calls them, what their folder does, or the file's name."""
+    from ragauge.formats.files import Source
+    from ragauge.inputs import gather, is_run_folder, named
+
+    found: dict[str, str] = {}
+    for argument in runs:
+        name, path = named(argument)
+        whole = path != "-" and Path(path).is_dir() and not is_run_folder(path)
+        mine = gather([path]).singles if whole else {name or Source(path).stem: path}
+        for label, place in mine.items():
+            if label in found:
+                raise BadInput(f"two runs are called `{label}`", hint=f"NAME=FILE gives one another name: a={place}")
+            found[label] = place
+    return found

@@ -1,0 +1,123 @@
+"""`ragauge lint CORPUS`: what is wrong with a corpus, before anybody pays for its vectors."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.constrain import Constrain
+from rich.text import Text
+
+from ragauge.cli import console
+from ragauge.cli.progress import status
+from ragauge.cli.telling import tell, writable
+from ragauge.errors import BadInput
+from ragauge.findings import Lint
+from ragauge.reports.tables import plain_table
+
+WIDTH = 80
+"""Lines are so wide where nobody says otherwise."""
+
+
+def lint(  # noqa: PLR0913 - each is an option of the command
+    corpus: Annotated[
+        str | None,
+        typer.Argument(
+            help="JSONL, TSV, CSV, JSON or Parquet (plain, .gz, .zst; - is stdin), a BEIR folder, a folder of texts "
+            "(.txt, .md), or a dataset."
+        ),
+    ] = None,
+    embedder: Annotated[
+        str | None, typer.Option("-e", "--embedder", help="What will embed it, e.g. minilm: how much is cut off?")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Or a tokenizer.json of Hugging Face, or its folder.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Tokens that are read, where nobody else says.")] = None,
+    qrels: Annotated[
+        str | None,
+        typer.Option(help="Judgments, to find ids that are not there.  [dim]a BEIR folder has its own[/dim]"),
+    ] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="A language that documents may be in, e.g. en; again for more.")
+    ] = None,
+    tiny: Annotated[int, typer.Option(help="Fewer characters are too few.")] = 32,
+    giant: Annotated[int, typer.Option(help="More characters are too many.")] = 4096,
+    near: Annotated[float, typer.Option(help="The part of three-word stretches that near-duplicates share.")] = 0.8,
+    share: Annotated[
+        float, typer.Option(help="The part of the documents that makes a problem of what a few may have.")
+    ] = 0.01,
+    check: Annotated[list[str] | None, typer.Option(help="Only this check; again for more.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the checks.")] = False,
+    id_field: Annotated[
+        str | None, typer.Option("--id", metavar="NAME", help="What the field of ids is called.")
+    ] = None,
+    text_field: Annotated[str | None, typer.Option("--text", metavar="NAME", help="And that of texts.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show what is in order, and all examples.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each finding.")] = False,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
+) -> None:
+    """Look for what is wrong with a corpus, before anybody pays for its vectors.
+
+    [dim]ragauge lint corpus.jsonl --embedder minilm --qrels qrels.txt -o lint.html[/dim]
+    """
+    if listing:
+        _list()
+        return
+    if corpus is None:
+        raise BadInput(
+            "nothing is given", hint="ragauge lint CORPUS: a file, a folder or a dataset; `--list` has the checks"
+        )
+    from ragauge import linting
+
+    writable(out or [], as_json=as_json, as_csv=as_csv)
+    with status(after=0.5) as watch:
+        found = linting.lint(
+            corpus,
+            qrels=qrels,
+            embedder=embedder,
+            tokenizer=tokenizer,
+            limit=limit,
+            languages=language,
+            tiny=tiny,
+            giant=giant,
+            near=near,
+            share=share,
+            checks=check,
+            id_field=id_field,
+            text_field=text_field,
+            tell=lambda what: watch(f"{what} …"),
+        )
+    tell([found], out or [], as_json=as_json, as_csv=as_csv, show=lambda: _shown(found, full=full))
+    if strict and found.problems:
+        raise typer.Exit(1)
+
+
+def _shown(found: Lint, *, full: bool) -> list[str]:
+    """Findings with their examples, lengths and languages; what there was no room for."""
+    from ragauge.reports import accounts, lints
+
+    told = lints.account(found)
+    kept = [part for part in told.parts if part.id == "lengths" or (full and part.id == "languages")]
+    wide = console.data().width if sys.stdout.isatty() else WIDTH
+    pieces, left = accounts.tables(replace(told, parts=kept), wide)
+    shown = [*lints.rendered(found, full=full), *pieces[3:]]
+    console.show(*(shown if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in shown]))
+    return left
+
+
+def _list() -> None:
+    from ragauge.knowledge.lints.checks import CHECKS
+
+    table = plain_table(["check", "what it looks for", "needs"], numbers=False)
+    for one in CHECKS.values():
+        needs = ", ".join(need for need in one.needs if need != "documents")
+        table.add_row(Text(one.name), Text(one.about), Text(needs))
+    console.show(table)

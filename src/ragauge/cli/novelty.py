@@ -1,0 +1,146 @@
+"""`ragauge novelty DOCS --known KB`: how new documents are to what is known already."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.progress import Counting
+from ragauge.cli.telling import tell, writable
+from ragauge.errors import BadInput
+from ragauge.systems.cache import cache_folder
+
+QUICK = ("wordllama", "words")
+"""Embedders that are as fast as looking up what they said last time."""
+
+
+def novelty(  # noqa: PLR0913 - each is an option of the command
+    documents: Annotated[
+        str,
+        typer.Argument(
+            metavar="DOCS",
+            help="The new documents: a corpus file (JSONL, TSV), a .txt or .md file or a folder of them, a BEIR "
+            "folder, a dataset by name.",
+        ),
+    ],
+    known: Annotated[
+        str,
+        typer.Option(metavar="KB", help="What is known, likewise; or a file of its chunks' vectors (.npy, .fvecs)."),
+    ],
+    embedder: Annotated[str, typer.Option(help="What turns chunks into vectors.")] = "wordllama",
+    size: Annotated[int, typer.Option(help="Characters of a chunk at most.")] = 1000,
+    overlap: Annotated[int, typer.Option(help="Characters that neighbouring chunks may share.")] = 0,
+    compared: Annotated[int, typer.Option(help="Percentiles are among known documents with so many chunks.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Which ones of these are drawn.")] = 0,
+    chat: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--chat",
+            metavar="WHO",
+            help="Also ask a judge which claims are new, known or conflicting, as in `judge`: openai:MODEL@URL, "
+            "local:FILE.gguf, replay:FILE, or lexical.",
+        ),
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
+    ] = None,
+    beside: Annotated[int, typer.Option(help="Each claim is held against so many known chunks.")] = 3,
+    replies: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Keep what the judge says there; a second time costs nothing.")
+    ] = None,
+    max_calls: Annotated[int | None, typer.Option(help="Stop before more calls than this.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Stop before it costs more.")] = None,
+    price: Annotated[str | None, typer.Option(metavar="IN,OUT", help="Of a million tokens in and out.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls and tokens the judge would take, and ask nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each document.")] = False,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Also write .html, .md, .json or .csv; again for more."),
+    ] = None,
+) -> None:
+    """How new documents are: by vectors, by words, and claim by claim.
+
+    [dim]ragauge novelty drafts/ --known corpus.jsonl[/dim]
+
+    [dim]ragauge novelty drafts/ --known corpus.jsonl --chat openai:llama3@http://localhost:11434/v1 -o new.html[/dim]
+
+    Raw cosines differ by model: the percentiles tell how a document compares with known ones, each held against the
+    others as if it were new.
+    """
+    from ragauge import novelties
+
+    writable(out or [], as_json=as_json, as_csv=as_csv)
+    judging: dict[str, Any] = {"max_calls": max_calls, "max_cost": max_cost, "options": console.settings(options or [])}
+    judging["prices"] = None if price is None else console.price(price)
+    judging = {name: value for name, value in judging.items() if value is not None}
+    if chat is None and (judging or dry_run or replies is not None):
+        raise BadInput("there is no judge to ask", hint="--chat openai:MODEL@URL")
+    how: dict[str, Any] = {"embedder": embedder, "size": size, "overlap": overlap, "beside": beside, "folder": replies}
+    if not embedder.startswith(QUICK):
+        how["cache"] = cache_folder()
+    with _Watch() as watch:
+        try:
+            if dry_run:
+                found = novelties.novelty_estimate(documents, known, chat=chat or "", progress=watch, **how, **judging)
+            else:
+                told = novelties.novelty(
+                    documents, known, chat=chat, compared=compared, seed=seed, progress=watch, **how, **judging
+                )
+        except KeyboardInterrupt:
+            kept = f"; what the judge said is kept in {replies}" if chat and replies else ""
+            sys.stderr.write(f"\nstopped while {watch.now or 'reading'}{kept}\n")
+            raise typer.Exit(130) from None
+    if dry_run:
+        _estimated(found, as_json=as_json)
+        return
+    tell([told], out or [], as_json=as_json, as_csv=as_csv)
+    claims = [claim for one in told.documents for claim in one.claims]
+    if claims and all(claim.state == "unscored" for claim in claims):
+        sys.stderr.write(f"error: the judge gave no verdict that can be read; {claims[0].why}\n")
+        raise typer.Exit(3)
+
+
+def _estimated(found: list[Any], *, as_json: bool) -> None:
+    import json
+
+    from ragauge.reports.judged import estimate_tables
+
+    if as_json:
+        typer.echo(json.dumps([one._asdict() for one in found], indent=2, allow_nan=False))
+    elif found:
+        console.show(*estimate_tables(found, console.data().width))
+    lines = ["an estimate: claims are not known yet, so that each sentence counts as one; four characters are a token"]
+    console.talk([*(lines if found else ["the judge would not be asked anything"]), "nothing was asked"])
+
+
+class _Watch:
+    """A bar for each thing that takes its time."""
+
+    def __init__(self) -> None:
+        self.now = ""
+        self._bar: Counting | None = None
+
+    def __enter__(self) -> _Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """So much of it is done."""
+        if what != self.now or self._bar is None:
+            self._end()
+            self.now, self._bar = what, Counting(what)
+        self._bar(done, total)
+
+    def _end(self) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+            self._bar = None

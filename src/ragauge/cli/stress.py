@@ -1,0 +1,161 @@
+"""`ragauge stress --store NAME --stix FILE`: fill, read back, ask, reopen and kill a store, and tell how it took it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragauge import plugins
+from ragauge.cli import console
+from ragauge.cli.progress import Stages
+from ragauge.cli.telling import tell, writable
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.experiments import slug
+from ragauge.knowledge.stress.plan import WAYS, Plan
+from ragauge.knowledge.stress.reproducing import belief
+from ragauge.ordeals import Broken, Ordeal
+from ragauge.reports.tables import counted
+from ragauge.stressing import Load, called, loaded, stressed
+
+USUAL = Plan()
+
+
+def stress(  # noqa: PLR0913 - each is an option of the command
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-s",
+            "--store",
+            metavar="NAME",
+            help="sqlite-vec, chroma, pgvector(index=hnsw), module:Class …; again for more, `all` for all.",
+        ),
+    ] = None,
+    stix: Annotated[str | None, typer.Option(metavar="FILE", help="A bundle of STIX 2.1, as MITRE ATT&CK is.")] = None,
+    documents: Annotated[
+        str | None,
+        typer.Option(
+            "-d", "--documents", metavar="FILE", help="Instead: a JSONL file, a BEIR folder, a dataset by name."
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="The first so many documents only.")] = None,
+    way: Annotated[list[str] | None, typer.Option(help=f"`{WAYS[0]}` or `{WAYS[1]}`.  [dim]default both[/dim]")] = None,
+    batch: Annotated[int, typer.Option(help="Documents in a batch.")] = USUAL.batch,
+    commit_every: Annotated[
+        int | None,
+        typer.Option(help="Commit after so many documents.  [dim]default at the end; after a batch when killed[/dim]"),
+    ] = None,
+    embedder: Annotated[str, typer.Option(help="What turns texts into vectors.")] = "wordllama",
+    k: Annotated[int, typer.Option("-k", help="Documents a query.")] = USUAL.k,
+    queries: Annotated[int, typer.Option(help="At most so many queries are asked.")] = USUAL.queries,
+    kills: Annotated[int, typer.Option(help="How often its process is killed in mid-ingest.")] = USUAL.kills,
+    kill_at: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Or when it has put in so many documents; again for more.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that a single call may take.")] = USUAL.timeout,
+    seed: Annotated[int, typer.Option(help="For the sample of queries, and the moments to kill at.")] = USUAL.seed,
+    bisect: Annotated[
+        bool, typer.Option("--bisect/--no-bisect", help="Look for the shortest prefix that breaks it.")
+    ] = True,
+    reproducer: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Where the least that breaks it goes.  [dim]default stress-STORE[/dim]"),
+    ] = None,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--out", metavar="FILE", help=".html, .json, .csv or .md; again for more."),
+    ] = None,
+    json_out: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    csv_out: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
+) -> None:
+    """Put a store under stress: exit code 3 if it breaks, with its error verbatim and the least that breaks it.
+
+    [dim]ragauge stress --store sqlite-vec --stix enterprise-attack.json[/dim]
+    """
+    writable(out or [], as_json=json_out, as_csv=csv_out)
+    stores = _stores(store or [])
+    plan = Plan(way or WAYS, batch, commit_every, k, queries, kills, kill_at or None, timeout, seed, bisect)
+    told: list[Ordeal] = []
+    with Stages() as watch:
+        try:
+            found = loaded(_source(stix, documents), embedder, plan, limit=limit, progress=watch)
+            _each(stores, found, plan, reproducer, told, watch, every="all" in (store or []))
+        except KeyboardInterrupt:
+            sys.stderr.write(f"\nstopped at {watch.now or 'the beginning'}; its processes and folders are gone\n")
+            _finish(told, out or [], as_json=json_out, as_csv=csv_out)
+            raise typer.Exit(130) from None
+    _finish(told, out or [], as_json=json_out, as_csv=csv_out)
+    if any(one.broken is not None for one in told):
+        raise typer.Exit(3)
+
+
+def _stores(named: Sequence[str]) -> list[str]:
+    """Stores by name, each of them known."""
+    wanted = [one for name in named for one in (plugins.names("keepers") if name == "all" else [name])]
+    if not wanted:
+        raise BadInput("no store is asked for", hint=f"--store {plugins.names('keepers')[0]}, or --store all")
+    return [called(one) for one in dict.fromkeys(wanted)]
+
+
+def _source(stix: str | None, documents: str | None) -> str:
+    if (stix is None) == (documents is None):
+        raise BadInput(
+            "either a bundle or documents are put in", hint="--stix enterprise-attack.json, or --documents corpus.jsonl"
+        )
+    return f"stix:{stix}" if stix is not None else str(documents)
+
+
+def _each(
+    stores: Sequence[str],
+    found: Load,
+    plan: Plan,
+    reproducer: str | None,
+    told: list[Ordeal],
+    watch: Callable[[str, int, int], None],
+    *,
+    every: bool,
+) -> None:
+    for number, name in enumerate(stores):
+        if len(stores) > 1:
+            watch(Stages.WHOLE, number, len(stores))
+        place = Path(reproducer or f"stress-{slug(name)}")
+        place = place / slug(name) if reproducer is not None and len(stores) > 1 else place
+        try:
+            told.append(stressed(name, found, plan, reproducer=place, progress=watch))
+        except MissingExtra as error:
+            if not every:
+                raise
+            console.talk([f"{name} is left out: {error.message} ({error.hint})"])
+
+
+def _finish(told: Sequence[Ordeal], files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
+    """Tell what there is, and how what broke broke."""
+    if told:
+        tell(told, files, as_json=as_json, as_csv=as_csv)
+    for one in told:
+        for broken in (way.broken for way in one.ways if way.broken is not None):
+            _say(one, broken)
+
+
+def _say(told: Ordeal, broken: Broken) -> None:
+    """The error as it was, line by line; only what a terminal would act on is shown as such."""
+    how = "gave no error" if broken.silent else "said"
+    at = f" (at hand: {broken.document})" if broken.document else ""
+    error = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in broken.error)
+    lines = [
+        f"error: {told.store} broke {broken.way} while {broken.stage}, after {counted(broken.after, 'document')}{at}; "
+        f"it {how}:",
+        "",
+        error,
+        "",
+    ]
+    if broken.prefix is not None:
+        lines.append(f"shortest prefix that breaks it: {counted(broken.prefix, 'document')}. {belief(broken)}")
+    elif broken.doubt:
+        lines.append(f"no shorter prefix: {broken.doubt}")
+    if broken.reproducer:
+        lines += [f"hint: {broken.reproducer} has them; to see it again: {broken.command}"]
+    sys.stderr.write("\n".join(lines) + "\n")

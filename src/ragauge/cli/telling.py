@@ -1,0 +1,48 @@
+"""What lint, novelty, gain, freshness and stress do at their end alike: show it, or print it, and write files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.progress import status
+from ragauge.forms import kind_of
+from ragauge.overviews import Told
+
+Show = Callable[[], Sequence[str]]
+"""Draws tables; the titles of the columns for which there was no room."""
+
+
+def writable(files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
+    """Refuse, before anything is done, what could not be written at the end."""
+    from ragauge.account_files import KINDS
+
+    console.only_one({"--json": as_json, "--csv": as_csv})
+    for file in files:
+        kind_of(file, None, KINDS)
+
+
+def tell(told: Sequence[Told], files: Sequence[str], *, as_json: bool, as_csv: bool, show: Show | None = None) -> None:
+    """Print data or draw tables (by `show` where a verb has a way of its own), say notes, and write files."""
+    from ragauge import account_files
+    from ragauge.reports import accounts
+    from ragauge.reports.told import accounts_of
+
+    one = accounts_of(told)[0]
+    left: Sequence[str] = []
+    if as_json:
+        typer.echo(account_files.as_json(told), nl=False)
+    elif as_csv:
+        typer.echo(account_files.as_csv(told), nl=False)
+    elif show is not None:
+        left = show()
+    else:
+        pieces, left = accounts.tables(one, console.data().width)
+        console.show(*pieces[:-1])
+    with status(after=0.5) as watch:
+        watch("writing")
+        account_files.write(told, files)
+    missing = [f"not shown, for want of room: {', '.join(left)}; -o report.html has everything"] if left else []
+    console.talk([*one.notes, *missing, *(f"wrote {file}" for file in files)])

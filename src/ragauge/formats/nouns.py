@@ -1,0 +1,90 @@
+"""Nouns as plain data for JSON, and back: a noun's fields are its shape, and its annotations are what is read."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from ragauge.errors import BadInput
+
+T = TypeVar("T")
+
+
+def to_data(thing: Any) -> Any:
+    """Dataclasses and named tuples as objects, sequences as lists; what is not a finite number is null.
+
+    >>> from ragauge.worths import Choice
+    >>> to_data([Choice("d1", 0.25, math.nan)])
+    [{'id': 'd1', 'marginal': 0.25, 'total': None}]
+    """
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return {one.name: to_data(getattr(thing, one.name)) for one in fields(thing)}
+    if isinstance(thing, tuple) and hasattr(thing, "_asdict"):
+        return {name: to_data(value) for name, value in thing._asdict().items()}
+    if isinstance(thing, Mapping):
+        return {str(name): to_data(value) for name, value in thing.items()}
+    if isinstance(thing, str | bool | int | None):
+        return thing
+    if isinstance(thing, float):
+        return thing if math.isfinite(thing) else None
+    if isinstance(thing, Sequence | frozenset | set):
+        return [to_data(one) for one in thing]
+    if hasattr(thing, "tolist"):  # numbers and arrays of NumPy
+        return to_data(thing.tolist())
+    return str(thing)
+
+
+def from_data(kind: type[T], data: Any, *, file: str) -> T:
+    """The noun that the data is of; fields that it does not know are let be, those that it lacks have their default.
+
+    >>> from ragauge.worths import Choice
+    >>> from_data(Choice, {"id": "d1", "marginal": 0.25, "total": None}, file="gain.json")
+    Choice(id='d1', marginal=0.25, total=nan)
+    """
+    try:
+        return typing.cast(T, _made(kind, data))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            f"this is not what {kind.__name__} is written as: {type(error).__name__}: {error}",
+            file=file,
+            hint="write it anew with -o",
+        ) from error
+
+
+def _first(kind: Any, data: Any) -> Any:
+    """The first member of a union that the data can be."""
+    *others, last = (one for one in get_args(kind) if one is not type(None))
+    for one in others:
+        with suppress(TypeError, ValueError):
+            return _made(one, data)
+    return _made(last, data)
+
+
+def _made(kind: Any, data: Any) -> Any:
+    origin = get_origin(kind)
+    if kind is Any:
+        return data
+    if origin in (Union, types.UnionType):
+        return None if data is None else _first(kind, data)
+    if kind is float:
+        return math.nan if data is None else float(data)
+    if kind in (str, int, bool):
+        if not isinstance(data, kind):
+            raise TypeError(f"{data!r} is not {kind.__name__}")
+        return data
+    if origin is tuple and get_args(kind)[-1] is not Ellipsis:
+        return tuple(_made(one, value) for one, value in zip(get_args(kind), data, strict=True))
+    if origin is tuple:
+        return tuple(_made(get_args(kind)[0], one) for one in data)
+    if origin is not None and issubclass(origin, Mapping):
+        return {name: _made(get_args(kind)[1], value) for name, value in data.items()}
+    if origin is not None and issubclass(origin, Sequence):
+        return [_made(get_args(kind)[0], one) for one in data]
+    known = typing.get_type_hints(kind)
+    names = [one.name for one in fields(kind)] if is_dataclass(kind) else list(kind._fields)
+    return kind(**{name: _made(known[name], data[name]) for name in names if name in data})

@@ -1,0 +1,1 @@
+"""What is wrong with a corpus: reading that stops at nothing, and the checks."""

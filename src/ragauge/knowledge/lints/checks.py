@@ -1,0 +1,92 @@
+"""Every check of a corpus, in one literal table. Adding one means writing its function and a row here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ragauge.errors import MissingEvidence, MissingExtra, UnknownName
+from ragauge.findings import Finding
+from ragauge.knowledge.lints import characters, copies, entries, orphans, sizes, tongues
+from ragauge.knowledge.lints.evidence import Evidence
+
+NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
+    "documents": (lambda found: len(found.reading) > 0, "there is no document"),
+    "an embedder": (
+        lambda found: found.tokens is not None,
+        "no embedder is named: --embedder minilm, or --tokenizer FILE --limit N",
+    ),
+    "judgments": (lambda found: bool(found.judged), "no judgments are given: --qrels"),
+}
+"""What a check may need, how to see that it is there, and what to say where it is not."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the table."""
+
+    name: str
+    about: str
+    look: Callable[[Evidence], Iterator[Finding]]
+    """Its docstring says what is a problem and what is not."""
+    needs: tuple[str, ...] = ("documents",)
+
+
+CHECKS: Mapping[str, Check] = {
+    check.name: check
+    for check in (
+        Check("readable", "lines that hold no document", entries.readable, ()),
+        Check("encoding", "bytes that are no UTF-8", entries.encoding, ()),
+        Check("ids", "ids that are missing, come twice, or have blanks", entries.ids),
+        Check("empty", "documents without a text", entries.empty),
+        Check("tiny", "texts too short to say anything", sizes.tiny),
+        Check("giant", "texts too long for one vector", sizes.giant),
+        Check("tokens", "texts longer than the embedder reads", sizes.tokens, ("documents", "an embedder")),
+        Check("duplicates", "documents with the same text", copies.duplicates),
+        Check("near-duplicates", "documents with nearly the same text", copies.near_duplicates),
+        Check("characters", "control, invisible, replacement characters", characters.characters),
+        Check("mojibake", "texts decoded with the wrong encoding", characters.mojibake),
+        Check("markup", "remains of HTML", characters.markup),
+        Check("boilerplate", "lines that stand in many documents", characters.boilerplate),
+        Check("language", "documents in another language", tongues.language),
+        Check("orphans", "judgments of documents that are not there", orphans.orphans, ("documents", "judgments")),
+    )
+}
+
+
+def find(names: Iterable[str] | None) -> list[Check]:
+    """The checks that are named, in the order of the table; all where none is."""
+    wanted = {name.strip().lower().replace("_", "-") for name in names or CHECKS}
+    for name in wanted:
+        if name not in CHECKS:
+            raise UnknownName("check", name, CHECKS, hint=f"there are {', '.join(CHECKS)}")
+    return [check for name, check in CHECKS.items() if name in wanted]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What came of looking."""
+
+    findings: list[Finding]
+    skipped: dict[str, str]
+    seconds: dict[str, float]
+
+
+def look(evidence: Evidence, checks: Iterable[Check], tell: Callable[[str], None], absent: Mapping[str, str]) -> Looked:
+    """Make the checks; those that cannot be made are listed with the reason, `absent` knowing better reasons."""
+    looked = Looked([], {}, {})
+    for check in checks:
+        lacking = [one for one in check.needs if not NEEDS[one][0](evidence)]
+        if lacking:
+            looked.skipped[check.name] = "; ".join(absent.get(one) or NEEDS[one][1] for one in lacking)
+            continue
+        tell(check.name)
+        began = time.perf_counter()
+        try:
+            looked.findings.extend(one if one.problem else replace(one, remedy="") for one in check.look(evidence))
+        except (MissingEvidence, MissingExtra) as error:
+            looked.skipped[check.name] = error.message + (f": {error.hint}" if error.hint else "")
+            continue
+        looked.seconds[check.name] = time.perf_counter() - began
+    return looked

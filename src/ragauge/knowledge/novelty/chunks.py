@@ -1,0 +1,128 @@
+"""Documents cut into chunks: where each begins and ends, so that no text is held twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.records import Document, Ints
+from ragauge.seams import Embedder, Vectors
+from ragauge.texts import WORD
+from ragauge.worths import Chunking
+
+SIZE = 1000
+"""Characters of a chunk at most: about 250 tokens of English, which every embedder takes in whole."""
+AT_ONCE = 1024
+"""Documents that are cut, or chunks that are embedded, at a time."""
+IN_MEMORY = 512 << 20
+"""Bytes of vectors; more are kept in a file, which the system drops from memory as it likes."""
+LONE = re.compile("[\ud800-\udfff]")
+"""Halves of characters: JSON can hold them, but they are no text."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """The chunks of some documents, in their order."""
+
+    documents: Sequence[Document]
+    owner: Ints
+    """The place of the document of each chunk."""
+    start: Ints
+    end: Ints
+    """Where it stands in the document's title and text."""
+    chunking: Chunking
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    @property
+    def counts(self) -> Ints:
+        """How many chunks each document has."""
+        return np.bincount(self.owner, minlength=len(self.documents)).astype(np.int64)
+
+    def text(self, place: int) -> str:
+        """The text of a chunk."""
+        document = self.documents[int(self.owner[place])]
+        return LONE.sub("\ufffd", document.whole[self.start[place] : self.end[place]])
+
+    def name(self, place: int) -> str:
+        """The id of a chunk's document."""
+        return self.documents[int(self.owner[place])].id
+
+
+def whole(document: Document) -> str:
+    """Title and text; halves of characters are shown as such."""
+    return LONE.sub("\ufffd", document.whole)
+
+
+def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Chunks:
+    """Documents in chunks of at most `size` characters, each ending where a paragraph, sentence or word does.
+
+    What is left out has no word in it: white space around chunks, and chunks of punctuation alone, which are all alike.
+    A document without any word has none.
+
+    >>> found = cut([Document("a", "One fish. Two fish."), Document("b", " -"), Document("c", "Red.")], size=10)
+    >>> [(found.name(i), found.text(i)) for i in range(len(found))]
+    [('a', 'One fish.'), ('a', 'Two fish.'), ('c', 'Red.')]
+    """
+    if size < 1 or not 0 <= overlap < size:
+        raise BadInput(f"chunks of {size} characters that share {overlap}", hint="at least 1, and share fewer")
+    try:
+        from semantic_text_splitter import TextSplitter
+    except ImportError:
+        raise MissingExtra("cutting documents into chunks", "knowledge") from None
+    splitter = TextSplitter(size, overlap=overlap)
+    owner, start, end = [], [], []
+    for first in range(0, len(documents), AT_ONCE):
+        texts = [whole(one) for one in documents[first : first + AT_ONCE]]
+        for place, found in enumerate(splitter.chunk_all_indices(texts), first):
+            for at, text in found:
+                if not WORD.search(text):
+                    continue
+                owner.append(place)
+                start.append(at)
+                end.append(at + len(text))
+    told = Chunking(size, overlap, by=f"semantic-text-splitter {version('semantic-text-splitter')}")
+    whose, begins, ends = (np.array(one, np.int64) for one in (owner, start, end))
+    return Chunks(documents, whose, begins, ends, told)
+
+
+def embedded(chunks: Chunks, embedder: Embedder, progress: Progress | None = None) -> Vectors:
+    """A vector for each chunk. Texts are taken a few at a time, and many vectors are kept in a file, not in memory."""
+    return embed(chunks.text, len(chunks), embedder, progress)
+
+
+def embed(text: Callable[[int], str], n: int, embedder: Embedder, progress: Progress | None = None) -> Vectors:
+    """The same of anything that has so many texts."""
+    found: Any = None
+    for first in range(0, n, AT_ONCE):
+        part = np.asarray(embedder.embed([text(i) for i in range(first, min(first + AT_ONCE, n))]), np.float32)
+        if part.ndim != 2 or len(part) != min(AT_ONCE, n - first):
+            raise BadInput(f"the embedder `{embedder.name}` gave an array of {part.shape} for {n - first} texts")
+        if not np.isfinite(part).all():
+            raise BadInput(f"the embedder `{embedder.name}` gave a vector that is not finite")
+        if found is None:
+            found = _room(n, part.shape[1])
+        if part.shape[1] != found.shape[1]:
+            raise BadInput(f"the embedder `{embedder.name}` gives vectors of {found.shape[1]} and {part.shape[1]}")
+        found[first : first + len(part)] = part
+        if progress is not None:
+            progress(first + len(part), n)
+    return np.zeros((0, 0), np.float32) if found is None else found
+
+
+def _room(rows: int, columns: int) -> Vectors:
+    if rows * columns * 4 <= IN_MEMORY:
+        return np.empty((rows, columns), np.float32)
+    # A file without a name goes away with the array, whatever happens.
+    with TemporaryFile() as file:
+        return np.memmap(file, np.float32, "w+", shape=(rows, columns))

@@ -1,0 +1,100 @@
+"""What new documents claim, and whether known ones say so too, or say otherwise: asked of a judge, claim by claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ragauge.judges.sentences import sentences
+from ragauge.judges.tasks import CONTEXTS, Judge, Reading, Task
+from ragauge.knowledge.novelty.chunks import Chunks, Progress
+from ragauge.records import Ints
+from ragauge.together import each
+from ragauge.verdicts import ANSWER, Support
+from ragauge.worths import Claim
+
+NEW, KNOWN, CONFLICTING, UNSCORED = "new", "known", "conflicting", "unscored"
+STATES = (NEW, KNOWN, CONFLICTING, UNSCORED)
+Found = Callable[[Sequence[str]], Ints]
+"""The places of the known chunks that are nearest to each of some texts, a row each."""
+
+
+async def claims_of(
+    chunks: Chunks,
+    known: Chunks,
+    near: Found,
+    judge: Judge,
+    *,
+    workers: int = 16,
+    progress: Progress | None = None,
+) -> dict[int, list[Claim]]:
+    """The claims of each document, by its place.
+
+    First every chunk is taken apart into claims. Those of a chunk are then asked about together, beside the known
+    chunks that are nearest to any of them. A claim that one of these is against is conflicting, whatever else bears it
+    out; one that some bear out, alone or together, is known; any other is new. What the judge does not say, or says
+    unreadably, is unscored with its reason.
+    """
+    taken: dict[int, Reading] = {}
+    said: dict[int, list[Claim]] = {}
+    steps = 2 * len(chunks)
+
+    def told() -> None:
+        if progress is not None:
+            progress(len(taken) + len(said), steps)
+
+    async def take(place: int) -> None:
+        parts = {f"s{i}": one for i, one in enumerate(sentences(chunks.text(place)), 1)}
+        taken[place] = await judge.answer(Task("claims", _name(chunks, place), parts, {}, text=ANSWER))
+        told()
+
+    await each(range(len(chunks)), take, workers)
+    texts = {place: _texts(taken[place]) for place in range(len(chunks)) if not taken[place].unscored}
+    flat = [text for place in texts for text in texts[place]]
+    found = iter(near(flat).tolist() if flat and len(known) else [[]] * len(flat))
+    beside = {place: dict.fromkeys(at for _ in mine for at in next(found)) for place, mine in texts.items()}
+
+    async def hold(place: int) -> None:
+        if place in texts:
+            said[place] = await _held(place, texts[place], list(beside[place]))
+        else:  # a chunk is taken apart whole or not at all
+            why = next(iter(taken[place].unscored.values())).why
+            said[place] = [Claim(chunks.text(place), UNSCORED, why=f"it was not taken apart: {why}")]
+        told()
+
+    async def _held(place: int, mine: Sequence[str], places: Sequence[int]) -> list[Claim]:
+        asked = {f"a{i}": text for i, text in enumerate(mine, 1)}
+        sources = {f"{CONTEXTS}{i}": known.text(at) for i, at in enumerate(places, 1)}
+        if not sources:
+            return [Claim(text, NEW, why="nothing is known") for text in mine]
+        names = {f"{CONTEXTS}{i}": known.name(at) for i, at in enumerate(places, 1)}
+        heard = await judge.answer(Task("support", _name(chunks, place), asked, sources)) if asked else Reading({}, {})
+        return [
+            _claim(text, heard.said[name], names)
+            if name in heard.said
+            else Claim(text, UNSCORED, why=heard.unscored[name].why)
+            for name, text in asked.items()
+        ]
+
+    await each(range(len(chunks)), hold, workers)
+    claims: dict[int, list[Claim]] = {}
+    for place, owner in enumerate(chunks.owner.tolist()):
+        claims.setdefault(owner, []).extend(said[place])
+    return claims
+
+
+def _texts(reading: Reading) -> list[str]:
+    """The claims of a chunk in the order of its sentences."""
+    places = sorted(reading.said, key=lambda name: int(name[1:]))
+    return [text for name in places for text in reading.said[name] if text.strip()]
+
+
+def _claim(text: str, support: Support, names: Mapping[str, str]) -> Claim:
+    for state, sources in ((CONFLICTING, support.against), (KNOWN, (*support.by, *support.together))):
+        if sources:
+            documents = dict.fromkeys(names[one] for one in sources if one in names)
+            return Claim(text, state, tuple(documents), support.words)
+    return Claim(text, NEW, (), support.words)
+
+
+def _name(chunks: Chunks, place: int) -> str:
+    return f"{chunks.name(place)} {chunks.start[place]}"

@@ -1,0 +1,120 @@
+"""How near chunks are to known ones: exactly, in memory that does not grow with what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.errors import Incomparable
+from ragauge.records import Floats, Ints
+from ragauge.seams import Vectors
+from ragauge.systems.stores.nearest import nearest
+
+ROUNDING = 1e-15
+"""Two equal vectors are no further apart than that, by how lengths are rounded."""
+
+
+class Near(NamedTuple):
+    """The nearest known chunks of each chunk, a row each, nearest first."""
+
+    places: Ints
+    similarities: Floats
+    """Cosines; NaN where a chunk has no direction."""
+
+
+def nearest_known(chunks: Vectors, known: Vectors, m: int = 1, progress: Callable[[float], None] | None = None) -> Near:
+    """The `m` known chunks with the highest cosine, or as many as there are.
+
+    Products in single precision find all that could be among them, double precision decides; the known vectors are
+    read block by block, so that a file which is mapped into memory need not fit there.
+
+    >>> near = nearest_known(np.array([[1, 0], [0, 0]], np.float32), np.array([[0, 1], [3, 4]], np.float32))
+    >>> near.places.tolist(), near.similarities.round(6).tolist()
+    ([[1], [0]], [[0.6], [nan]])
+    """
+    if not len(chunks) or not len(known):
+        return Near(np.zeros((len(chunks), 0), np.int64), np.zeros((len(chunks), 0)))
+    if chunks.shape[1] != known.shape[1]:
+        raise Incomparable(
+            f"vectors of {chunks.shape[1]} dimensions are held against known ones of {known.shape[1]}",
+            hint="embed both with the same model: --embedder NAME",
+        )
+    places, distances = nearest(known, chunks, m, "cosine", progress=progress)
+    return Near(places, _similarities(chunks, distances))
+
+
+def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
+    """For some known chunks the highest cosine with one that is not their `own`; NaN where there is no other.
+
+    >>> known = np.array([[1, 0], [1, 0], [3, 4]], np.float32)
+    >>> nearest_others(known, np.array([0, 2]), [np.array([0, 1]), np.array([2])]).round(6).tolist()
+    [0.6, 0.6]
+    """
+    found = np.full(len(rows), np.nan)
+    # All of its own may be nearer than any other: whoever has many is asked for many, apart from the rest.
+    wanted = np.array([1 << len(one).bit_length() for one in own], np.int64)
+    for k in np.unique(wanted):
+        asked = np.flatnonzero(wanted == k)
+        chunks = np.asarray(known[rows[asked]])
+        places, distances = nearest(known, chunks, int(k), "cosine")
+        near = _similarities(chunks, distances)
+        for at, row in enumerate(asked.tolist()):
+            others = ~np.isin(places[at], own[row])
+            found[row] = near[at][others][0] if others.any() else np.nan
+    return found
+
+
+def _similarities(chunks: Vectors, distances: NDArray[Any]) -> Floats:
+    near = np.where(distances < ROUNDING, 1.0, 1 - distances)
+    near[~np.any(chunks, axis=1)] = np.nan
+    return near
+
+
+def novelties(highest: Floats) -> Floats:
+    """1 - the highest cosine, of each chunk: not above 1, where even the nearest one points away.
+
+    >>> novelties(np.array([1.0, 0.25, -0.5, np.nan])).tolist()
+    [0.0, 0.75, 1.0, nan]
+    """
+    found: Floats = np.clip(1 - highest, 0, 1)
+    return found
+
+
+def means(values: Floats, owner: Ints, documents: int) -> Floats:
+    """The mean over the chunks of each document; chunks without a value count for nothing.
+
+    >>> means(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
+    [0.5, nan, nan]
+    """
+    there = ~np.isnan(values)
+    n = np.bincount(owner[there], minlength=documents)
+    totals = np.bincount(owner[there], values[there], minlength=documents)
+    found = np.full(documents, np.nan)
+    np.divide(totals, n, out=found, where=n > 0)
+    return found
+
+
+def least(values: Floats, owner: Ints, documents: int) -> Floats:
+    """The least of the chunks of each document.
+
+    >>> least(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
+    [0.25, nan, nan]
+    """
+    found = np.full(documents, np.inf)
+    there = ~np.isnan(values)
+    np.minimum.at(found, owner[there], values[there])
+    found[np.isinf(found)] = np.nan
+    return found
+
+
+def raised(highest: Floats, chunks: Vectors, more: Vectors) -> Floats:
+    """The highest cosines once `more` is known too: what a batch that is chosen one by one goes on with.
+
+    >>> raised(np.array([0.0, 0.9]), np.array([[1, 0], [0, 1]], np.float32), np.array([[3, 4]], np.float32)).round(6)
+    array([0.6, 0.9])
+    """
+    near = nearest_known(chunks, more).similarities
+    return np.fmax(highest, near[:, 0]) if near.shape[1] else highest

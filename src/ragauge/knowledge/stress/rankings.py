@@ -1,0 +1,134 @@
+"""What can be said of rankings without a judgment: whether they are in order, and the same, and what they miss.
+
+Two scores are the same where they differ by no more than single precision explains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.seams import Vectors
+from ragauge.systems.stores.nearest import nearest
+
+Ranking = Sequence[tuple[str, float]]
+"""Ids and scores, best first."""
+SAME = 1e-5
+"""Scores that differ by no more, relative to the greater of them and 1, are the same."""
+NEAR = 1e-3
+"""True cosines may stand in the wrong order by so much: engines that hold vectors in 16 bits or fewer round so."""
+
+
+def disorder(
+    rankings: Iterable[Ranking], cosines: Iterable[Mapping[str, float]] | None, known: frozenset[str], k: int
+) -> dict[str, int]:
+    """How many rankings are wrong in themselves, by what is wrong with them.
+
+    `cosines` are the true ones of each ranking's documents; None for an engine that does not rank by vectors.
+
+    >>> wrong = disorder([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
+    >>> wrong["out of the order of their own scores"], wrong["out of the order of the true cosines"]
+    (1, 1)
+    """
+    counts: Counter[str] = Counter()
+    true = iter(cosines) if cosines is not None else None
+    for ranking in rankings:
+        ids, scores = [one for one, _ in ranking], [score for _, score in ranking]
+        wrong = {
+            "with more than k documents": len(ids) > k,
+            "with a document twice": len(set(ids)) < len(ids),
+            "with documents that nobody put in": not known.issuperset(ids),
+            "with a score that is no number": not all(map(math.isfinite, scores)),
+            "out of the order of their own scores": not _falling(scores, SAME),
+        }
+        if true is not None:
+            of = next(true)
+            values = [of[one] for one in ids if one in of]
+            wrong["out of the order of the true cosines"] = not _falling(values, NEAR)
+        counts.update(what for what, is_so in wrong.items() if is_so)
+    return dict(counts)
+
+
+def _falling(values: Sequence[float], slack: float) -> bool:
+    """Whether no value is more than so much above the least before it."""
+    least = math.inf
+    for value in values:
+        if value > least + slack * max(1.0, abs(value)):
+            return False
+        least = min(least, value)
+    return True
+
+
+class Truth:
+    """The true cosines of queries and documents."""
+
+    def __init__(self, ids: Sequence[str], vectors: Vectors, asked: Vectors, k: int) -> None:
+        self._row = {name: row for row, name in enumerate(ids)}
+        self._base, self._asked = _unit(vectors), _unit(asked)
+        k = min(k, len(ids))
+        _, distances = nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
+        self._least = 1 - distances[:, -1] if k else np.zeros(len(asked))
+        self._k = k
+
+    def cosines(self, rankings: Sequence[Ranking]) -> list[dict[str, float]]:
+        """Of the documents of each ranking."""
+        found = []
+        for place, ranking in enumerate(rankings):
+            known = [one for one, _ in ranking if one in self._row]
+            values = self._base[[self._row[one] for one in known]] @ self._asked[place] if known else np.zeros(0)
+            found.append(dict(zip(known, values.tolist(), strict=True)))
+        return found
+
+    def agreement(self, rankings: Sequence[Ranking]) -> float:
+        """The part of the true k nearest that rankings have; equally near documents stand for each other."""
+        if not len(self._asked) or not self._k:
+            return math.nan
+        right = 0
+        for least, of in zip(self._least, self.cosines(rankings), strict=True):
+            right += min(self._k, sum(value >= least - SAME for value in of.values()))
+        return right / (self._k * len(rankings))
+
+
+def _unit(rows: Vectors) -> NDArray[np.float64]:
+    wide = rows.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.asarray(wide / np.where(lengths > 0, lengths, 1))
+
+
+def moved(before: Sequence[Ranking], after: Sequence[Ranking]) -> list[int]:
+    """The places of the rankings that are no longer the same; documents of one score may change places.
+
+    >>> moved([[("a", 0.9), ("b", 0.5)]], [[("a", 0.9), ("c", 0.5)]]), moved([[("a", 0.9)]], [[("b", 0.8)]])
+    ([], [0])
+    """
+    return [
+        place for place, (one, other) in enumerate(zip(before, after, strict=True)) if not _same(list(one), list(other))
+    ]
+
+
+def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:
+    if [name for name, _ in one] == [name for name, _ in other]:
+        return True
+    if len(one) != len(other):
+        return False
+    ours, theirs = dict(one), dict(other)
+    for these, those in ((ours, theirs), (theirs, ours)):
+        last = min(those.values(), default=0.0)
+        for name, score in these.items():
+            if not _close(score, those.get(name, last)):
+                return False
+    return True
+
+
+def _close(one: float, other: float) -> bool:
+    return abs(one - other) <= SAME * max(1.0, abs(one), abs(other))
+
+
+def pairs(found: Any) -> list[Ranking]:
+    """Rankings as they were written."""
+    return [[(str(name), math.nan if score is None else float(score)) for name, score in one] for one in found]

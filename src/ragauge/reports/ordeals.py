@@ -1,0 +1,272 @@
+"""What is told of a store under stress: what it kept, how fast it was, and, where it broke, how and with how little."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ragauge.ordeals import Broken, Ordeal, ReadBack, Timing, Way
+from ragauge.records import NOTHING
+from ragauge.reports.accounts import Account, Part
+from ragauge.reports.charts.ordeals import drawn
+from ragauge.reports.tables import Rows, counted, csv_text, milliseconds, number, one_line, rate, shown
+
+NONE = "-"
+KILL = "kill"
+
+
+def account(told: Ordeal) -> Account:
+    """What is told of it."""
+    shot = f"stress-{''.join(c if c.isalnum() else '-' for c in told.store)}"
+    timed = any(way.put is not None for way in told.ways)
+    figures = Part("figures", "How it did", "Figures", _about_figures(told), [_figures(told)]) if timed else None
+    broken = [way.broken for way in told.ways if way.broken is not None]
+    parts = [
+        *(Part(f"broken-{i}", f"How it broke {one.way}", "Broken", "", [_broken(one)]) for i, one in enumerate(broken)),
+        Part("kept", "What came back", "Came back", _about_readings(told), _readings(told)),
+        *([figures] if figures is not None else []),
+        Part("pace", "How long putting takes as it fills", "Pace", charts=drawn(told)),
+        Part("harms", "What did not come back whole", "Harms", "", _harms(told), long=True),
+        Part("kinds", "What was put in", "Kinds", "", _kinds(told), long=True),
+    ]
+    return Account(
+        shot,
+        f"Stress test of {told.store}",
+        [
+            f"{counted(told.documents, 'document')} of {told.source}",
+            counted(told.queries, "query", "queries"),
+            f"vectors by {told.embedder}",
+            *([_engine(told.about)] if _engine(told.about) else []),
+        ],
+        headline(told),
+        parts,
+        notes=list(told.notes),
+        circumstances={**told.circumstances, "store": told.about},
+    )
+
+
+def headline(told: Ordeal) -> str:
+    """The verdict in one sentence."""
+    good = [way for way in told.ways if way.broken is None]
+    sentences = []
+    if good:
+        ways = " and ".join(way.name for way in good)
+        kills = max(sum(one.when.startswith(f"{KILL} ") for one in way.read_back) for way in good)
+        killed = f", and after kill -9 ({counted(kills, 'time')} each way)" if kills else ""
+        kept = _kept(good[0])
+        sentences.append(f"{told.store} gave back {kept}, filled {ways}: at once, reopened{killed}.")
+    for broken in (way.broken for way in told.ways if way.broken is not None):
+        first = one_line(broken.error.strip().partition("\n")[0])
+        sentences.append(
+            f"{told.store} broke {broken.way} while {broken.stage}, after {counted(broken.after, 'document')}: {first}"
+            + ("" if first.endswith((".", "!", "?")) else ".")
+        )
+    return " ".join(sentences)
+
+
+def _kept(way: Way) -> str:
+    keeps = way.read_back[0].keeps if way.read_back else ()
+    what = "all documents byte for byte" if len(keeps) == len(("text", "title", "metadata")) else ""
+    return what or (f"the {' and '.join(keeps)} of all documents" if keeps else "the ids of all documents (no texts)")
+
+
+def verdict(told: Ordeal) -> str:
+    """The same in two words."""
+    stages = dict.fromkeys(way.broken.stage for way in told.ways if way.broken is not None)
+    return f"broke: {', '.join(stages)}" if stages else "held"
+
+
+def _any(told: Ordeal) -> bool:
+    return any(way.read_back for way in told.ways)
+
+
+def _engine(about: Mapping[str, object]) -> str:
+    return " ".join(str(about[name]) for name in ("keeper", "version") if about.get(name))
+
+
+def _broken(broken: Broken) -> Rows:
+    """How, how far, and the least that does it."""
+    lines = broken.error.splitlines() or [""]
+    tried = ", ".join(f"{n:,} {'broke' if broke else 'held'}" for n, broke in broken.tried)
+    rows = [
+        ["while", broken.stage],
+        ["what was found" if broken.silent else "its error, verbatim", lines[0]],
+        *(["", line] for line in lines[1:]),
+        ["documents put in", f"{broken.after:,}"],
+        ["the document at hand", broken.document or NONE],
+        ["shortest prefix", NONE if broken.prefix is None else f"{broken.prefix:,}"],
+        ["prefixes tried", tried or NONE],
+        ["every time", NONE if broken.steady is None else "yes" if broken.steady else "no"],
+        *([["doubt", broken.doubt]] if broken.doubt else []),
+        *([["reproducer", broken.reproducer]] if broken.reproducer else []),
+        *([["to see it again", broken.command]] if broken.command else []),
+    ]
+    return Rows("", ["", ""], rows, numbers=False)
+
+
+def _about_readings(told: Ordeal) -> str:
+    if not _any(told):
+        return "It broke before anything could be read back."
+    compared = next((one.keeps for way in told.ways for one in way.read_back), ())
+    what = ", ".join(("id", *compared)) if compared else "id alone: it keeps no texts"
+    return f"Every document was asked for by its id, and compared byte for byte: {what}."
+
+
+def _readings(told: Ordeal) -> list[Rows]:
+    header = ["", "promised", "whole", "harmed", "beyond"]
+    return [
+        Rows(
+            way.name,
+            header,
+            [
+                [one.when, f"{one.expected:,}", f"{one.whole:,}", _harmed(one), f"{one.beyond:,}"]
+                for one in way.read_back
+            ],
+            goes=(4,),
+        )
+        for way in told.ways
+        if way.read_back
+    ]
+
+
+def _harmed(reading: ReadBack) -> str:
+    return ", ".join(f"{n:,} {what}" for what, n in reading.harmed.items() if n) or NONE
+
+
+def _about_figures(told: Ordeal) -> str:
+    judged = max((way.judged for way in told.ways), default=0)
+    means = f" Measures are means over {counted(judged, 'judged query', 'judged queries')}." if judged else ""
+    return f"Times are of single calls, one after the other, in a process of its own.{means}"
+
+
+def _figures(told: Ordeal) -> Rows:
+    """A row for each figure, a column for each way."""
+    names = list(dict.fromkeys(name for way in told.ways for name in way.measures))
+    kinds: dict[str, Callable[[Way], str]] = {
+        "documents put in": lambda way: f"{way.documents:,}",
+        "documents a second": lambda way: rate(way.rate),
+        "a put, ms (p50)": lambda way: _ms(way.put, "p50"),
+        "a put, ms (p99)": lambda way: _ms(way.put, "p99"),
+        "a put, ms (longest)": lambda way: _ms(way.put, "longest"),
+        "a commit, ms (mean)": lambda way: _ms(way.commit, "mean"),
+        "a query, ms (p50)": lambda way: _ms(way.search, "p50"),
+        "a query, ms (p95)": lambda way: _ms(way.search, "p95"),
+        "a query, ms (p99)": lambda way: _ms(way.search, "p99"),
+        "opened again, s": lambda way: NONE if math.isnan(way.opening) else f"{way.opening:.2f}",
+        "on disk, MB": lambda way: megabytes(way.bytes_on_disk),
+        **{name: _measure(name) for name in names},
+        "of the true neighbours": lambda way: shown(way.agreement),
+        "rankings moved on reopening": lambda way: NONE if way.moved is None else f"{way.moved:,}",
+        "rankings out of order": lambda way: f"{sum(way.disorder.values()):,}" if way.queries else NONE,
+    }
+    rows = [[name, *(kind(way) for way in told.ways)] for name, kind in kinds.items()]
+    return Rows("", ["", *(way.name for way in told.ways)], [row for row in rows if set(row[1:]) != {NONE}])
+
+
+def _measure(name: str) -> Callable[[Way], str]:
+    return lambda way: shown(way.measures.get(name, math.nan), name)
+
+
+def _ms(timing: Timing | None, which: str) -> str:
+    return NONE if timing is None else milliseconds(float(getattr(timing, which)))
+
+
+def megabytes(size: int | None) -> str:
+    """Three digits that matter; a dash where nothing is known.
+
+    >>> megabytes(12_345_678), megabytes(None)
+    ('12.3', '-')
+    """
+    return NONE if size is None else milliseconds(size / 1e6)
+
+
+def _harms(told: Ordeal) -> list[Rows]:
+    rows = [
+        [one.id, way.name, reading.when, one.what, one.where]
+        for way in told.ways
+        for reading in way.read_back
+        for one in reading.harms
+    ]
+    return [Rows("", ["document", "way", "when", "what", "where"], rows, numbers=False)] if rows else []
+
+
+def _kinds(told: Ordeal) -> list[Rows]:
+    rows = [[name, f"{count:,}"] for name, count in sorted(told.kinds.items(), key=lambda pair: -pair[1])]
+    return [Rows("", ["kind", "documents"], rows)] if rows else []
+
+
+def compared(several: Sequence[Ordeal]) -> Account:
+    """Stores beside each other: one row each."""
+    first = several[0]
+    about = [f"{counted(first.documents, 'document')} of {first.source}", counted(first.queries, "query", "queries")]
+    held = [one.store for one in several if one.broken is None]
+    broke = [one.store for one in several if one.broken is not None]
+    sentences = [f"{', '.join(held)} held." if held else "", f"{', '.join(broke)} broke." if broke else ""]
+    part = Part("stores", "Stores under stress", "Stores", LEGEND, [table(several)])
+    return Account("stress", "Stores under stress", about, " ".join(filter(None, sentences)), [part])
+
+
+LEGEND = (
+    "Documents a second one by one and in batches, then figures of the first way: milliseconds of a put and a query; "
+    "documents that came back whole at once, reopened, and after the last kill -9 (least of both ways)."
+)
+
+
+def table(several: Sequence[Ordeal]) -> Rows:
+    """The joint table."""
+    k = several[0].k
+    header = ["store", "1 by 1/s", "batch/s", "put p99", "query p50", "p95", f"recall@{k}", f"ndcg@{k}"]
+    header += ["neighbours", "at once", "reopened", "kill -9", "disk MB", "verdict"]
+    return Rows("", header, [_row(one, k) for one in several], goes=(12, 5, 8, 3, 6, 9, 4, 2, 1))
+
+
+def _row(told: Ordeal, k: int) -> list[str]:
+    ways = {way.name: way for way in told.ways}
+    one, many = ways.get("one by one"), ways.get("in batches")
+    main = next((way for way in told.ways if way.search is not None), told.ways[0])
+    return [
+        told.store,
+        NONE if one is None else rate(one.rate),
+        NONE if many is None else rate(many.rate),
+        NONE if one is None else _ms(one.put, "p99"),
+        _ms(main.search, "p50"),
+        _ms(main.search, "p95"),
+        shown(main.measures.get(f"recall@{k}", math.nan)),
+        shown(main.measures.get(f"ndcg@{k}", math.nan)),
+        shown(main.agreement),
+        _least(told, "at once"),
+        _least(told, "reopened"),
+        _least(told, KILL, last=True),
+        megabytes(main.bytes_on_disk),
+        verdict(told),
+    ]
+
+
+def _least(told: Ordeal, beginning: str, *, last: bool = False) -> str:
+    """How many came back whole, in the way in which it were fewest."""
+    found = [way.readings(beginning) for way in told.ways]
+    known = [min((some[-1:] if last else some), key=lambda one: one.whole - one.expected) for some in found if some]
+    if not known:
+        return NONE
+    worst = min(known, key=lambda one: one.whole - one.expected)
+    return "all" if all(one.sound for one in known) else f"{worst.whole:,}"
+
+
+def csv(told: Ordeal) -> str:
+    """A row for each way and figure: `store,way,figure,value`."""
+    rows = []
+    for way in told.ways:
+        facts: dict[str, float | None] = {"documents": float(way.documents), "documents_per_second": way.rate}
+        for name, timing in (("put", way.put), ("commit", way.commit), ("search", way.search)):
+            for field, value in (timing._asdict() if timing is not None else NOTHING).items():
+                facts[f"{name}_{field}" + ("" if field in ("n", "seconds") else "_ms")] = float(value)
+        facts |= {"opening_seconds": way.opening, "bytes_on_disk": way.bytes_on_disk, **way.measures}
+        facts |= {"judged_queries": float(way.judged), "neighbours": way.agreement, "moved": way.moved}
+        facts |= {f"whole, {one.when}": float(one.whole) for one in way.read_back}
+        facts |= {f"promised, {one.when}": float(one.expected) for one in way.read_back}
+        rows += [[told.store, way.name, name, number(value)] for name, value in facts.items()]
+        rows.append([told.store, way.name, "verdict", "held" if way.broken is None else f"broke: {way.broken.stage}"])
+        if way.broken is not None:
+            rows.append([told.store, way.name, "error", way.broken.error])
+            rows.append([told.store, way.name, "shortest_prefix", number(way.broken.prefix)])
+    return csv_text(["store", "way", "figure", "value"], rows)

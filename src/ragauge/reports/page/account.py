@@ -1,0 +1,70 @@
+"""The page of one account or of several, and their sections for the pages of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ragauge.reports.accounts import Account, apart, told_facts
+from ragauge.reports.charts import Drawing
+from ragauge.reports.page import Section, document
+from ragauge.reports.page.sections import Sheet
+from ragauge.reports.tables import Rows
+
+
+def page(accounts: Sequence[Account], vega: str | None = None) -> str:
+    """The page; `vega` is what `bundle` gives, where somebody has it already."""
+    accounts = apart(accounts)
+    one = accounts[0]
+    alone = len(accounts) == 1
+    middle = [section for account in accounts for section in sections(account, headed=not alone)]
+    ends = [Section(f"{account.kind}-again", "Circumstances", "Circumstances") for account in accounts[:1]]
+    return document(
+        "account.html",
+        {
+            "title": one.title if alone else "Knowledge base",
+            "kind": one.kind if alone else "report",
+            "made": max((account.made for account in accounts), default=""),
+            "sections": [*middle, *ends],
+            "about": one.about if alone else [account.title for account in accounts],
+            "headline": one.headline if alone else "",
+            "more": one.more if alone else [account.headline for account in accounts],
+            "chart_sections": middle,
+            "again": ends[0].id,
+            "circumstances": [
+                Sheet(["", ""], told_facts(account.circumstances), "" if alone else account.title, numbers=False)
+                for account in accounts
+                if account.circumstances
+            ],
+            "notes": list(dict.fromkeys(note for account in accounts for note in account.notes)),
+        },
+        charts(accounts),
+        vega=vega,
+    )
+
+
+def sections(account: Account, *, headed: bool) -> Iterator[Section]:
+    """The parts of an account; with its headline in the first where it shares the page."""
+    parts = [part for part in account.parts if part.rows or part.text or part.charts]
+    for place, part in enumerate(parts):
+        text = part.text
+        if headed and not place:
+            text = " ".join(filter(None, [account.headline, *account.more, text]))
+        sheets = [_sheet(rows, part.title, long=part.long) for rows in part.rows]
+        title = f"{account.title}: {part.title}" if headed else part.title
+        mine = {f"{account.kind}-{name}": one for name, one in part.charts.items()}
+        yield Section(f"{account.kind}-{part.id}", title, part.short, mine, sheets, text)
+
+
+def charts(accounts: Sequence[Account]) -> dict[str, Drawing]:
+    """Every chart of some accounts, by the name that it has on a page."""
+    return {
+        f"{account.kind}-{name}": one
+        for account in accounts
+        for part in account.parts
+        for name, one in part.charts.items()
+    }
+
+
+def _sheet(rows: Rows, title: str, *, long: bool) -> Sheet:
+    called = rows.title or title if long else "" if rows.title == title else rows.title
+    return Sheet(rows.header, rows.rows, called, numbers=rows.numbers, sortable=len(rows.rows) > 1, folded=long)

@@ -1,0 +1,61 @@
+"""What can be told of a knowledge base: each kind of result, the verb that makes it, and the account of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ragauge.ages import Freshness
+from ragauge.findings import Lint
+from ragauge.ordeals import Ordeal
+from ragauge.overviews import Told
+from ragauge.reports import freshness, gains, lints, novelties, ordeals
+from ragauge.reports.accounts import Account
+from ragauge.worths import Gain, Novelty
+
+
+class Form(NamedTuple):
+    """How one kind of result is told."""
+
+    noun: type[Any]
+    account: Callable[[Any], Account]
+    csv: Callable[[Any], str]
+    derived: Sequence[str] = ()
+    """Properties that stand in the JSON beside the fields."""
+    joint: Callable[[Sequence[Any]], Account] | None = None
+    """What is told of several beside each other."""
+
+
+FORMS: Mapping[str, Form] = {
+    "lint": Form(Lint, lints.account, lints.csv),
+    "novelty": Form(Novelty, novelties.account, novelties.csv),
+    "gain": Form(Gain, gains.account, gains.csv),
+    "freshness": Form(Freshness, freshness.account, freshness.csv, freshness.DERIVED, freshness.compared),
+    "stress": Form(Ordeal, ordeals.account, ordeals.csv, ("read_back", "measures"), ordeals.compared),
+}
+"""By the verb that makes it."""
+
+
+def verb_of(told: Told) -> str:
+    """The verb that made a result."""
+    return next(verb for verb, form in FORMS.items() if isinstance(told, form.noun))
+
+
+def account(told: Told) -> Account:
+    """What is told of a result."""
+    return FORMS[verb_of(told)].account(told)
+
+
+def joint(several: Sequence[Told]) -> list[Account]:
+    """What is told of results of one kind beside each other, for each kind that there are several of."""
+    found = []
+    for form in FORMS.values():
+        mine = [one for one in several if isinstance(one, form.noun)]
+        if form.joint is not None and len(mine) > 1:
+            found.append(form.joint(mine))
+    return found
+
+
+def accounts_of(several: Sequence[Told]) -> list[Account]:
+    """What is told of results: those of one kind beside each other first, then each."""
+    return [*joint(several), *map(account, several)]

@@ -1,0 +1,204 @@
+"""The same queries against snapshots of a knowledge base: systems are built beside it, asked, and forgotten."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ragauge.errors import BackendFailed
+from ragauge.records import Dataset, Document, Judgments
+from ragauge.runs.execute import Answer, Job, Plan, ask
+from ragauge.runs.perform import perform
+from ragauge.seams import Retriever
+from ragauge.systems.adapters import as_retriever
+from ragauge.systems.bm25 import BM25
+from ragauge.systems.building import Workshop
+from ragauge.systems.cache import cache_folder
+from ragauge.systems.specs import Spec, parse
+from ragauge.work import Unwatched, Work
+
+Ranking = tuple[str, ...]
+Progress = Callable[[str, int, int], None]
+"""What is being done, and how much of it is done."""
+OTHER_WORD = "\0"
+"""Stands for every word that nobody asks for; no text has it as a word."""
+
+
+def unseen(what: str, done: int, total: int) -> None:
+    """Nobody looks on."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a snapshot answered."""
+
+    rankings: Mapping[str, Ranking]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """By query, what went wrong."""
+    seconds: float = 0.0
+    """For building and asking."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shadow:
+    """A system in words, and the queries that every snapshot is asked."""
+
+    system: Any
+    """A description, or a function from documents to something that searches."""
+    queries: Mapping[str, str]
+    judgments: Judgments
+    workers: int = 1
+    timeout: float | None = None
+    progress: Progress = unseen
+
+    def check(self) -> None:
+        """Refuse a description with names that nobody knows, before anything is built."""
+        if isinstance(self.system, str):
+            Workshop([]).check(self.system)
+
+    @property
+    def spec(self) -> Spec | None:
+        """The description, where it is one."""
+        return parse(self.system) if isinstance(self.system, str) else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether leaving documents out of a ranking is what the system would give without them.
+
+        It is where the score of a document depends on that document alone, and all are compared.
+        """
+        spec = self.spec
+        store = spec.options.get("store", "exact") if spec else None
+        return (
+            spec is not None and spec.name == "dense" and (store.name if isinstance(store, Spec) else store) == "exact"
+        )
+
+    def own(self, documents: Sequence[Document]) -> frozenset[str]:
+        """The queries that are documents themselves: each is left out of its own ranking."""
+        data = Dataset("", documents, self.queries, self.judgments)
+        return Work("", "", data, Plan(), {}, Workshop([]), None, Unwatched()).own
+
+    def answers(self, documents: Sequence[Document], k: int, name: str) -> Answers:
+        """What the system answers when it has these documents."""
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Retriever]:
+            if not isinstance(self.system, str):
+                yield as_retriever(self.system(documents))
+                return
+            workshop = Workshop(
+                documents,
+                cache=cache_folder(),
+                progress=lambda done, total: self.progress(f"{name}: embedding documents", done, total),
+            )
+            try:
+                async with workshop.opened(self.system) as retriever:
+                    # A plain system is asked when this is over, so that it must not be closed here.
+                    yield retriever
+            finally:
+                closing.append(workshop.close)
+
+        closing: list[Callable[[], None]] = []
+        try:
+            return self._asked(opened, self.own(documents), k, name)
+        finally:
+            for one in closing:
+                one()
+
+    def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> Answers:
+        """What somebody's own retriever answers."""
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Retriever]:
+            yield as_retriever(retriever)
+
+        return self._asked(opened, self.own(documents), k, name)
+
+    def _asked(
+        self, opened: Callable[[], AbstractAsyncContextManager[Retriever]], own: frozenset[str], k: int, name: str
+    ) -> Answers:
+        began = time.perf_counter()
+        answers: list[Answer] = []
+
+        def keep(answer: Answer) -> None:
+            answers.append(answer)
+            self.progress(f"{name}: asking queries", len(answers), len(jobs))
+
+        plan = Plan(k=k + bool(own), warmup=0, workers=self.workers, timeout=self.timeout)
+        jobs = [Job(query, text, 0) for query, text in self.queries.items()]
+        self.progress(f"{name}: building", 0, 1)
+        perform(opened, jobs, plan, [], keep)
+        found = collected(answers, own, k)
+        if found.failed and len(found.failed) == len(jobs):
+            query, why = next(iter(found.failed.items()))
+            raise BackendFailed(f"{name}: every query failed, the first ({query}) with: {why}")
+        return replace(found, seconds=time.perf_counter() - began)
+
+
+def collected(answers: Sequence[Answer], own: frozenset[str], k: int) -> Answers:
+    """Rankings from answers: a document counts once, and none is the answer to itself."""
+    rankings, failed = {}, {}
+    for one in answers:
+        docs = [doc for doc in dict.fromkeys(one.docs) if not (one.query in own and doc == one.query)]
+        rankings[one.query] = tuple(docs[:k])
+        if one.status != "ok":
+            failed[one.query] = one.error
+    return Answers(rankings, failed)
+
+
+class WithoutEach:
+    """BM25 over all documents but one, again and again, as it would be built anew: to the last digit, but sooner.
+
+    A score takes of a document its length and the words that are asked for. So texts are taken apart once, and all the
+    other words become one, which changes no length and no score.
+    """
+
+    def __init__(self, shadow: Shadow, documents: Sequence[Document], k: int) -> None:
+        self._documents = documents
+        self._own = shadow.own(documents)
+        self._jobs = [Job(query, text, 0) for query, text in shadow.queries.items()]
+        self._plan = Plan(k=k + bool(self._own), warmup=0)
+        self._k = k
+        options = dict(shadow.spec.options) if shadow.spec else {}
+        words = BM25([], **options)._words  # cut exactly as the system itself does
+        asked = {word for text in shadow.queries.values() for word in words(text)}
+        cut: dict[str, list[str]] = {text: words(text) for text in shadow.queries.values()}
+        for one in documents:
+            cut[one.whole] = [word if word in asked else OTHER_WORD for word in words(one.whole)]
+
+        class Cut(BM25):
+            def _words(self, text: str) -> list[str]:
+                return cut[text]
+
+        self._build: Callable[[Sequence[Document]], BM25] = lambda some: Cut(some, **options)
+
+    def answers(self, left_out: str) -> Answers:
+        """What is answered without this document."""
+        retriever = self._build([one for one in self._documents if one.id != left_out])
+        answers: list[Answer] = []
+        ask(retriever, self._jobs, self._plan, answers.append)
+        return collected(answers, self._own, self._k)
+
+
+def without_each(
+    shadow: Shadow, documents: Sequence[Document], left_out: Sequence[str], k: int
+) -> Iterator[tuple[str, Answers]]:
+    """Some documents, each with what the system answers when it is built without it.
+
+    Where it cannot be built, or answers nothing, every query has failed.
+    """
+    quick = WithoutEach(shadow, documents, k) if shadow.spec is not None and shadow.spec.name == "bm25" else None
+    quiet = replace(shadow, progress=unseen)
+    for done, name in enumerate(left_out):
+        shadow.progress("without each document", done, len(left_out))
+        if quick is not None:
+            yield name, quick.answers(name)
+            continue
+        try:
+            found = quiet.answers([one for one in documents if one.id != name], k, f"without {name}")
+        except BackendFailed as error:
+            found = Answers({}, dict.fromkeys(shadow.queries, error.message))
+        yield name, found

@@ -1,0 +1,215 @@
+"""What a gain is asked of: a knowledge base before and after, the queries that tell, and how it is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragauge.corpora import documents_of
+from ragauge.datasets import folders
+from ragauge.datasets.loading import load
+from ragauge.errors import BadInput
+from ragauge.inputs import open_run
+from ragauge.knowledge.gains.weights import DEFINITIONS
+from ragauge.measures.conventions import Convention
+from ragauge.records import Dataset, Document, Run
+from ragauge.seams import Chat, Embedder
+from ragauge.shadows import Progress
+from ragauge.verdicts import LEXICAL
+
+ATTRIBUTIONS = ("auto", "rebuilt", "dropped", "none")
+BATCH = 10
+
+
+@dataclass(frozen=True)
+class Gaining:
+    """How a gain is found out. What is None is left to the dataset, or to nobody."""
+
+    weights: Mapping[str, float] | None = None
+    """By term; a third each of recall@k, context_recall and novelty."""
+    k: int = 10
+    convention: str | Convention = "default"
+    chat: str | Chat | Any = LEXICAL
+    """Who judges context_recall."""
+    judging: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of `judge`, and the `folder` where replies are kept."""
+    embedder: str | Embedder = "wordllama"
+    """Of novelty."""
+    novelty: str = "mean"
+    """Which definition: mean, least or lexical."""
+    attribution: str = "auto"
+    """rebuilt, dropped or none; auto takes the exact way where that is not too much work."""
+    batch: int = BATCH
+    """The best batch has at most so many documents; 0 looks for none."""
+    confidence: float = 0.95
+    split: str | None = None
+    limit: int | None = None
+    """The first so many queries only."""
+    before_run: Any = None
+    after_run: Any = None
+    """What was returned already, in the place of a system."""
+    workers: int = 1
+    timeout: float | None = None
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("k", 1), ("batch", 0), ("workers", 1), ("limit", 1)):
+            value = getattr(self, name)
+            if name == "limit" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise BadInput(f"{name} is {value!r}, not a whole number")
+            if value < least:
+                raise BadInput(f"{name} is {value}, not at least {least}")
+        if self.attribution not in ATTRIBUTIONS:
+            raise BadInput(f"there is no attribution `{self.attribution}`", hint=", ".join(ATTRIBUTIONS))
+        if self.novelty not in DEFINITIONS:
+            raise BadInput(f"there is no novelty `{self.novelty}`", hint=", ".join(DEFINITIONS))
+        if not isinstance(self.confidence, int | float) or not 0 < self.confidence < 1:
+            raise BadInput(f"the confidence is {self.confidence!r}", hint="a share, such as 0.95")
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One side: documents that a system is built on, something that searches already, or what it returned."""
+
+    name: str
+    documents: Sequence[Document] | None = None
+    live: Any = None
+    rankings: Mapping[str, tuple[str, ...]] | None = None
+    data: Dataset | None = None
+    """The whole collection, where it is one."""
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """By id, title and text."""
+        return {one.id: one.whole for one in self.documents or ()}
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshots:
+    """Both sides, and what is asked of them."""
+
+    before: Snapshot
+    after: Snapshot
+    data: Dataset
+    added: Sequence[Document]
+    removed: int
+    changed: int
+    known: bool
+    """Whether the documents of both sides are known."""
+
+
+def snapshots(
+    before: Any,
+    after: Any,
+    add: Any,
+    dataset: Any,
+    *,
+    split: str | None = None,
+    before_run: Any = None,
+    after_run: Any = None,
+) -> Snapshots:
+    """The two sides from whatever was given."""
+    if after is not None and add is not None:
+        raise BadInput("--after and --add do not go together", hint="--add says what comes to --before")
+    if after is None and add is None and after_run is None:
+        raise BadInput("nothing says what was added", hint="--add DOCUMENTS, or --after KNOWLEDGE-BASE")
+    asked = load(dataset, split=split) if dataset is not None else None
+    first = _opened(before, "before", split)
+    if first is None and (asked is not None and before_run is None):
+        first = Snapshot(asked.name, asked.documents, data=asked)
+    last = _opened(after, "after", split)
+    more = _opened(add, "add", split)
+    if more is not None and more.documents is None:
+        raise BadInput("documents that are added have texts", hint="--add new.jsonl, or a list of Documents")
+    if first is None and before_run is None:
+        raise BadInput("nothing says what was there before", hint="--before KNOWLEDGE-BASE, or --dataset DATASET")
+    first = _with_run(first, before_run, "before")
+    if last is None and more is not None and after_run is None and first.documents is None:
+        raise BadInput("what was there before is a function, which nothing can be added to", hint="give both of them")
+    if last is None and more is not None:
+        last = Snapshot(f"{first.name} + {more.name}", _joined(first.documents or (), more.documents or ()))
+    last = _with_run(last, after_run, "after")
+    data = asked or (last.data if last.data is not None else first.data)
+    if data is None:
+        raise BadInput("nothing says what to ask", hint="--dataset DATASET has queries and judgments")
+    known = first.documents is not None and last.documents is not None
+    if not known:
+        return Snapshots(first, last, data, [] if more is None else list(more.documents or ()), 0, 0, more is not None)
+    there = {one.id: one for one in first.documents or ()}
+    now = {one.id: one for one in last.documents or ()}
+    return Snapshots(
+        first,
+        last,
+        data,
+        [one for one in last.documents or () if one.id not in there],
+        sum(name not in now for name in there),
+        sum(name in there and there[name].whole != one.whole for name, one in now.items()),
+        known,
+    )
+
+
+def _opened(thing: Any, option: str, split: str | None) -> Snapshot | None:
+    if thing is None:
+        return None
+    if isinstance(thing, Dataset):
+        return Snapshot(thing.name, thing.documents, data=thing)
+    if isinstance(thing, str | Path):
+        return _read(str(thing), option, split)
+    if hasattr(thing, "search") or callable(thing):
+        return Snapshot(getattr(thing, "__name__", type(thing).__name__), live=thing)
+    if isinstance(thing, Sequence):
+        return Snapshot(option, _once(documents_of(thing)))
+    raise BadInput(
+        f"`{option}` cannot be read from {type(thing).__name__}",
+        hint="a corpus file, a folder, the name of a dataset, Documents, or something that searches",
+    )
+
+
+def _read(place: str, option: str, split: str | None) -> Snapshot:
+    """A corpus file, a folder of texts or with a corpus, maybe with queries and judgments, or a dataset by name."""
+    path = Path(place)
+    if path.is_file():
+        return Snapshot(path.name, documents_of(path))
+    if path.is_dir():
+        found = folders.find(path)
+        if found is not None and ((found / "qrels.txt").exists() or (found / "qrels").exists()):
+            data = load(path, split=split)
+            return Snapshot(data.name, data.documents, data=data)
+        return Snapshot(folders.name_of(path), documents_of(path))
+    if path.suffix in (".jsonl", ".tsv", ".gz", ".zst", ".json", ".txt", ".md"):
+        raise BadInput("no such file", file=place, hint=f"--{option} is a corpus, a folder or a dataset")
+    data = load(place, split=split)
+    return Snapshot(data.name, data.documents, data=data)
+
+
+def _with_run(side: Snapshot | None, run: Any, option: str) -> Snapshot:
+    if run is None:
+        return side or Snapshot(option)
+    found = run if isinstance(run, Run) else open_run(str(run))
+    rankings = {
+        query: tuple(sorted(scores, key=lambda doc: (scores[doc], doc), reverse=True))
+        for query, scores in found.nested.items()
+    }
+    if side is None:
+        return Snapshot(found.name, rankings=rankings)
+    return Snapshot(side.name, side.documents, rankings=rankings, data=side.data)
+
+
+def _once(documents: Sequence[Document]) -> list[Document]:
+    seen: set[str] = set()
+    for one in documents:
+        if one.id in seen:
+            raise BadInput(f"the id `{one.id}` comes twice")
+        seen.add(one.id)
+    return list(documents)
+
+
+def _joined(before: Sequence[Document], more: Sequence[Document]) -> list[Document]:
+    """What was there, and what comes to it; one of the same id takes its place."""
+    new = {one.id: one for one in more}
+    there = {one.id for one in before}
+    return [*(new.get(one.id, one) for one in before), *(one for one in more if one.id not in there)]

@@ -1,0 +1,275 @@
+"""The verb `stress`: put a store through everything that can befall it, and believe none of its promises."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge import plugins
+from ragauge.datasets import folders
+from ragauge.datasets.attack import load_stix
+from ragauge.datasets.loading import load
+from ragauge.errors import BadInput, UnknownName
+from ragauge.knowledge.stress.courses import Course
+from ragauge.knowledge.stress.plan import Plan, write_data
+from ragauge.knowledge.stress.rankings import Ranking
+from ragauge.knowledge.stress.reproducing import command, written
+from ragauge.knowledge.stress.ways import gone
+from ragauge.ordeals import Broken, Ordeal, Way
+from ragauge.records import Dataset, Document, Judgments
+from ragauge.runs.manifest import circumstances, documents_hash, now
+from ragauge.seams import Embedder, Vectors
+from ragauge.systems.building import open_embedder
+from ragauge.systems.cache import cache_folder
+from ragauge.systems.embedders.cached import Cached
+from ragauge.systems.embedders.pieces import InPieces
+from ragauge.systems.specs import parse
+from ragauge.verbs import evaluate
+
+Progress = Callable[[str, int, int], None]
+STIX = "stix:"
+"""What stands before the name of a bundle."""
+WORDS = 12
+"""So many words of a document are asked for where nobody has queries."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a store is filled with and asked for."""
+
+    name: str
+    documents: Sequence[Document]
+    vectors: Vectors
+    queries: Mapping[str, str]
+    asked: Vectors
+    judgments: Judgments | None
+    embedder: str
+    typed: str
+    """The embedder as it was asked for."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the documents, in their order."""
+        return [one.id for one in self.documents]
+
+
+def stress(
+    store: str | type[Any],
+    source: Any,
+    *,
+    embedder: str | Embedder = "wordllama",
+    limit: int | None = None,
+    reproducer: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Ordeal:
+    """Put a store through everything: fill, read back byte for byte, ask, close, reopen, and kill in mid-ingest.
+
+    `store` is a keeper by name (`sqlite-vec`, `pgvector(index=hnsw)`, `module:Class`) or a class of your own that can
+    be imported. `source` is a dataset or its name, a STIX bundle, a folder, or a JSONL file of documents. A store that
+    breaks is a result, not an exception: `broken` has its error verbatim, how far it got, and the shortest prefix of
+    the documents that still breaks it, which `reproducer` (a folder) is written with. Other settings are those of
+    `ragauge.knowledge.stress.plan.Plan`: `ways`, `batch`, `k`, `queries`, `kills`, `timeout`, `seed`, `bisect` …
+    """
+    plan = _plan(settings)
+    named = called(store)
+    found = loaded(source, embedder, plan, limit=limit, progress=progress)
+    return stressed(named, found, plan, reproducer=reproducer, progress=progress)
+
+
+def called(store: str | type[Any]) -> str:
+    """A store by the name that any process finds it by; one that is not known is refused before anything is done."""
+    if isinstance(store, str):
+        name = parse(store).name
+        known = plugins.names("keepers")
+        if ":" in name:
+            plugins.own(name)
+        elif name not in known:
+            raise UnknownName("store", name, known, hint=f"there are {', '.join(known)}, and your own module:Class")
+        return store
+    module, name = getattr(store, "__module__", ""), getattr(store, "__qualname__", "")
+    if module in ("", "__main__") or not name or "<" in name:
+        raise BadInput(
+            f"{store!r} cannot be imported by another process",
+            hint="put the class into a module of its own, and give `module:Class`",
+        )
+    return f"{module}:{name}"
+
+
+def _plan(settings: Mapping[str, Any]) -> Plan:
+    try:
+        return Plan(**settings)
+    except TypeError:
+        unknown = sorted(settings.keys() - Plan.__dataclass_fields__.keys())
+        raise BadInput(
+            f"a stress test has no setting `{unknown[0] if unknown else ''}`",
+            hint=f"there are {', '.join(Plan.__dataclass_fields__)}",
+        ) from None
+
+
+def stressed(
+    store: str,
+    found: Load,
+    plan: Plan,
+    *,
+    reproducer: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Ordeal:
+    """The same for a load that is there already, so that several stores can have one."""
+    tell = progress or _silent
+    ways: list[Way] = []
+    about: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="ragauge-stress-", ignore_cleanup_errors=True) as made:
+        folder = Path(made)
+        folder.chmod(0o755)  # a server that an engine starts may have a user of its own, who must reach it
+        write_data(folder / "data", found.documents, found.vectors, found.queries, found.asked)
+
+        def reproduce(broken: Broken, prefix: int, said: Mapping[str, Any]) -> Broken:
+            return (
+                broken
+                if reproducer is None
+                else _reproduced(Path(reproducer), store, found, plan, broken, prefix, said)
+            )
+
+        for way in plan.ways:
+            course = Course(
+                store, way, plan, folder / "data", found.ids, found.vectors, found.asked, folder / "work", tell
+            )
+            outcome = gone(course, lambda rankings: scored(found, rankings, plan.k), reproduce)
+            about = {**about, **outcome.about}
+            ways.append(outcome.way)
+    return Ordeal(
+        store=store,
+        documents=len(found.documents),
+        queries=len(found.queries),
+        ways=ways,
+        about=about,
+        source=found.name,
+        kinds=dict(Counter(str(one.metadata.get("type") or "") for one in found.documents) - Counter([""])),
+        embedder=found.embedder,
+        k=plan.k,
+        notes=found.notes,
+        circumstances={
+            "made": now(),
+            **circumstances(),
+            "documents_hash": documents_hash(found.documents),
+            "seed": plan.seed,
+            "batch": plan.batch,
+            "commit_every": plan.commit_every,
+            "kills": plan.kills,
+            "timeout": plan.timeout,
+        },
+    )
+
+
+def _reproduced(
+    folder: Path, store: str, found: Load, plan: Plan, broken: Broken, prefix: int, said: Mapping[str, Any]
+) -> Broken:
+    place = folder / broken.way.replace(" ", "-")
+    return written(
+        place,
+        broken,
+        found.documents[:prefix],
+        found.queries,
+        store=store,
+        source=found.name,
+        typed=command(store, str(place), broken, plan, found.typed),
+        about=", ".join(f"{name} {value}" for name, value in said.items()),
+    )
+
+
+def loaded(
+    source: Any,
+    embedder: str | Embedder,
+    plan: Plan,
+    *,
+    limit: int | None = None,
+    progress: Progress | None = None,
+) -> Load:
+    """Documents and queries with their vectors."""
+    tell = progress or _silent
+    data, judged = collection(source)
+    documents = list(data.documents if limit is None else data.documents[:limit])
+    if not documents:
+        raise BadInput(f"{data.name} has no documents")
+    if len({one.id for one in documents}) < len(documents):
+        (twice, _), *_ = Counter(one.id for one in documents).most_common(1)
+        raise BadInput(f"{data.name} has the id `{twice}` more than once")
+    notes = [data.about] if data.about and not Path(data.about).exists() else []
+    queries = dict(data.queries) if judged else _own(documents, plan)
+    if not judged:
+        notes.append(f"{data.name} has no queries: the first words of some documents are asked for instead")
+    chosen = random.Random(plan.seed).sample(sorted(queries), min(plan.queries, len(queries)))  # noqa: S311 - a sample
+    queries = {name: queries[name] for name in sorted(chosen)}
+    model = open_embedder(embedder)
+    cached = InPieces(Cached(model, cache_folder() / "embeddings"), lambda done, total: tell("embedding", done, total))
+    vectors = cached.embed([one.whole for one in documents])
+    asked = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
+    typed = embedder if isinstance(embedder, str) else model.name
+    judgments = data.judgments if judged else None
+    return Load(data.name, documents, vectors, queries, asked, judgments, model.name, typed, notes)
+
+
+def collection(source: Any) -> tuple[Dataset, bool]:
+    """The documents of whatever holds some, and whether queries with judgments come with them."""
+    if isinstance(source, Dataset):
+        return source, bool(source.queries)
+    if not isinstance(source, str | Path):
+        return Dataset("documents", list(source), {}, Judgments({})), False
+    path = Path(str(source).removeprefix(STIX))
+    if str(source).startswith(STIX):
+        return load_stix(path), True
+    if path.is_file() and not path.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv")):
+        return load_stix(path), True
+    place = folders.find(path) or path
+    if path.is_dir() and not (place / "qrels").exists() and not (place / "qrels.txt").exists():
+        queries = folders.read_queries(path) if list(place.glob("queries.*")) else {}
+        return Dataset(path.name, folders.read_documents(path), queries, Judgments({})), bool(queries)
+    if path.is_file():
+        return Dataset(path.name, folders.read_documents(path), {}, Judgments({})), False
+    return load(source), True
+
+
+def _own(documents: Sequence[Document], plan: Plan) -> dict[str, str]:
+    """Queries out of the documents' own words."""
+    chance = random.Random(plan.seed)  # noqa: S311 - a sample, no secret
+    some = chance.sample(range(len(documents)), min(plan.queries, len(documents)))
+    texts = {place: " ".join((documents[place].title or documents[place].text).split()[:WORDS]) for place in some}
+    return {f"words of {documents[place].id}": text for place, text in texts.items() if text}
+
+
+def scored(found: Load, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, float], int]:
+    """What the rankings are worth to whoever judged, and of how many queries that is a mean."""
+    if found.judgments is None or not len(found.judgments):
+        return {}, 0
+    grades = found.judgments.nested
+    here = set(found.ids)
+    there = {name: _within(grades[name], here) for name in found.queries if name in grades}
+    judged = {name: known for name, known in there.items() if any(grade > 0 for grade in known.values())}
+    if not judged:
+        return {}, 0
+    # The order is the store's own; its scores may be tied, and ties are not to be broken anew here.
+    run = {
+        name: {doc: float(-rank) for rank, (doc, _) in enumerate(ranking)}
+        for name, ranking in zip(found.queries, rankings, strict=True)
+        if name in judged
+    }
+    scores = evaluate(judged, run, [f"recall@{k}", f"ndcg@{k}", f"mrr@{k}"])
+    return dict(scores.means), len(judged)
+
+
+def _within(grades: Mapping[str, float], ids: set[str]) -> dict[str, float]:
+    """The judged documents that are there: with `limit`, some are not."""
+    return {doc: grade for doc, grade in grades.items() if doc in ids}
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Nobody looks on."""

@@ -1,0 +1,47 @@
+"""Keepers: engines that keep whole documents, each a thin adapter over what the engine itself offers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ragauge import plugins
+from ragauge.errors import BadInput
+from ragauge.seams import Keeper
+from ragauge.systems.specs import Spec, parse
+
+
+def open_keeper(described: str | Callable[..., Any], path: str | Path | None, dimension: int) -> Keeper:
+    """A keeper that lives in a folder: by name (`pgvector(index=hnsw)`), `module:Class`, or a class of your own.
+
+    >>> from ragauge.records import Document
+    >>> keeper = open_keeper("memory", None, 2)
+    >>> keeper.put([Document("a", "text")], [[1.0, 0.0]])
+    >>> keeper.get(["a", "b"])[0].text
+    'text'
+    """
+    factory, options, name = _found(described)
+    taken = inspect.signature(factory).parameters
+    loose = any(one.kind is one.VAR_KEYWORD for one in taken.values())
+    given = {"path": None if path is None else str(path), "dimension": dimension}
+    unknown = sorted(options.keys() - taken.keys())
+    if unknown and not loose:
+        known = ", ".join(one for one in taken if one not in given) or "none"
+        raise BadInput(f"the keeper {name} has no option {unknown[0]!r}", hint=f"its options: {known}")
+    keeper: Keeper = factory(**{key: value for key, value in given.items() if loose or key in taken}, **options)
+    return keeper
+
+
+def _found(described: str | Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any], str]:
+    if callable(described):
+        return described, {}, getattr(described, "__name__", type(described).__name__)
+    spec = parse(described)
+    if ":" in spec.name:
+        return plugins.own(spec.name), _plain(spec), spec.name
+    return plugins.find("keepers", spec.name), _plain(spec), spec.name
+
+
+def _plain(spec: Spec) -> dict[str, Any]:
+    return {key: str(value) if isinstance(value, Spec) else value for key, value in spec.options.items()}

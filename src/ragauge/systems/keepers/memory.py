@@ -1,0 +1,92 @@
+"""A keeper that is a dictionary, and a journal of what was put into it: what all others are held against."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ragauge.records import Document, Hit
+from ragauge.systems.keepers.columns import EVERYTHING, document, matrix, query, written
+from ragauge.systems.stores.intake import Matrix, unit
+
+FILE = "journal.jsonl"
+
+
+class Memory:
+    """Documents in a dictionary, found by exact cosines.
+
+    With a folder every document is a line of a journal as well, which `commit` brings to the disk and opening reads
+    again; a last line that a killed process did not finish was not committed, and is cut off.
+    """
+
+    keeps = EVERYTHING
+    searches = "vectors"
+
+    def __init__(self, *, path: str | None = None, dimension: int) -> None:
+        self._dimension = dimension
+        self._documents: dict[str, Document] = {}
+        self._vectors: dict[str, Matrix] = {}
+        self._journal: IO[bytes] | None = None
+        if path is not None:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            self._journal = (Path(path) / FILE).open("ab+")
+            self._replay(self._journal)
+
+    def put(self, documents: Sequence[Document], vectors: Any) -> None:
+        """Take documents in; an id that is there is replaced."""
+        for one, vector in zip(documents, matrix(documents, vectors, self._dimension), strict=True):
+            self._documents[one.id], self._vectors[one.id] = one, vector.copy()
+            if self._journal is not None:
+                row = [one.id, one.text, one.title, written(one.metadata), base64.b64encode(vector.tobytes()).decode()]
+                self._journal.write(json.dumps(row).encode() + b"\n")
+
+    def commit(self) -> None:
+        """Bring the journal to the disk."""
+        if self._journal is not None:
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """The documents as they are kept, in this order; None where there is none."""
+        return [self._documents.get(name) for name in ids]
+
+    def ids(self) -> list[str]:
+        """The ids of everything that is kept."""
+        return list(self._documents)
+
+    def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
+        """The `k` of the highest cosines, all of them compared."""
+        asked = unit(query(vector, self._dimension)[None])[0].astype(np.float64)
+        if not self._vectors:
+            return []
+        names = list(self._vectors)
+        cosines = unit(np.stack([self._vectors[name] for name in names])).astype(np.float64) @ asked
+        best = np.argsort(-cosines, kind="stable")[:k]
+        return [Hit(names[place], float(cosines[place]), self._documents[names[place]].text) for place in best]
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this keeper."""
+        return {"keeper": "memory", "index": "none", "size": len(self._documents), "dimension": self._dimension}
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def _replay(self, journal: IO[bytes]) -> None:
+        journal.seek(0)
+        whole = 0
+        for line in journal:
+            if not line.endswith(b"\n"):
+                break
+            name, text, title, about, vector = json.loads(line)
+            self._documents[name] = document(name, text, title, about)
+            self._vectors[name] = np.frombuffer(base64.b64decode(vector), dtype=np.float32)
+            whole += len(line)
+        journal.truncate(whole)

@@ -1,0 +1,133 @@
+"""pgvector: a table of PostgreSQL, in a server of the user's or the embedded one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from ragauge.records import Document, Hit
+from ragauge.systems.keepers.columns import EVERYTHING, Verbatim, document, matrix, query, written
+from ragauge.systems.stores import postgres
+from ragauge.systems.stores.embedded import KEPT_IN
+from ragauge.systems.stores.engines import Home
+from ragauge.systems.stores.vector_index import VectorIndex
+
+
+class PgVector:
+    """A table of PostgreSQL whose primary key is the id; metadata are of the type json, which keeps them as they are.
+
+    `index` is `none`, `hnsw` or `ivfflat`. What is put in is one transaction until `commit`. The table is named after
+    the folder, and dropped once the folder is gone and nobody uses the embedded server; a folder of its own goes, and
+    the table with it, on `close`.
+    """
+
+    keeps = EVERYTHING
+    searches = "vectors"
+
+    def __init__(self, *, path: str | None = None, dimension: int, index: str = "none", dsn: str | None = None) -> None:
+        self._index = VectorIndex(kind=index)
+        self._index.check(dimension)
+        self._dimension = dimension
+        self._own = path is None
+        self._home = Home("pgvector", path)
+        folder = str(self._home.folder.resolve())
+        name = f"ragauge_kept_{hashlib.blake2b(folder.encode('utf-8', 'surrogateescape'), digest_size=8).hexdigest()}"
+        found = postgres.server(dsn)
+        self._connection: Any = postgres.connect(found)
+        self._speaking = Verbatim("pgvector", postgres.passwords(found))
+        with self._speaking:
+            from psycopg import sql
+
+            self._sql: Any = sql
+            self._table = sql.Identifier(name)
+            self._make(folder, name)
+        self._pending = False
+
+    def put(self, documents: Sequence[Document], vectors: Any) -> None:
+        """Take documents in; an id that is there is replaced."""
+        from pgvector import Vector
+
+        rows = matrix(documents, vectors, self._dimension)
+        statement = self._statement(
+            "INSERT INTO {} (id, title, text, metadata, embedding) VALUES (%s, %s, %s, %s, %s) ON CONFLICT (id) DO "
+            "UPDATE SET (title, text, metadata, embedding) = "
+            "(EXCLUDED.title, EXCLUDED.text, EXCLUDED.metadata, EXCLUDED.embedding)"
+        )
+        with self._speaking:
+            if not self._pending:
+                self._connection.execute("BEGIN")
+                self._pending = True
+            # A savepoint: what is refused takes nothing with it that was put in before.
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                cursor.executemany(
+                    statement,
+                    [
+                        (one.id, one.title, one.text, written(one.metadata) or "{}", Vector(row))
+                        for one, row in zip(documents, rows, strict=True)
+                    ],
+                )
+
+    def commit(self) -> None:
+        """End the transaction."""
+        with self._speaking:
+            if self._pending:
+                self._pending = False
+                self._connection.execute("COMMIT")
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """The documents as they are kept, in this order; None where there is none."""
+        found = self._rows("SELECT id, text, title, metadata FROM {} WHERE id = ANY(%s)", [list(ids)])
+        there = {row[0]: document(*row) for row in found}
+        return [there.get(name) for name in ids]
+
+    def ids(self) -> list[str]:
+        """The ids of everything that is kept."""
+        return [name for (name,) in self._rows("SELECT id FROM {}")]
+
+    def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
+        """The `k` nearest that the index finds, or of all where there is none."""
+        from pgvector import Vector
+
+        asked = Vector(query(vector, self._dimension))
+        statement = "SELECT id, 1 - (embedding <=> %s), text FROM {} ORDER BY embedding <=> %s LIMIT %s"
+        return [Hit(*row) for row in self._rows(statement, [asked, asked, k])]
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest should say about this keeper."""
+        with self._speaking:
+            about = postgres.versions(self._connection)
+        return {"keeper": "pgvector", **about, "index": self._index.kind, "dimension": self._dimension}
+
+    def close(self) -> None:
+        """Let go of the connection; what was not committed is rolled back."""
+        if self._connection.closed:
+            return
+        with self._speaking:
+            if self._own:
+                self._connection.rollback()
+                self._connection.execute(self._statement("DROP TABLE {}"))
+            self._connection.close()
+        self._home.close()
+
+    def _make(self, folder: str, name: str) -> None:
+        """Make the table and its index in one transaction, so that no half of them stays behind."""
+        columns = "id text PRIMARY KEY, title text NOT NULL, text text NOT NULL, metadata json NOT NULL"
+        literal = self._sql.Literal
+        with self._connection.transaction():
+            (there,) = self._connection.execute("SELECT to_regclass(quote_ident(%s))", [name]).fetchone()
+            if there is None:
+                made = self._sql.SQL("CREATE TABLE {} (" + columns + ", embedding vector({}) NOT NULL)")
+                self._connection.execute(made.format(self._table, literal(self._dimension)))
+                comment = self._sql.SQL("COMMENT ON TABLE {} IS {}")
+                self._connection.execute(comment.format(self._table, literal(KEPT_IN + folder)))
+                if (creation := self._index.over(0).creation(name)) is not None:
+                    self._connection.execute(creation)
+
+    def _statement(self, text: str) -> Any:
+        return self._sql.SQL(text).format(self._table)
+
+    def _rows(self, text: str, given: Sequence[Any] = ()) -> list[Any]:
+        with self._speaking:
+            found: list[Any] = self._connection.execute(self._statement(text), given).fetchall()
+        return found

@@ -1,0 +1,138 @@
+"""Texts that say the same, or nearly: found among many in nearly linear time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.errors import MissingExtra
+from ragauge.texts import SHINGLE, normalised, shingles, words
+
+NEAR = 0.8
+"""Near-twins share at least this part of all shingles that either of them has (Jaccard)."""
+BANDS, ROWS = 21, 6
+"""A pair at that part is looked at with a chance of 1 - (1 - 0.8^6)^21 = 0.998."""
+LENIENT = 0.15
+"""A signature may say so much less than the truth: three and a half standard errors at 126 values."""
+SEED = 42
+BLOCK = 4096
+"""Texts whose words are held at a time."""
+CROWD = 256
+"""Of so many texts that fall together without being alike, the later ones are looked for elsewhere: each pair has 21
+places to meet in, and a template that thousands share would cost the square of them."""
+
+
+class Alike(NamedTuple):
+    """A group of near-twins, by their places."""
+
+    group: Sequence[int]
+    part: float
+    """The least part of their shingles that one of them shares with the first."""
+
+
+def same(texts: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+    """The places of texts that are the same, normalised, in groups; and of those that are empty.
+
+    >>> same(["One  text", "another", "one text", " "])
+    ([[0, 2]], [3])
+    """
+    groups: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        groups.setdefault(normalised(text), []).append(place)
+    empty = groups.pop("", [])
+    return [group for group in groups.values() if len(group) > 1], empty
+
+
+def alike(texts: Sequence[str], near: float = NEAR, progress: Callable[[int, int], None] | None = None) -> list[Alike]:
+    """The groups of texts that share `near` of their shingles with the first of their group.
+
+    Candidates come from MinHash signatures, and each is confirmed on the shingles themselves. Comparing with the first
+    of a group only keeps a chain of small changes from joining texts that have nothing in common.
+    """
+    known, signatures = _signatures(texts, progress)
+    found: dict[int, dict[int, float]] = {}
+    exact: dict[int, frozenset[tuple[str, ...]]] = {}
+    leaders: dict[tuple[int, int], list[int]] = {}
+    for row, meets in _meetings(signatures):
+        place = int(known[row])
+        others = sorted({one for key in meets for one in leaders.get(key, ())})
+        candidates = np.array(others, np.int64)
+        close = (signatures[candidates] == signatures[row]).mean(axis=1) >= near - LENIENT
+        best, leader = 0.0, -1
+        for other in known[candidates[close]].tolist():
+            for one in (place, other):
+                if one not in exact:
+                    exact[one] = shingles(texts[one])
+            part = len(exact[place] & exact[other]) / len(exact[place] | exact[other])
+            if part > best:
+                best, leader = part, other
+        if best >= near:
+            found.setdefault(leader, {})[place] = best
+            exact.pop(place)
+            continue
+        for key in meets:
+            mine = leaders.setdefault(key, [])
+            if len(mine) < CROWD:
+                mine.append(row)
+    return [Alike([leader, *others], min(others.values())) for leader, others in sorted(found.items())]
+
+
+def _meetings(signatures: NDArray[np.uint32]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """The rows that agree with another in a whole band, in order, and what they agree in: a band, and a code there."""
+    codes = np.full((len(signatures), BANDS), -1, np.int64)
+    for band in range(BANDS):
+        rows = np.ascontiguousarray(signatures[:, band * ROWS : (band + 1) * ROWS])
+        _, code, times = np.unique(
+            rows.view(f"V{rows.itemsize * ROWS}").ravel(), return_inverse=True, return_counts=True
+        )
+        codes[:, band] = np.where(times[code] > 1, code, -1)
+    for row in np.flatnonzero((codes >= 0).any(axis=1)).tolist():
+        yield row, [(band, code) for band, code in enumerate(codes[row].tolist()) if code >= 0]
+
+
+def _signatures(
+    texts: Sequence[str], progress: Callable[[int, int], None] | None
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """The places of texts with words, and their MinHash signatures."""
+    try:
+        from rensa import RMinHash
+    except ImportError:
+        raise MissingExtra("looking for near-duplicates", "audit") from None
+    numbers: dict[str, int] = {}
+    places: list[int] = []
+    parts = [np.zeros((0, BANDS * ROWS), np.uint32)]
+    for start in range(0, len(texts), BLOCK):
+        cut = [
+            [numbers.setdefault(word, len(numbers) + 1) for word in words(text)]
+            for text in texts[start : start + BLOCK]
+        ]
+        places += [start + i for i, one in enumerate(cut) if one]
+        flat, starts = _hashed([one for one in cut if one])
+        if len(starts) > 1:
+            matrix: Any = RMinHash.digest_matrix_from_flat_token_hashes(flat, starts, BANDS * ROWS, SEED)
+            parts.append(np.array(matrix.to_rows(), np.uint32))
+        if progress is not None:
+            progress(min(start + BLOCK, len(texts)), len(texts))
+    return np.array(places, np.int64), np.concatenate(parts)
+
+
+def _hashed(cut: Sequence[Sequence[int]]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """A number of 64 bits for each shingle of each text, and where those of each begin.
+
+    The same in every process, as Python's own hash is not; a text shorter than a shingle has one.
+    """
+    padded = [list(one) + [0] * (SHINGLE - len(one)) for one in cut]
+    sizes = np.array([len(one) for one in padded], np.int64)
+    flat = np.fromiter((word for one in padded for word in one), np.uint64, int(sizes.sum()))
+    mixed = np.zeros(max(0, len(flat) - SHINGLE + 1), np.uint64)
+    for start in range(SHINGLE):
+        mixed = (mixed ^ flat[start : start + len(mixed)]) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    ends = np.cumsum(sizes)
+    kept = np.ones(len(mixed), bool)  # without those that reach over the end of a text
+    for back in range(1, SHINGLE):
+        kept[ends[:-1] - back] = False
+    return mixed[kept], np.concatenate([[0], np.cumsum(sizes - SHINGLE + 1)]).astype(np.uint64)

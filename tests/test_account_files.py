@@ -1,0 +1,145 @@
+"""Results of lint, freshness and stress as files, one or several, and beside runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ragauge import account_files, report
+from ragauge.ages import Freshness, QueryFreshness, StaleHit
+from ragauge.errors import BadInput
+from ragauge.findings import Finding, Lint
+from ragauge.ordeals import Ordeal, ReadBack, Timing, Way
+from ragauge.reports.accounts import Account, Part, apart, markdown, tables
+from ragauge.reports.tables import Rows
+
+COMMAND = "from ragauge.cli import main; main()"
+LINT = Lint("corpus.jsonl", 2, [Finding("corpus.jsonl", "empty", True, 1, "1 of 2 documents is empty", ["d1"])])
+
+
+def ragauge(*words, cwd):
+    command = [sys.executable, "-c", COMMAND, *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def fresh(name: str, stale: int) -> Freshness:
+    hits = [StaleHit(f"d{i}", i + 1, "new") for i in range(stale)]
+    return Freshness(name, 2, [QueryFreshness("q1", 2, 2, hits)], versions=3)
+
+
+def held(name: str) -> Ordeal:
+    timing = Timing(2, 0.1, 50.0, 50.0, 50.0, 50.0, 50.0)
+    way = Way("one by one", 2, put=timing, search=timing, read_back=[ReadBack("at once", 2, 2)])
+    return Ordeal(name, 2, 1, [way], source="corpus.jsonl")
+
+
+def test_results_of_one_kind_are_a_list_in_json_and_come_back():
+    several = [fresh("a", 1), fresh("b", 0)]
+    data = json.loads(account_files.as_json(several))
+    assert [(one["schema"], one["run"], one["stale_rate"]) for one in data] == [
+        ("ragauge-freshness/1", "a", 0.5),
+        ("ragauge-freshness/1", "b", 0.0),
+    ]
+
+
+def test_several_written_to_one_file_are_read_as_several(tmp_path):
+    path = tmp_path / "both.json"
+    account_files.write([held("a"), held("b")], [str(path)])
+    assert account_files.is_told(path)
+    assert [one.store for one in account_files.read(path)] == ["a", "b"]
+
+
+def test_one_result_is_an_object_with_what_is_derived_from_it(tmp_path):
+    path = tmp_path / "one.json"
+    account_files.write(held("a"), [str(path)])
+    data = json.loads(path.read_text())
+    assert data["read_back"] == {"one by one": {"at once": 2}}
+    assert {"store", "documents", "measures"} <= set(data)
+
+
+def test_tables_of_one_kind_are_joined_under_one_header():
+    lines = account_files.as_csv([fresh("a", 1), fresh("b", 0)]).splitlines()
+    assert [line.split(",")[:3] for line in lines] == [
+        ["run", "query", "stale@2"],
+        ["a", "q1", "0.5"],
+        ["b", "q1", "0.0"],
+    ]
+
+
+def test_one_table_cannot_hold_two_kinds():
+    with pytest.raises(BadInput, match="one table cannot hold freshness and lint"):
+        account_files.as_csv([LINT, fresh("a", 1)])
+
+
+def test_a_page_of_several_has_every_id_once_and_the_joint_table_first(tmp_path):
+    path = tmp_path / "page.html"
+    report([held("a"), held("b"), LINT, fresh("c", 1), fresh("d", 0)], path)
+    text = path.read_text()
+    ids = re.findall(r'<section id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert text.index("Stores under stress") < text.index("Stress test of a")
+    assert "d returns the least that is stale" in text
+
+
+def test_two_of_a_kind_are_told_apart():
+    assert [one.kind for one in apart([Account("lint", "a", [], "")] * 3)] == ["lint", "lint-2", "lint-3"]
+
+
+def test_what_texts_say_is_never_acted_on(tmp_path):
+    evil = "<script>alert(1)</script>\x1b[31m"
+    lint = Lint(evil, 1, [Finding(evil, "empty", True, 1, evil, [evil])], notes=[evil])
+    for form in ("html", "md"):
+        path = tmp_path / f"x.{form}"
+        account_files.write(lint, [str(path)])
+        text = path.read_text()
+        assert "<script>alert(1)" not in text
+        assert "\x1b" not in text
+
+
+def test_a_long_part_is_folded_in_markdown_and_left_out_on_a_terminal():
+    part = Part("all", "All of them", "All", rows=[Rows("", ["a", "b"], [["x", "1"]])], long=True)
+    one = Account("lint", "Lint", ["about"], "Nothing.", [part])
+    assert "<details><summary>All of them</summary>" in markdown([one])
+    assert len(tables(one, 80)[0]) == 3
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"schema": "ragauge-report/1"}')
+    assert not account_files.is_told(path)
+    with pytest.raises(BadInput, match=r"x\.json: this is no result of lint, novelty"):
+        account_files.read(path)
+
+
+def test_report_joins_results_and_stands_them_beside_runs(tmp_path):
+    (tmp_path / "q.txt").write_text("q1 0 d1 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 d1 1 0.9 a\n")
+    account_files.write(LINT, [str(tmp_path / "lint.json")])
+    account_files.write([fresh("a", 1), fresh("b", 0)], [str(tmp_path / "fresh.json")])
+    done = ragauge("report", "lint.json", "fresh.json", "-o", "page.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 documents is empty" in (tmp_path / "page.html").read_text()
+    files = [word for form in ("html", "md", "json") for word in ("-o", f"run.{form}")]
+    beside = ["--with", "lint.json", "--with", "fresh.json"]
+    done = ragauge("report", "q.txt", "a.run", *beside, *files, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "run.html").read_text()
+    assert "1 of 2 documents is empty" in page
+    assert 'href="#lint-' in page
+    assert "1 of 2 documents is empty" in (tmp_path / "run.md").read_text()
+    beside = json.loads((tmp_path / "run.json").read_text())["beside"]
+    assert [one["schema"] for one in beside] == ["ragauge-lint/1", "ragauge-freshness/1", "ragauge-freshness/1"]
+
+
+def test_report_shows_a_result_again(tmp_path):
+    account_files.write(LINT, [str(tmp_path / "lint.json")])
+    done = ragauge("report", "lint.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 documents is empty" in done.stdout
+    done = ragauge("report", "lint.json", "-o", "lint.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "this file is read" in done.stderr

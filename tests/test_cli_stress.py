@@ -1,0 +1,115 @@
+"""`ragauge stress`: what is on standard output, what is on standard error, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ragauge.knowledge.stress.plan import write_documents
+from ragauge.records import Document
+
+HERE = Path(__file__).parent
+DOCUMENTS = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}", {"place": i}) for i in range(1, 11)]
+USUAL = ["--embedder", "words(dimensions=64)", "--kills", "0", "--batch", "4", "--queries", "4", "--way", "one by one"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HERE), "NO_COLOR": "1", "COLUMNS": "80", "TMPDIR": str(folder)}
+
+
+def ragauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ragauge", "stress", *words]
+    return subprocess.run(
+        command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture
+def place(tmp_path):
+    write_documents(tmp_path / "corpus.jsonl", DOCUMENTS)
+    return tmp_path
+
+
+def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
+    store = "faulty_keeper:Faulty(fault='raise on a word', word=item6)"
+    done = ragauge(place, "--store", store, "--documents", "corpus.jsonl", *USUAL, "-o", "stress.json")
+    assert done.returncode == 3
+    assert "\n\nValueError: cannot tokenise 'd6':\n\tunexpected  item6\n\n" in done.stderr
+    assert "after 5 documents (at hand: d6)" in done.stderr
+    assert "shortest prefix that breaks it: 6 documents. With 5 documents it does not break" in done.stderr
+    assert "How it broke one by one" in done.stdout
+    assert json.loads((place / "stress.json").read_text())["ways"][0]["broken"]["prefix"] == 6
+    (made,) = (one for one in place.iterdir() if one.is_dir())
+    again = ragauge(place, "--store", store, "--documents", f"{made.name}/one-by-one", *USUAL, "--no-bisect", "--json")
+    assert again.returncode == 3
+    data = json.loads(again.stdout)
+    assert data["documents"] == 6
+    assert data["ways"][0]["broken"]["error"] == "ValueError: cannot tokenise 'd6':\n\tunexpected  item6"
+    assert data["read_back"] == {"one by one": {}}
+
+
+def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
+    stores = ["--store", "memory", "--store", "faulty_keeper:Faulty(fault=drop, at=3)"]
+    done = ragauge(place, *stores, "--documents", "corpus.jsonl", *USUAL, "--no-bisect", "-o", "stress.html")
+    assert done.returncode == 3
+    assert "broke: reading back" in done.stdout
+    assert any(line.startswith("memory ") and line.endswith(" held") for line in done.stdout.splitlines())
+    assert "`d3` (document 3) is lost" in done.stderr
+    assert "Stress test of memory" in (place / "stress.html").read_text()
+
+
+def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
+    done = ragauge(place, "--store", "memory", "--documents", "corpus.jsonl", *USUAL, "--csv")
+    assert done.returncode == 0
+    assert done.stdout.startswith("store,way,figure,value\nmemory,one by one,documents,10.0\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--store", "sqlite-vek", "--documents", "corpus.jsonl"], "did you mean `sqlite-vec`?"),
+        (["--documents", "corpus.jsonl"], "no store is asked for"),
+        (["--store", "memory"], "either a bundle or documents are put in"),
+        (["--store", "memory", "--stix", "broken.json"], "broken.json:2"),
+        (["--store", "memory", "--stix", "nameless.json"], "nameless.json"),
+        (["--store", "memory", "--documents", "nothing.jsonl"], "nothing.jsonl"),
+        (["--store", "memory", "--documents", "corpus.jsonl", "--kills", "-1"], "kills is -1"),
+        (["--store", "memory(a=1)", "--documents", "corpus.jsonl", *USUAL], "has no option 'a'"),
+    ],
+)
+def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
+    (place / "broken.json").write_text('{"type": "bundle",\n "objects": [}')
+    (place / "nameless.json").write_text('{"type": "bundle", "id": "bundle--1", "objects": [{"type": "malware"}]}')
+    done = ragauge(place, *words)
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert not done.stdout
+
+
+def test_an_interrupted_test_leaves_neither_processes_nor_folders(place):
+    words = ["--store", "faulty_keeper:Faulty(fault=hang, at=5)", "--documents", "corpus.jsonl", *USUAL]
+    command = [sys.executable, "-m", "ragauge", "stress", *words]
+    with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
+        seen = psutil.Process(process.pid)
+        children: list[psutil.Process] = []
+        for _ in range(600):
+            children = [one for one in seen.children() if "stress.worker" in " ".join(one.cmdline())]
+            if children:
+                break
+            time.sleep(0.1)
+        assert children
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"its processes and folders are gone" in said
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
+    assert not list(place.glob("ragauge-stress-*"))
