@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +19,7 @@ from ragauge.datasets.loading import judgments_of
 from ragauge.errors import BadInput
 from ragauge.formats.files import Source
 from ragauge.formats.stix import read_bundle
+from ragauge.formats.versions import read_versions
 
 ENTERPRISE = "attack/enterprise-attack-18.1.stix21.json.gz"
 
@@ -321,3 +325,34 @@ def test_the_enterprise_bundle_has_the_counts_of_its_note(shared):
     fox = data.judgments.nested["group-uses-technique:G0016"]
     assert data.queries["group-uses-technique:G0016"] == "Which techniques does the group APT29 use?"
     assert len(fox) > 50
+
+
+def test_a_run_over_a_bundle_finds_its_texts_again_from_anywhere(tmp_path, monkeypatch):
+    write(tmp_path / "b.json")
+    monkeypatch.chdir(tmp_path)
+    data = ragauge.load("stix:b.json(retired=true)")
+    assert data.origin == f"stix:{tmp_path / 'b.json'}(retired=true)"
+    monkeypatch.chdir("/")
+    assert [one.id for one in ragauge.load(data.origin).documents] == [one.id for one in data.documents]
+
+
+def test_what_was_revoked_is_a_version_of_what_replaces_it(tmp_path):
+    """The example writes versions that `freshness` reads."""
+    objects = [
+        node("attack-pattern", "T1", "Old"),
+        node("attack-pattern", "T2", "Newer"),
+        node("attack-pattern", "T3", "Newest"),
+    ]
+    first, second, third = (one["id"] for one in objects)
+    arrows = [arrow(first, "revoked-by", second), arrow(second, "revoked-by", third)]
+    path = write(tmp_path / "b.json", [*objects, *arrows])
+    example = Path(__file__).parents[1] / "examples" / "attack_versions.py"
+    command = [sys.executable, str(example), str(path or tmp_path / "b.json"), str(tmp_path / "v.jsonl")]
+    subprocess.run(command, check=True)
+    found = {one.doc: one for one in read_versions(str(tmp_path / "v.jsonl"))}
+    assert {name: one.key for name, one in found.items()} == dict.fromkeys((first, second, third), third)
+    assert (found[first].superseded_by, found[second].superseded_by, found[third].superseded_by) == (
+        second,
+        third,
+        None,
+    )

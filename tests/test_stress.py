@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ragauge import stress
-from ragauge.account_files import account, as_csv, as_json, read, write
+from ragauge.account_files import as_csv, as_json, read, write
 from ragauge.errors import BadInput, UnknownName
 from ragauge.knowledge.stress.attempts import raised
 from ragauge.knowledge.stress.bisecting import shortest

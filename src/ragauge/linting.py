@@ -14,9 +14,9 @@ from ragauge.datasets.loading import listing, load
 from ragauge.errors import BadInput, RagaugeError, UnknownName
 from ragauge.findings import Bar, Lint
 from ragauge.formats.files import Source
+from ragauge.formats.tolerant import PAPERS, Names, Reading, read_files, read_things
 from ragauge.knowledge.lints.checks import find, look
 from ragauge.knowledge.lints.evidence import Evidence, Judged, Thresholds, Tokens
-from ragauge.knowledge.lints.reading import PAPERS, Names, Reading, read_files, read_things
 from ragauge.records import Dataset, Ints, Judgments
 from ragauge.runs.manifest import circumstances, now
 
@@ -114,7 +114,7 @@ def _codes(languages: str | Iterable[str] | None) -> tuple[str, ...]:
     given = [languages] if isinstance(languages, str) else list(languages or ())
     codes = tuple(dict.fromkeys(part.strip().lower() for one in given for part in one.split(",") if part.strip()))
     if codes:
-        from ragauge.knowledge.lints.languages import known_languages
+        from ragauge.knowledge.lints.identification import known_languages
 
         known = known_languages()
         for code in codes:

@@ -205,6 +205,8 @@ class Dataset:
     """`{query id: {"topic": "files", …}}`: the strata that results can be split by."""
     about: str = ""
     """Where it comes from, and its licence."""
+    origin: str = ""
+    """What it is loaded by again, where that is neither its name nor a folder."""
 
     @cached_property
     def texts(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,9 +88,10 @@ class Question(NamedTuple):
 
 def load(name: str) -> Dataset:
     """`stix:FILE`, or `stix:FILE(retired=true, campaigns=true, least=1, most=50)`; options are those of `load_stix`."""
-    path, _, inside = name.removeprefix("stix:").rpartition("(")
-    if not path or not inside.endswith(")") or Path(name.removeprefix("stix:")).exists():
-        return load_stix(name.removeprefix("stix:"))
+    whole = name.removeprefix("stix:")
+    path, _, inside = whole.rpartition("(")
+    if not path or not inside.endswith(")") or Path(whole).exists():
+        return replace(load_stix(whole), origin=f"stix:{Path(whole).resolve()}")
     options: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in inside.removesuffix(")").split(","))):
         key, _, value = (one.strip() for one in part.partition("="))
@@ -100,7 +102,7 @@ def load(name: str) -> Dataset:
         else:
             hint = "retired=true, campaigns=true, least=1, most=50"
             raise BadInput(f"`{part}` is no option of a STIX bundle", hint=hint)
-    return load_stix(path, **options)
+    return replace(load_stix(path, **options), origin=f"stix:{Path(path).resolve()}({inside}")
 
 
 def load_stix(

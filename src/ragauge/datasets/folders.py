@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ from ragauge.datasets.strata import by_answers
 from ragauge.errors import BadInput
 from ragauge.formats import read_judgments
 from ragauge.formats.documents import json_lines
+from ragauge.formats.fields import IDS, QUERY_IDS, TEXTS
 from ragauge.formats.files import Source
 from ragauge.records import NOTHING, Dataset, Document
 
-IDS = ("_id", "id", "doc_id", "docid", "docno", "query_id", "qid")
 ANSWERS = ("reference", "reference_answer", "answer", "ground_truth")
 """What a reference answer may be called beside a query."""
 
@@ -61,9 +61,14 @@ def load(folder: Path, *, split: str | None = None) -> Dataset:
 def read_documents(path: Path) -> list[Document]:
     """The documents of a file, JSONL or tab-separated, or of a collection's folder."""
     return [
-        Document(name, str(row.get("text") or ""), str(row.get("title") or ""), row.get("metadata") or NOTHING)
+        Document(name, _text(row), str(row.get("title") or ""), row.get("metadata") or NOTHING)
         for name, row in _rows(path, "corpus")
     ]
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    found = (row[key] for key in TEXTS if isinstance(row.get(key), str | int | float))
+    return str(next(found, row.get("text") or ""))
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -90,11 +95,12 @@ def _rows(place: Path, stem: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if path is None:
         raise BadInput(f"no {stem}.jsonl is here", file=str(place))
     source = Source(str(path))
+    names = IDS if stem == "corpus" else QUERY_IDS
     seen: set[str] = set()
     for line, row in json_lines(source) if source.ending == ".jsonl" else _tab_lines(source):
-        name = next((str(row[key]) for key in IDS if row.get(key) is not None), None)
+        name = next((str(row[key]) for key in names if row.get(key) is not None), None)
         if name is None:
-            raise BadInput(f"expected an id ({', '.join(IDS)})", file=source.label, line=line)
+            raise BadInput(f"expected an id ({', '.join(names)})", file=source.label, line=line)
         if name in seen:
             raise BadInput(f"the id `{name}` comes twice", file=source.label, line=line)
         seen.add(name)

@@ -28,6 +28,10 @@ THREADS = min(4, os.cpu_count() or 2)
 T = TypeVar("T")
 
 
+class Torn(BadInput):
+    """A file that is there, and ends or breaks before its end."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A file that can be read more than once; standard input is kept in memory for that."""
@@ -73,7 +77,7 @@ class Source:
                 else:
                     yield _without_mark(raw)
         except (EOFError, OSError, zlib.error) as error:
-            raise BadInput(f"cannot be read to its end ({error})", file=self.label) from None
+            raise Torn(f"cannot be read to its end ({error})", file=self.label) from None
 
     def _raw(self) -> io.BufferedReader:
         """The bytes as they are; a pipe is kept in memory, since it can be read only once."""

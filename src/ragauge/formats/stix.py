@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ragauge.errors import BadInput
+from ragauge.formats.fields import kind_of
 from ragauge.formats.files import Source
 from ragauge.records import NOTHING
 
@@ -87,11 +88,11 @@ def read_bundle(source: Source) -> Bundle:
         line = getattr(error, "lineno", None)
         raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=line, hint=HINT) from None
     if not isinstance(thing, dict) or thing.get("type") != "bundle":
-        found = f"an object of type {thing.get('type')!r}" if isinstance(thing, dict) else _kind(thing)
+        found = f"an object of type {thing.get('type')!r}" if isinstance(thing, dict) else kind_of(thing)
         raise BadInput(f"expected a STIX bundle, found {found}", file=source.label, hint=HINT)
     objects = thing.get("objects")
     if not isinstance(objects, list):
-        raise BadInput(f"expected a list of objects, found {_kind(objects)}", file=source.label, hint=HINT)
+        raise BadInput(f"expected a list of objects, found {kind_of(objects)}", file=source.label, hint=HINT)
     nodes: dict[str, Node] = {}
     relations: dict[str, tuple[str, Relation]] = {}
     others: Counter[str] = Counter()
@@ -136,14 +137,14 @@ def _text(source: Source) -> str:
 
 def _header(one: Any) -> tuple[str, str]:
     if not isinstance(one, dict):
-        raise _Wrong(f"expected an object, found {_kind(one)}")
+        raise _Wrong(f"expected an object, found {kind_of(one)}")
     return _needed(one, "type"), _needed(one, "id")
 
 
 def _needed(one: Mapping[str, Any], key: str, hint: str = "") -> str:
     value = one.get(key)
     if not isinstance(value, str) or not value:
-        wrong = "is missing" if key not in one else "is empty" if value == "" else f"is {_kind(value)}"
+        wrong = "is missing" if key not in one else "is empty" if value == "" else f"is {kind_of(value)}"
         raise _Wrong(f"`{key}` {wrong}; expected a text", hint)
     return value
 
@@ -151,14 +152,14 @@ def _needed(one: Mapping[str, Any], key: str, hint: str = "") -> str:
 def _text_of(one: Mapping[str, Any], key: str) -> str:
     value = one.get(key)
     if value is not None and not isinstance(value, str):
-        raise _Wrong(f"`{key}` is {_kind(value)}; expected a text")
+        raise _Wrong(f"`{key}` is {kind_of(value)}; expected a text")
     return value or ""
 
 
 def _list_of(one: Mapping[str, Any], key: str) -> list[Any]:
     value = one.get(key)
     if value is not None and not isinstance(value, list):
-        raise _Wrong(f"`{key}` is {_kind(value)}; expected a list")
+        raise _Wrong(f"`{key}` is {kind_of(value)}; expected a list")
     return value or []
 
 
@@ -166,7 +167,7 @@ def _node(one: Mapping[str, Any], kind: str, name: str) -> Node:
     number = url = ""
     for reference in _list_of(one, "external_references"):
         if not isinstance(reference, dict):
-            raise _Wrong(f"`external_references` has {_kind(reference)}; expected objects")
+            raise _Wrong(f"`external_references` has {kind_of(reference)}; expected objects")
         # The first edition of mobile calls its own `mitre-mobile-attack`.
         if not number and "attack" in _text_of(reference, "source_name") and reference.get("external_id"):
             number, url = _text_of(reference, "external_id"), _text_of(reference, "url")
@@ -203,7 +204,7 @@ def _flag(one: Mapping[str, Any], key: str) -> bool:
     """Flags may be absent, true, or there and false."""
     value = one.get(key, False)
     if not isinstance(value, bool):
-        raise _Wrong(f"`{key}` is {_kind(value)}; expected true or false")
+        raise _Wrong(f"`{key}` is {kind_of(value)}; expected true or false")
     return value
 
 
@@ -213,11 +214,6 @@ def _newer(left: str, right: str) -> bool:
         return datetime.fromisoformat(left) >= datetime.fromisoformat(right)
     except (TypeError, ValueError):
         return True
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
 
 
 def _line(text: str, place: int) -> int | None:

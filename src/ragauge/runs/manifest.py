@@ -86,7 +86,7 @@ def documents_hash(documents: Iterable[Document]) -> str:
 
 
 def origin(dataset: Dataset) -> str:
-    """Where a dataset came from: its folder, absolute, or the name that it is loaded by.
+    """Where a dataset came from: what it says itself, its folder, absolute, or the name that it is loaded by.
 
     It is no part of the fingerprint: a folder that moves holds the same data.
 
@@ -94,6 +94,8 @@ def origin(dataset: Dataset) -> str:
     >>> origin(Dataset("pydocs", [], {}, Judgments({}), about="Python's own documentation"))
     'pydocs'
     """
+    if dataset.origin:
+        return dataset.origin
     try:
         folder = bool(dataset.about) and Path(dataset.about).is_dir()
     except (OSError, ValueError):  # words about a dataset, too long for the name of a folder

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ragauge.errors import MissingEvidence, MissingExtra, UnknownName
 from ragauge.findings import Finding
-from ragauge.knowledge.lints import characters, copies, entries, orphans, sizes, tongues
+from ragauge.knowledge.lints import characters, copies, entries, languages, orphans, sizes
 from ragauge.knowledge.lints.evidence import Evidence
 
 NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
@@ -49,7 +49,7 @@ CHECKS: Mapping[str, Check] = {
         Check("mojibake", "texts decoded with the wrong encoding", characters.mojibake),
         Check("markup", "remains of HTML", characters.markup),
         Check("boilerplate", "lines that stand in many documents", characters.boilerplate),
-        Check("language", "documents in another language", tongues.language),
+        Check("language", "documents in another language", languages.language),
         Check("orphans", "judgments of documents that are not there", orphans.orphans, ("documents", "judgments")),
     )
 }

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ragauge.audits.wording import counted
 from ragauge.findings import Finding
+from ragauge.formats.tolerant import Flaw
 from ragauge.knowledge.lints.evidence import EXAMPLES, Evidence, shown
-from ragauge.knowledge.lints.reading import Flaw
 from ragauge.texts import normalised
 
 WORST = 40

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.knowledge.lints.languages import identify
-from ragauge.knowledge.lints.reading import Reading
+from ragauge.formats.tolerant import Reading
+from ragauge.knowledge.lints.identification import identify
 from ragauge.records import Ints
 from ragauge.twins import NEAR, same
 

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragauge.datasets.folders import IDS
 from ragauge.errors import BadInput
-from ragauge.formats.files import Source
+from ragauge.formats.fields import IDS, TEXTS, TITLE, as_known, kind_of
+from ragauge.formats.files import Source, Torn
 from ragauge.records import Document
 
-TEXTS = ("text", "contents", "content", "body", "passage", "chunk", "page_content", "document", "abstract")
-"""What the text of a document may be called."""
 PAPERS = (".txt", ".md", ".markdown", ".rst")
 """Files of which each is a document."""
 WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 """What a file in UTF-16 begins with."""
+SEPARATORS = {",": "commas", ";": "`;`", "\t": "tabs", "|": "`|`"}
+"""What stands between the cells of a table, whatever its file is called."""
+SWALLOWED = 3
+"""So many lines within one cell that look like rows are rows."""
+OPEN = "a quote opens here and is not closed"
+QUOTES = "a quote within a cell is not doubled"
 
 Rows = Iterator[tuple[str, Mapping[str, Any]]]
 """Where a document stands, and its fields."""
@@ -30,7 +36,7 @@ class Flaw(NamedTuple):
 
     kind: str
     """`unreadable`: the document is lost; `bytes`: some characters are; `encoding`: it was read nevertheless;
-    `fields`: it has no text under any name that is known."""
+    `fields`: it has no text under any name that is known; `separator`: it was read, and others may not."""
     where: str
     said: str
 
@@ -51,6 +57,11 @@ class Names:
     def texts(self) -> Sequence[str]:
         """Names that a text may have."""
         return TEXTS if self.text is None else (self.text,)
+
+    @property
+    def all(self) -> Sequence[str]:
+        """Every name that means something."""
+        return (*self.ids, *self.texts, TITLE)
 
 
 @dataclass(eq=False)
@@ -110,22 +121,18 @@ def read_things(name: str, things: Sequence[Any], names: Names) -> Reading:
 
 def _take(where: str, row: Mapping[str, Any], names: Names, reading: Reading) -> None:
     key = next((one for one in names.texts if row.get(one) is not None), None)
-    if key is None and not any(one in row for one in (*names.texts, "title")):
+    if key is None and not any(one in row for one in (*names.texts, TITLE)):
         told = ", ".join(map(str, list(row)[:6])) or "none"
         reading.flaws.append(Flaw("fields", where, f"no text among the fields ({told})"))
     text = "" if key is None else row[key]
     if isinstance(text, list | tuple | dict):
-        reading.flaws.append(Flaw("unreadable", where, f"`{key}` is {_kind(text)}, not a text"))
+        reading.flaws.append(Flaw("unreadable", where, f"`{key}` is {kind_of(text)}, not a text"))
         return
-    title = row.get("title")
+    title = row.get(TITLE)
     name = next((row[one] for one in names.ids if row.get(one) is not None), None)
     reading.ids.append(str(name) if name is not None and str(name).strip() else None)
     reading.texts.append(Document("", str(text), str(title) if isinstance(title, str | int | float) else "").whole)
     reading.places.append(where)
-
-
-def _kind(thing: Any) -> str:
-    return "an object" if isinstance(thing, dict) else "a list"
 
 
 def _rows(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
@@ -133,7 +140,13 @@ def _rows(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
         return _parquet(source, names)
     form = source.ending.removeprefix(".")
     if form not in _FORMS:
-        head = (source.head() or [""])[0].lstrip()
+        try:
+            head = (source.head() or [""])[0].lstrip()
+        except Torn as error:
+            flaws.append(Flaw("unreadable", _label(source), _torn(error, source)))
+            return iter(())
+        if not head:
+            return iter(())
         form = "jsonl" if head.startswith("{") else "json" if head.startswith("[") else "tsv" if "\t" in head else ""
         if not form:
             hint = "JSONL, TSV, CSV or Parquet with ids and texts, a BEIR folder, a folder of texts, or a dataset"
@@ -148,10 +161,9 @@ def _label(source: Source) -> str:
 
 def _lines(source: Source, flaws: list[Flaw]) -> Iterator[tuple[int, str]]:
     """The lines of a file with their numbers; bytes that are no UTF-8 are replaced, and told."""
-    number, opened = 0, False
+    number = 0
     try:
         with source.open() as file:
-            opened = True
             for line in file:
                 if not number and line[:2] in WIDE:
                     flaws.append(Flaw("encoding", _label(source), "the file is in UTF-16, not in UTF-8"))
@@ -160,9 +172,7 @@ def _lines(source: Source, flaws: list[Flaw]) -> Iterator[tuple[int, str]]:
                     return
                 number += 1
                 yield number, _decoded(line.rstrip(b"\r\n"), f"{_label(source)}:{number}", flaws)
-    except BadInput as error:  # a torn archive: what came before is there
-        if not opened:
-            raise
+    except Torn as error:  # an archive that was cut off: what came before is there
         flaws.append(Flaw("unreadable", f"{_label(source)}:{number + 1}", _torn(error, source)))
 
 
@@ -230,37 +240,90 @@ def _tabs(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
     header: list[str] = []
     for number, line in _lines(source, flaws):
         cells = line.rstrip("\r").split("\t")
+        where = f"{_label(source)}:{number}"
         if number == 1 and _is_header(cells, names):
-            header = cells
+            header = as_known(cells, names.all)
         elif header:
-            yield f"{_label(source)}:{number}", dict(zip(header, cells, strict=False))
+            if line.strip():
+                yield from _row(where, header, cells, names, flaws)
         elif len(cells) > 1:
-            yield f"{_label(source)}:{number}", _bare(cells[0], "\t".join(cells[1:]), names)
+            yield where, _bare(cells[0], "\t".join(cells[1:]), names)
         elif line.strip():
-            flaws.append(Flaw("unreadable", f"{_label(source)}:{number}", "expected an id, a tab and a text"))
+            flaws.append(Flaw("unreadable", where, "expected an id, a tab and a text"))
 
 
 def _commas(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
+    """Cells by the names of the first line; without names an id and a text."""
     usual = csv.field_size_limit(1 << 30)  # a document in a cell is longer than what the library expects
     try:
-        lines = (f"{line}\n" for _, line in _lines(source, flaws))
-        reader, header, begins = csv.reader(lines), None, 1
-        for cells in reader:
-            where, begins = f"{_label(source)}:{begins}", reader.line_num + 1
-            if header is None:
-                header = cells if _is_header(cells, names) or len(cells) != 2 else []
-                if header:
+        lines = _lines(source, flaws)
+        first = next(lines, None)
+        if first is None:
+            return
+        mark = next((one for one in SEPARATORS if _is_header(first[1].split(one), names)), ",")
+        if mark != ",":
+            said = f"the cells are separated by {SEPARATORS[mark]}, not by commas"
+            flaws.append(Flaw("separator", f"{_label(source)}:1", said))
+        header: list[str] = []
+        for number, cells in _records(chain([first], lines), mark, _label(source), flaws):
+            if not header:
+                named = _is_header(cells, names) or len(cells) != 2
+                header = as_known(cells, names.all) if named else [names.ids[0], names.texts[0]]
+                if named:
                     continue
-            if not any(cell.strip() for cell in cells):
-                continue
-            yield (
-                where,
-                dict(zip(header, cells, strict=False)) if header else _bare(cells[0], ",".join(cells[1:]), names),
-            )
-    except csv.Error as error:
-        flaws.append(Flaw("unreadable", _label(source), f"the table is broken: {error}"))
+            if any(cell.strip() for cell in cells):
+                yield from _row(f"{_label(source)}:{number}", header, cells, names, flaws)
     finally:
         csv.field_size_limit(usual)
+
+
+def _records(
+    lines: Iterator[tuple[int, str]], mark: str, label: str, flaws: list[Flaw]
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table with the lines that they begin in; after a broken one it goes on with the next line."""
+    waiting: deque[tuple[int, str]] = deque()
+    taken: list[tuple[int, str]] = []
+
+    def fed() -> Iterator[str]:
+        while (one := waiting.popleft() if waiting else next(lines, None)) is not None:
+            taken.append(one)
+            yield f"{one[1]}\n"
+
+    reader, width = csv.reader(fed(), strict=True, delimiter=mark), 0
+    while True:
+        taken.clear()
+        try:
+            cells = next(reader, None)
+            if cells is None:
+                return
+            width = width or len(cells)
+            if not _swallowed(taken[1:], width, mark):
+                yield taken[0][0], cells
+                continue
+            said = OPEN
+        except csv.Error as error:
+            said = OPEN if len(taken) > 1 or "end of data" in str(error) else QUOTES
+            said = said if "expected after" in str(error) or said == OPEN else f"the table is broken ({error})"
+        flaws.append(Flaw("unreadable", f"{label}:{taken[0][0]}", said))
+        waiting.extendleft(reversed(taken[1:]))
+        reader = csv.reader(fed(), strict=True, delimiter=mark)
+
+
+def _swallowed(inner: Sequence[tuple[int, str]], width: int, mark: str) -> bool:
+    """Whether all lines within a cell look like rows themselves: the quote before them was never closed."""
+    rows = [line.split(mark) for _, line in inner]
+    return len(rows) >= SWALLOWED and all(len(one) == width > 1 and len(one[0].split()) == 1 for one in rows)
+
+
+def _row(where: str, header: Sequence[str], cells: Sequence[str], names: Names, flaws: list[Flaw]) -> Rows:
+    """A row by the names of its columns, unless it has cells without a name, or ends before its text."""
+    row = dict(zip(header, cells, strict=False))
+    texts = {*names.texts, TITLE} & {*header}
+    if any(cell.strip() for cell in cells[len(header) :]) or (texts and not texts & {*row}):
+        many = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+        flaws.append(Flaw("unreadable", where, f"{many}, the header has {len(header)}"))
+    else:
+        yield where, row
 
 
 def _bare(id: str, text: str, names: Names) -> dict[str, str]:
@@ -273,8 +336,9 @@ def _with(thing: Any, key: str, name: str) -> Any:
 
 
 def _is_header(cells: Sequence[str], names: Names) -> bool:
-    known = {cell.strip() for cell in cells}
-    return bool(known & {*names.ids}) and bool(known & {*names.texts, "title"})
+    known = {cell.strip().strip('"').casefold() for cell in cells}
+    ids, texts = ({one.casefold() for one in some} for some in (names.ids, (*names.texts, TITLE)))
+    return bool(known & ids) and bool(known & texts)
 
 
 def _parquet(source: Source, names: Names) -> Rows:
@@ -282,8 +346,10 @@ def _parquet(source: Source, names: Names) -> Rows:
 
     try:
         file = pl.scan_parquet(source.path, glob=False)
-        wanted = [one for one in file.collect_schema() if one in (*names.ids, *names.texts, "title")]
-        table = file.select(wanted).collect() if wanted else file.collect()
+        columns = list(file.collect_schema())
+        called = dict(zip(columns, as_known(columns, names.all), strict=True))
+        wanted = {one: name for one, name in called.items() if name in names.all}
+        table = file.select(list(wanted)).rename(wanted).collect() if wanted else file.collect()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise BadInput(f"cannot be read ({str(error).partition(chr(10))[0]})", file=source.label) from None
     for number, row in enumerate(table.iter_rows(named=True), 1):

@@ -1,0 +1,34 @@
+"""The versions of MITRE ATT&CK's objects, for `ragauge freshness`: what was revoked is superseded by what replaces it.
+
+python examples/attack_versions.py enterprise-attack.json versions.jsonl
+ragauge run 'stix:enterprise-attack.json(retired=true)' -s bm25 -o runs
+ragauge freshness runs --versions versions.jsonl
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ragauge.ages import Version
+from ragauge.formats.files import Source
+from ragauge.formats.stix import read_bundle
+from ragauge.formats.versions import write_versions
+
+
+def versions(bundle: str) -> list[Version]:
+    """A version of every object that was revoked or replaces one; the key is the object that is current."""
+    found = read_bundle(Source(bundle))
+    replaced = {one.source: one.target for one in found.relations if one.kind == "revoked-by"}
+
+    def current(name: str) -> str:
+        while name in replaced:
+            name = replaced[name]
+        return name
+
+    ends = {current(name) for name in replaced}
+    old = [Version(name, current(name), superseded_by=newer) for name, newer in replaced.items()]
+    return [*old, *(Version(name, name) for name in sorted(ends))]
+
+
+if __name__ == "__main__":
+    write_versions(versions(sys.argv[1]), sys.argv[2])
