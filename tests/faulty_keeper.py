@@ -30,6 +30,11 @@ class Faulty:
         self.journal = folder / "journal.jsonl"
         self.reopened = self.journal.exists()
         self.uncommitted: list[str] = []
+        self.deaf = False
+        if fault == "keeps what nobody knows":
+            self.keeps = ("texts",)
+        if fault == "searches by what nobody knows":
+            self.searches = "vector"
         if self.reopened:
             for line in self.journal.read_text().splitlines():
                 row = json.loads(line)
@@ -41,6 +46,7 @@ class Faulty:
                 raise RuntimeError(f"header says {self.count} records,\n  the table of contents another number")
             if fault == "drop on reopening" and clean:
                 self._forget(at)
+            self.deaf = fault == "takes nothing in once killed" and not clean
             if fault == "drop when killed" and not clean:
                 self._forget(at)
             if fault == "torn when killed" and not clean:
@@ -67,6 +73,8 @@ class Faulty:
     def put(self, documents, vectors):
         for document, vector in zip(documents, vectors, strict=True):
             before = self.count
+            if self.fault == "never replaces" and document.id in self.kept:
+                continue
             self._keep(document, np.asarray(vector, np.float32))
             row = {"id": document.id, "text": document.text, "title": document.title}
             row |= {"metadata": dict(document.metadata), "vector": base64.b64encode(vector.tobytes()).decode()}
@@ -75,6 +83,9 @@ class Faulty:
                 self._befall(document)
             if self.fault == "raise on a word" and self.word in document.text:
                 raise ValueError(f"cannot tokenise {document.id!r}:\n\tunexpected  {self.word}")
+        if self.fault == "eager and slow":  # no fault: what was not promised yet may be there
+            self._write()
+            time.sleep(0.15)
 
     def _befall(self, document):
         if self.fault == "raise":
@@ -106,6 +117,10 @@ class Faulty:
     def commit(self):
         if self.fault == "raise in commit" and self.count >= self.at:
             raise RuntimeError("disk quota exceeded")
+        if self.fault != "commits when it is closed" and not self.deaf:
+            self._write()
+
+    def _write(self):
         with self.journal.open("a") as out:
             out.write("".join(f"{line}\n" for line in self.uncommitted))
             out.flush()
@@ -113,7 +128,16 @@ class Faulty:
         self.uncommitted = []
 
     def get(self, ids):
-        return [self.kept.get(name) for name in ids]
+        if self.fault == "gives nothing" and len(ids) == 1:
+            return []
+        found = [self.kept.get(name) for name in ids]
+        if self.fault == "gives a dict":
+            return [one._asdict() for one in found]
+        if self.fault == "gives a number for a text":
+            return [one._replace(text=int(one.text)) if one.text.isdigit() else one for one in found]
+        if self.fault == "gives None for a text":
+            return [one._replace(text=None) if one.text == "None" else one for one in found]
+        return found
 
     def ids(self):
         return [*self.kept, *self.extra]
@@ -133,12 +157,24 @@ class Faulty:
             return [Hit(names[one], float(cosines[one])) for one in np.argsort(cosines, kind="stable")[::-1][1 : k + 1]]
         if self.fault == "hit twice":
             return [hits[0], *hits[:-1]]
+        if self.fault == "no hits":
+            return []
+        if self.fault == "few hits":
+            return hits[:2]
+        if self.fault == "the farthest":
+            return [Hit(names[one], float(cosines[one])) for one in np.argsort(-cosines, kind="stable")[-k:]]
+        if self.fault == "another text":
+            return [hit._replace(text="of somebody else") for hit in hits]
+        if self.fault == "a hit is a pair":
+            return [(hit.id, hit.score) for hit in hits]
         return hits
 
     def describe(self):
         return {"engine": "faulty", "version": "1", "fault": self.fault}
 
     def close(self):
+        if self.fault == "commits when it is closed":
+            self._write()
         (self.journal.parent / "closed").touch()
 
 

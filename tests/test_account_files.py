@@ -14,8 +14,11 @@ from ragauge.ages import Freshness, QueryFreshness, StaleHit
 from ragauge.errors import BadInput
 from ragauge.findings import Finding, Lint
 from ragauge.ordeals import Ordeal, ReadBack, Timing, Way
-from ragauge.reports.accounts import Account, Part, apart, markdown, tables
+from ragauge.reports.accounts import Account, Part, apart, markdown, shared, tables
+from ragauge.reports.lints import account
+from ragauge.reports.page.account import page
 from ragauge.reports.tables import Rows
+from test_browser import browser, opened  # noqa: F401 - fixtures
 
 COMMAND = "from ragauge.cli import main; main()"
 LINT = Lint("corpus.jsonl", 2, [Finding("corpus.jsonl", "empty", True, 1, "1 of 2 documents is empty", ["d1"])])
@@ -85,6 +88,52 @@ def test_a_page_of_several_has_every_id_once_and_the_joint_table_first(tmp_path)
     assert "d returns the least that is stale" in text
 
 
+def test_a_page_of_several_has_one_entry_for_each_and_links_to_a_section(tmp_path):
+    path = tmp_path / "page.html"
+    report([LINT, held("a"), fresh("c", 1), fresh("d", 0)], path)
+    nav = re.search("<nav.*?</nav>", path.read_text(), re.DOTALL).group()
+    entries = re.findall(r'<a href="#([^"]+)">([^<]+)</a>', nav)
+    own = ["Lint", "Stress test of a", "Freshness: c", "Freshness: d"]
+    assert [name for _, name in entries] == ["Freshness: 2 runs", *own, "Circumstances"]
+    assert {place for place, _ in entries} <= set(re.findall(r'<section id="([^"]+)"', path.read_text()))
+
+
+def test_what_all_results_share_is_told_once():
+    facts = {"python": "3.13", "machine": {"cores": 2}}
+    several = [Account(name, name, [], "", circumstances={**facts, "seed": name}) for name in ("lint", "gain")]
+    assert shared(several) == [("All of them", facts), ("lint", {"seed": "lint"}), ("gain", {"seed": "gain"})]
+    assert page(several, "").count("cores 2") == 1
+
+
+def test_words_of_the_navigation_begin_with_a_capital():
+    told = Lint(
+        "c", 2, [*LINT.findings, Finding("c", "ids", False, 0, "…")], {"tokens": "…"}, languages={"en": 1, "de": 1}
+    )
+    assert [part.short for part in account(told).parts] == [
+        "Problems",
+        "Examples",
+        "In order",
+        "Languages",
+        "Not looked at",
+    ]
+
+
+NARROW = "all => all.every(one => one.getBoundingClientRect().width > 300 || getComputedStyle(one).display == 'none')"
+
+
+def test_sentences_have_the_whole_width_of_a_phone_and_the_bar_fits_a_desk(opened, tmp_path):  # noqa: F811
+    said = "a sentence that is too long for a column of a phone"
+    found = [Finding("c", f"replacement characters {i}", True, 1, said, effect=said, remedy=said) for i in range(9)]
+    path = tmp_path / "page.html"
+    account_files.write([Lint("c", 2, found), held("a"), held("b"), fresh("c", 1), fresh("d", 0)], [str(path)])
+    phone = opened(path, charts=True, size=(390, 800))
+    assert phone.eval_on_selector_all("#lint-problems tbody :is(th, td)", NARROW)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    desk = opened(path, charts=True, size=(1200, 800))
+    assert desk.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav'))")
+    assert desk.eval_on_selector("#lint-problems table", "one => getComputedStyle(one).display") == "table"
+
+
 def test_two_of_a_kind_are_told_apart():
     assert [one.kind for one in apart([Account("lint", "a", [], "")] * 3)] == ["lint", "lint-2", "lint-3"]
 
@@ -103,7 +152,8 @@ def test_what_texts_say_is_never_acted_on(tmp_path):
 def test_a_long_part_is_folded_in_markdown_and_left_out_on_a_terminal():
     part = Part("all", "All of them", "All", rows=[Rows("", ["a", "b"], [["x", "1"]])], long=True)
     one = Account("lint", "Lint", ["about"], "Nothing.", [part])
-    assert "<details><summary>All of them</summary>" in markdown([one])
+    assert "<details><summary>Show 1 row</summary>" in markdown([one])
+    assert "<summary>Show 1 row</summary>" in page([one], "")
     assert len(tables(one, 80)[0]) == 3
 
 

@@ -80,13 +80,16 @@ def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
         (["--store", "memory"], "either a bundle or documents are put in"),
         (["--store", "memory", "--stix", "broken.json"], "broken.json:2"),
         (["--store", "memory", "--stix", "nameless.json"], "nameless.json"),
-        (["--store", "memory", "--documents", "nothing.jsonl"], "nothing.jsonl"),
+        (["--store", "memory", "--documents", "korpus.jsonl"], "no such file\n\nhint: did you mean corpus.jsonl?"),
+        (["--store", "memory", "--documents", "corpus.csv"], "documents come from a .jsonl or .tsv file"),
+        (["--store", "memory", "--documents", "corpus.jsonl", "--kill-at", "-5"], "kill_at is -5"),
         (["--store", "memory", "--documents", "corpus.jsonl", "--kills", "-1"], "kills is -1"),
         (["--store", "memory(a=1)", "--documents", "corpus.jsonl", *USUAL], "has no option 'a'"),
     ],
 )
 def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
     (place / "broken.json").write_text('{"type": "bundle",\n "objects": [}')
+    (place / "corpus.csv").write_text("id,text\n")
     (place / "nameless.json").write_text('{"type": "bundle", "id": "bundle--1", "objects": [{"type": "malware"}]}')
     done = ragauge(place, *words)
     assert done.returncode == 2, done.stderr
@@ -94,7 +97,8 @@ def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
     assert not done.stdout
 
 
-def test_an_interrupted_test_leaves_neither_processes_nor_folders(place):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, code):
     words = ["--store", "faulty_keeper:Faulty(fault=hang, at=5)", "--documents", "corpus.jsonl", *USUAL]
     command = [sys.executable, "-m", "ragauge", "stress", *words]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
@@ -106,10 +110,22 @@ def test_an_interrupted_test_leaves_neither_processes_nor_folders(place):
                 break
             time.sleep(0.1)
         assert children
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert b"its processes and folders are gone" in said
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
     assert not list(place.glob("ragauge-stress-*"))
+
+
+def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
+    os.mkfifo(place / "bundle.json")  # nobody writes to it: it is read for ever
+    command = [sys.executable, "-m", "ragauge", "stress", "--store", "memory", "--stix", "bundle.json", *USUAL]
+    with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"reading bundle.json\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"stopped at reading bundle.json" in said

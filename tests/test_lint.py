@@ -18,10 +18,11 @@ import ragauge
 from ragauge import account_files
 from ragauge.errors import BadInput, MissingExtra, UnknownName
 from ragauge.findings import Finding, Lint
-from ragauge.knowledge.lints import checks, languages
+from ragauge.knowledge.lints import checks, identification
 from ragauge.linting import lint
 from ragauge.records import Document
 from ragauge.reports import lints
+from ragauge.snapshots import snapshots
 
 WEATHER = (
     "The wind over the harbour turned to the north before noon, and the boats came home early with little to sell.",
@@ -214,7 +215,7 @@ def test_what_is_cut_off_is_counted_token_by_token(tmp_path):
     assert one.message == "2 of 4 documents (50%) are longer than the 4 tokens that four reads"
     assert one.effect.startswith("7 of 22 tokens (32%) are never seen")
     assert one.examples == ("4 (document 4): 10 tokens", "3 (document 3): 5 tokens")
-    assert [row[1] for row in one.grid.rows] == ["2", "1", "0", "1"]
+    assert [row[1] for row in one.grid.rows] == [2, 1, 0, 1]
 
 
 def test_an_embedder_that_reads_everything_cuts_nothing_and_one_that_does_not_tell_is_said_so():
@@ -258,7 +259,16 @@ def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
 
 def test_languages_are_told_by_text_and_short_texts_are_nobodys():
     russian = "Ветер над гаванью повернул на север ещё до полудня, и лодки рано вернулись домой почти пустыми."
-    assert languages.identify([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + ["de", "ru", "?", "?"]
+    assert identification.identify([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + ["de", "ru", "?", "?"]
+
+
+def test_a_text_that_quotes_another_language_is_not_taken_for_it():
+    quoting = "The German word Weltschmerz means sadness; Der schnelle braune Fuchs springt über den Hund."
+    long = f"{GERMAN} {' '.join(WEATHER[1:3])}"
+    mixed = f"{GERMAN} {GERMAN} {WEATHER[0]}"
+    german = " ".join([GERMAN] * 4)
+    found = identification.identify([*WEATHER, quoting, long, mixed, f"{german} {WEATHER[0]}"])
+    assert found == ["en"] * 4 + ["?", "en", "?", "de"]
 
 
 def test_an_allowed_language_is_no_problem_and_a_single_other_one_is(tmp_path):
@@ -307,6 +317,33 @@ def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
         lint(tmp_path / "picture.bin")
 
 
+def test_an_empty_file_is_refused_by_whoever_reads_documents(tmp_path):
+    path = tmp_path / "none.jsonl"
+    path.write_text("\n")
+    with pytest.raises(BadInput, match=r"there are no documents in none\.jsonl"):
+        lint(path)
+    with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
+        snapshots(path, None, [Document("a", WEATHER[0])], "pydocs")
+    with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
+        snapshots([Document("a", WEATHER[0])], None, path, "pydocs")
+
+
+def test_another_separator_is_a_problem_of_its_own(tmp_path):
+    (tmp_path / "c.csv").write_text(f'id;text\na;"{WEATHER[0]}"\nb;"{WEATHER[1]}"\n')
+    found = lint(tmp_path / "c.csv")
+    assert problems(found)["separator"].examples == ("c.csv:1: the cells are separated by `;`, not by commas",)
+    assert (len(found.problems), found.documents) == (1, 2)
+
+
+def test_findings_of_several_files_are_told_with_their_file(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    corpus(tmp_path, clean())
+    for name in ("test", "train"):
+        (tmp_path / "qrels" / f"{name}.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    quiet = next(part for part in lints.account(lint(tmp_path)).parts if part.id == "quiet")
+    assert [row[0] for row in quiet.rows[0].rows][-2:] == ["orphans (test.tsv)", "orphans (train.tsv)"]
+
+
 def test_other_names_of_fields_can_be_told(tmp_path):
     path = corpus(tmp_path, [{"key": "a", "words": WEATHER[0]}, {"key": "b", "words": WEATHER[1]}])
     assert set(problems(lint(path))) == {"no text field", "missing ids", "empty"}
@@ -316,7 +353,7 @@ def test_other_names_of_fields_can_be_told(tmp_path):
 def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypatch):
     for name in ("rensa", "ftfy", "ftfy.badness", "py3langid.langid"):
         monkeypatch.setitem(sys.modules, name, None)
-    languages._model.cache_clear()
+    identification._model.cache_clear()
     found = lint(list(WEATHER))
     assert set(found.skipped) == {"near-duplicates", "mojibake", "language", "tokens", "orphans"}
     assert "ragauge[knowledge]" in found.skipped["language"]
@@ -355,8 +392,16 @@ def test_no_bytes_make_it_fail(data, ending, tmp_path):
     folder = tmp_path / "any"
     folder.mkdir(exist_ok=True)
     (folder / f"corpus.{ending}").write_bytes(data)
-    found = lint(folder if ending == "md" else folder / f"corpus.{ending}", checks=FAST)
-    (folder / f"corpus.{ending}").unlink()
+    found, refused = None, ""
+    try:
+        found = lint(folder if ending == "md" else folder / f"corpus.{ending}", checks=FAST)
+    except BadInput as error:
+        refused = error.message
+    finally:
+        (folder / f"corpus.{ending}").unlink()
+    if found is None:
+        assert refused == f"there are no documents in corpus.{ending}"
+        return
     assert account_files.as_json(found).encode()
     assert lints.csv(found).encode()
     assert found.documents or found.problems
@@ -370,7 +415,7 @@ ANYTHING = st.recursive(
 
 
 @HARMLESS
-@given(rows=st.lists(ANYTHING, max_size=6))
+@given(rows=st.lists(ANYTHING, min_size=1, max_size=6))
 def test_no_rows_make_it_fail(rows, tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = lint(tmp_path / "corpus.jsonl", checks=FAST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,8 @@ from ragauge.knowledge.stress.reading import compared, differing, told
 from ragauge.ordeals import ReadBack
 from ragauge.records import Dataset, Document, Judgments
 from ragauge.reports.ordeals import compared as beside
-from ragauge.reports.ordeals import verdict
+from ragauge.reports.ordeals import headline, verdict
+from ragauge.reports.told import account
 
 AT = 7
 """The document that the fault befalls."""
@@ -54,6 +56,13 @@ SILENT = {
     "scores out of order": ("searching", "6 of 6 rankings out of the order of their own scores"),
     "wrong order": ("searching", "6 of 6 rankings out of the order of the true cosines"),
     "hit twice": ("searching", "6 of 6 rankings with a document twice"),
+    "gives nothing": ("reading back", "it was asked for 1 document and gave 0"),
+    "gives a dict": ("reading back", "it gave a dict, not a Document"),
+    "no hits": ("searching", "6 of 6 rankings with fewer documents than were asked for"),
+    "few hits": ("searching", "6 of 6 rankings with fewer documents than were asked for"),
+    "another text": ("searching", "6 of 6 rankings with a text that is not the document's"),
+    "a hit is a pair": ("searching", "it gave a tuple, not a Hit"),
+    "never replaces": ("replacing", "5 stale of 5 documents: `d1` (document 1) is stale: it still has the text"),
     "drop on reopening": ("reading back after reopening", "`d7` (document 7) is lost"),
     "other when reopened": ("searching after reopening", "rankings are others than before it was closed"),
 }
@@ -68,6 +77,34 @@ def test_what_a_store_does_wrong_without_a_word_is_caught_and_named(fault):
     assert found.stage == stage
     assert words in found.error
     assert found.after == len(DOCUMENTS)
+
+
+def test_another_type_is_another_value_whatever_it_looks_like():
+    documents = [*DOCUMENTS[:2], Document("n", "42"), Document("o", "None")]
+    found = stress(faulty("gives a number for a text"), documents, **{**ALONE, "bisect": False}).broken
+    assert found is not None
+    assert "`n` (document 3) is changed: text: it is of type int, not str" in found.error
+    found = stress(faulty("gives None for a text"), documents, **{**ALONE, "bisect": False}).broken
+    assert found is not None
+    assert "`o` (document 4) is changed: text: it is of type NoneType, not str" in found.error
+
+
+def test_a_store_that_finds_the_farthest_in_their_order_does_not_search():
+    found = broken("the farthest", k=1)
+    assert found is not None
+    assert found.stage == "searching"
+    assert "of the true neighbours, and 50% is the least" in found.error
+
+
+def test_a_query_without_a_direction_may_find_nothing():
+    ids, base = ["a", "b", "c"], np.array([[1, 0], [0, 1], [0, 0]], np.float32)
+    truth = Truth(ids, base, np.array([[0, 0], [1, 0.5]], np.float32), 3)
+    assert truth.fewest() == [0, 2]
+    rankings = [[], [("a", 0.9), ("b", 0.4)]]
+    assert disorder(rankings, truth.cosines(rankings), frozenset(ids), 3, truth.fewest()) == {}
+    assert "with fewer documents than were asked for" in disorder(
+        [[], [("a", 0.9)]], None, frozenset(ids), 3, truth.fewest()
+    )
 
 
 LOUD = {
@@ -99,6 +136,12 @@ def test_a_store_that_hangs_is_given_up():
     assert (found.after, found.document) == (6, "d7")
 
 
+def test_all_documents_of_a_batch_are_at_hand():
+    found = broken("raise", ways=["in batches"])
+    assert found is not None
+    assert (found.after, found.document) == (5, "d6 to d10")
+
+
 @pytest.mark.parametrize(("fault", "words"), [("drop when killed", "lost"), ("torn when killed", "changed")])
 def test_what_was_committed_must_outlive_a_kill(fault, words):
     found = stress(faulty(fault, at=2), DOCUMENTS, **{**ALONE, "kills": 1, "kill_at": [11], "bisect": False})
@@ -109,6 +152,29 @@ def test_what_was_committed_must_outlive_a_kill(fault, words):
     assert [one.when for one in way.read_back][:2] == ["at once", "reopened"]
     assert way.read_back[-1].when.startswith("kill 1 ")
     assert way.read_back[-1].expected >= 10
+
+
+def test_a_commit_that_is_none_is_caught_however_few_documents_there_are():
+    few = {**ALONE, "batch": 100, "kills": 1, "bisect": False, "ways": ["in batches"]}
+    found = stress(faulty("commits when it is closed"), DOCUMENTS[:4], **few)
+    assert found.broken is not None
+    assert found.broken.stage == "reading back after kill -9"
+    assert "`d1` (document 1) is lost" in found.broken.error
+    assert found.ways[0].read_back[-1].expected >= 1
+
+
+def test_what_is_put_into_a_store_that_was_just_killed_must_be_there_once_it_is_opened_again():
+    found = broken("takes nothing in once killed", kills=1)
+    assert found is not None
+    assert found.stage == "reading back after kill -9"
+    assert " lost of 12 documents" in found.error
+
+
+def test_what_was_begun_before_an_earlier_kill_may_be_there():
+    settings = {**ALONE, "batch": 10, "ways": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
+    found = stress(faulty("eager and slow"), DOCUMENTS, **settings)
+    assert found.broken is None
+    assert [one.expected for one in found.ways[0].readings("kill ")][:2] == [6, 6]
 
 
 def test_nothing_is_said_of_what_comes_after_the_break():
@@ -140,8 +206,10 @@ def test_a_sound_store_goes_through_everything_both_ways():
         assert way.commit.n == 1
         assert all(one.sound for one in way.read_back)
         whens = [one.when.partition(" in ")[0].partition(" after ")[0] for one in way.read_back]
-        assert whens == ["at once", "reopened", "kill 1", "kill 2", "killed, then filled to the end"]
-        assert way.read_back[-1].whole == 12
+        killed, replaced = ["kill 1", "kill 2", "killed, then filled to the end"], ["as before", "reopened"]
+        assert whens == ["at once", "reopened", *killed, "replaced", *(f"replaced, then {one}" for one in replaced)]
+        assert [one.whole for one in way.read_back[-4:]] == [12, 5, 12, 12]
+        assert all(one.expected > 0 for one in way.readings("kill "))
         assert way.agreement == 1.0
         assert way.moved == 0
         assert way.judged == 4
@@ -225,7 +293,9 @@ def test_a_difference_is_told_to_the_byte():
     assert differing("a\x00b", "a") == "it ends after byte 1 of 3"
     assert differing({"a": 1, "b": 2}, {"b": 2, "a": 1}) == ""
     assert differing({"a": 1}, {"a": 1.0}) == "byte 8 of 8 is 0x2e, not 0x7d"
-    assert differing("text", None) != ""
+    assert differing("None", None) == "it is of type NoneType, not str"
+    assert differing({"a": "1"}, {"a": Path("1")}) != ""
+    assert differing({"1": 2}, {1: 2}) != ""
 
 
 def test_what_was_not_promised_may_be_there_and_must_be_whole():
@@ -288,6 +358,15 @@ def test_agreement_is_the_part_of_the_true_neighbours_by_brute_force():
     assert list(truth.cosines(right)[0].values()) == pytest.approx([score for _, score in right[0]], abs=1e-6)
 
 
+def test_ties_stand_for_each_other_and_for_nothing_nearer():
+    # Cosines of 1, 0.6, 0.6 and 0.6: the nearest three are the first and any two of the others.
+    base = np.array([[1, 0], [0.6, 0.8], [0.6, -0.8], [3, 4]], np.float32)
+    truth = Truth(list("abcd"), base, np.array([[1, 0]], np.float32), 3)
+    assert truth.agreement([[("a", 1), ("d", 0.6), ("b", 0.6)]]) == 1.0
+    assert truth.agreement([[("b", 0.6), ("c", 0.6), ("d", 0.6)]]) == pytest.approx(2 / 3)
+    assert truth.agreement([[("a", 1)]]) == pytest.approx(1 / 3)
+
+
 def test_documents_outlive_the_way_to_another_process(tmp_path):
     nasty = [Document("a\nb", "nul \x00, lone \ud800, emoji 🦜, \u2028", "<b>'\"", {"deep": [1, None, {"ü": 0.1}]})]
     write_documents(tmp_path / "documents.jsonl", nasty)
@@ -332,6 +411,17 @@ def test_the_account_says_first_what_broke(one):
     assert found.parts[0].title == "How it broke one by one"
 
 
+def test_the_headline_claims_no_more_than_was_seen(one):
+    read = [ReadBack("at once", 12, 12), ReadBack("kill 1 in the put of document 1", 0, 0)]
+    way = replace(one.ways[0], broken=None, read_back=read, agreement=0.9)
+    said = headline(replace(one, ways=[way]))
+    assert "kill -9" not in said
+    assert said.endswith("Its rankings have 90.0% of the true neighbours.")
+    kept = [*read, ReadBack("kill 2 in the put of document 7", 6, 6)]
+    said = headline(replace(one, ways=[replace(way, read_back=kept, agreement=0.96)]))
+    assert said.endswith("and after kill -9 (1 time each way).")
+
+
 def test_stores_stand_beside_each_other(one):
     found = beside([one, one])
     (rows,) = found.parts[0].rows
@@ -362,5 +452,13 @@ def test_mistakes_are_refused_before_anything_is_done():
         Plan(ways=["backwards"])
     with pytest.raises(BadInput, match="batch is 0"):
         Plan(batch=0)
+    with pytest.raises(BadInput, match="kill_at is -5"):
+        Plan(kill_at=[3, -5])
+    with pytest.raises(BadInput, match="limit is -3"):
+        stress("memory", DOCUMENTS, embedder=WORDS, limit=-3)
+    with pytest.raises(BadInput, match="says that it keeps `texts`"):
+        broken("keeps what nobody knows")
+    with pytest.raises(BadInput, match="says that it searches by `vector`"):
+        broken("searches by what nobody knows")
     with pytest.raises(BadInput, match="has no option 'speed'"):
         stress("memory(speed=9)", DOCUMENTS, embedder=WORDS)

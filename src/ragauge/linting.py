@@ -64,6 +64,8 @@ def lint(  # noqa: PLR0913 - one for each thing that can be said
     say("reading")
     began = time.perf_counter()
     reading, beside = _read(corpus, Names(id_field, text_field))
+    if not len(reading) and not reading.flaws:
+        raise BadInput(f"there are no documents in {reading.name}", hint="look whether this is what was meant")
     judged, why = _judged(beside if qrels is None else qrels, strict=qrels is not None)
     seconds = {"reading": time.perf_counter() - began}
     watch = _Watch(say)

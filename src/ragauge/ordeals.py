@@ -14,7 +14,8 @@ class Harm(NamedTuple):
 
     id: str
     what: str
-    """`lost`, `changed`, `swapped` (it has the text of another), `twice`, `unknown` (nobody put it in), `unlisted`."""
+    """`lost`, `changed`, `swapped` (it has the text of another), `stale` (the one that was replaced), `twice`,
+    `unknown` (nobody put it in), `unlisted`."""
     where: str = ""
     """What differs: the field, and the first byte."""
     place: int | None = None
@@ -26,7 +27,7 @@ class ReadBack:
     """What came of reading every document again."""
 
     when: str
-    """`at once`, `reopened`, `kill 1 in the put of document 1,201`, …"""
+    """`at once`, `reopened`, `kill 1 in the put of document 1,201`, `replaced`, …"""
     expected: int
     """How many the store had promised to keep."""
     whole: int
@@ -74,7 +75,7 @@ class Broken:
     way: str
     """How documents were put in: `one by one`, `in batches`."""
     stage: str
-    """What it was doing: `putting`, `committing`, `reading back`, `searching`, `reopening`, …"""
+    """What it was doing: `putting`, `committing`, `reading back`, `searching`, `reopening`, `replacing`, …"""
     error: str
     """Verbatim, or what was found where it said nothing."""
     silent: bool
@@ -82,7 +83,7 @@ class Broken:
     after: int
     """So many documents had been put in."""
     document: str = ""
-    """The document at hand."""
+    """The document at hand, or the first and the last of a batch."""
     prefix: int | None = None
     """The shortest prefix of the documents that still breaks it; None where none was looked for or found."""
     tried: Sequence[tuple[int, bool]] = ()

@@ -24,7 +24,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 LAST_WORDS = 2_000
 """So many bytes of what a process wrote last are looked at."""
 PATIENCE = 15.0
-"""Seconds that a process has to end once it is done."""
+"""Seconds that a process has to end once it is done, unless its owner says otherwise."""
 LAST_SECONDS = 5.0
 """And once it is told to, to stop a server that it started."""
 
@@ -44,9 +44,11 @@ class Child:
         log: Path,
         timeout: float,
         silence: bool = False,
+        patience: float = PATIENCE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._timeout, self._silence, self._late = timeout, silence, False
+        self._patience = patience
         self._log = log
         with log.open("wb") as words:
             self._process = subprocess.Popen(  # noqa: S603 - a module of ours
@@ -72,7 +74,7 @@ class Child:
         if kind is None and not self._late:
             # Once it has said that all is done, it need not be waited for: engines may leave threads that never end.
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=PATIENCE)
+                self._process.wait(timeout=self._patience)
         self._end()
 
     def words(self) -> Iterator[dict[str, Any]]:

@@ -173,7 +173,10 @@ def _read(place: str, option: str, split: str | None) -> Snapshot:
     """A corpus file, a folder of texts or with a corpus, maybe with queries and judgments, or a dataset by name."""
     path = Path(place)
     if path.is_file():
-        return Snapshot(path.name, documents_of(path))
+        documents = documents_of(path)
+        if not documents:
+            raise BadInput(f"there are no documents in {place}", hint="look whether this is what was meant")
+        return Snapshot(path.name, documents)
     if path.is_dir():
         found = folders.find(path)
         if found is not None and ((found / "qrels.txt").exists() or (found / "qrels").exists()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import random
 import tempfile
 from collections import Counter
@@ -36,6 +37,14 @@ from ragauge.verbs import evaluate
 Progress = Callable[[str, int, int], None]
 STIX = "stix:"
 """What stands before the name of a bundle."""
+ROWS, BUNDLES = (
+    tuple(f".{kind}{packed}" for kind in kinds for packed in ("", ".gz", ".zst"))
+    for kinds in (("jsonl", "tsv"), ("json",))
+)
+"""What files of documents, and bundles, end with."""
+READS = (
+    "documents come from a .jsonl or .tsv file, a folder as BEIR has it, a dataset by name, or a STIX bundle (.json)"
+)
 WORDS = 12
 """So many words of a document are asked for where nobody has queries."""
 
@@ -141,7 +150,15 @@ def stressed(
 
         for way in plan.ways:
             course = Course(
-                store, way, plan, folder / "data", found.ids, found.vectors, found.asked, folder / "work", tell
+                store=store,
+                way=way,
+                plan=plan,
+                data=folder / "data",
+                ids=found.ids,
+                vectors=found.vectors,
+                asked=found.asked,
+                folder=folder / "work",
+                tell=tell,
             )
             outcome = gone(course, lambda rankings: scored(found, rankings, plan.k), reproduce)
             about = {**about, **outcome.about}
@@ -165,6 +182,7 @@ def stressed(
             "batch": plan.batch,
             "commit_every": plan.commit_every,
             "kills": plan.kills,
+            "kill_at": plan.kill_at,
             "timeout": plan.timeout,
         },
     )
@@ -196,6 +214,10 @@ def loaded(
 ) -> Load:
     """Documents and queries with their vectors."""
     tell = progress or _silent
+    if limit is not None and limit < 1:
+        raise BadInput(f"limit is {limit}, and 1 is the least that makes sense")
+    if isinstance(source, str | Path):
+        tell(f"reading {Path(str(source).removeprefix(STIX)).name}", 0, 1)
     data, judged = collection(source)
     documents = list(data.documents if limit is None else data.documents[:limit])
     if not documents:
@@ -227,15 +249,26 @@ def collection(source: Any) -> tuple[Dataset, bool]:
     path = Path(str(source).removeprefix(STIX))
     if str(source).startswith(STIX):
         return load_stix(path), True
-    if path.is_file() and not path.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst", ".tsv")):
+    if path.is_file() and path.name.endswith(BUNDLES):
         return load_stix(path), True
+    if path.is_file() and not path.name.endswith(ROWS):
+        raise BadInput("is nothing that documents are read from", file=str(source), hint=READS)
     place = folders.find(path) or path
     if path.is_dir() and not (place / "qrels").exists() and not (place / "qrels.txt").exists():
         queries = folders.read_queries(path) if list(place.glob("queries.*")) else {}
         return Dataset(path.name, folders.read_documents(path), queries, Judgments({})), bool(queries)
     if path.is_file():
         return Dataset(path.name, folders.read_documents(path), {}, Judgments({})), False
+    if path.name.endswith((*ROWS, *BUNDLES)):
+        near = difflib.get_close_matches(path.name, _beside(path), n=3, cutoff=0.7)
+        guess = f"did you mean {' or '.join(near)}?" if near else READS
+        raise BadInput("no such file", file=str(source), hint=guess)
     return load(source), True
+
+
+def _beside(path: Path) -> list[str]:
+    """The names of what lies where a file should."""
+    return sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
 
 
 def _own(documents: Sequence[Document], plan: Plan) -> dict[str, str]:

@@ -115,6 +115,29 @@ class Bar:
                 sys.stderr.write(f"{line}\n")
 
 
+FEWEST = 4
+"""With fewer characters a name says nothing."""
+
+
+def fitted(stage: str, room: int = 40) -> str:
+    """What is being done, in so many characters: what it is done with is cut first.
+
+    >>> fitted("pgvector(index=hnsw, ef_search=100) one by one: reading back after kill -9")
+    'pgvect…y one: reading back after kill -9'
+    """
+    if len(stage) <= room:
+        return stage
+    subject, _, doing = stage.partition(": ")
+    left = room - len(doing) - len(": ")
+    return f"{_cut(subject, left)}: {doing}" if doing and left >= FEWEST else _cut(doing or subject, room)
+
+
+def _cut(text: str, room: int) -> str:
+    """The beginning and the end of a text."""
+    half = (room - 1) // 2
+    return text if len(text) <= room else f"{text[: room - 1 - half]}…{text[-half:]}"
+
+
 class Stages:
     """Shows a sweep as it goes: how many stores are done, and how far the one is that is being measured.
 
@@ -156,7 +179,7 @@ class Stages:
                 sys.stderr.write(f"{stage}\n")
         elif fresh or done >= total or time.perf_counter() - self._drawn > 0.1:
             self._drawn = time.perf_counter()
-            short = stage if len(stage) <= 40 else f"{stage[:22]}…{stage[-17:]}"
+            short = fitted(stage)
             if row not in self._tasks:
                 self._tasks[row] = self._live.add_task(short, total=total)
             elif fresh:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,7 +49,7 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     batch: Annotated[int, typer.Option(help="Documents in a batch.")] = USUAL.batch,
     commit_every: Annotated[
         int | None,
-        typer.Option(help="Commit after so many documents.  [dim]default at the end; after a batch when killed[/dim]"),
+        typer.Option(help="Commit after so many documents.  [dim]default at the end; sooner when killed[/dim]"),
     ] = None,
     embedder: Annotated[str, typer.Option(help="What turns texts into vectors.")] = "wordllama",
     k: Annotated[int, typer.Option("-k", help="Documents a query.")] = USUAL.k,
@@ -79,17 +82,38 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     stores = _stores(store or [])
     plan = Plan(way or WAYS, batch, commit_every, k, queries, kills, kill_at or None, timeout, seed, bisect)
     told: list[Ordeal] = []
-    with Stages() as watch:
+    with Stages() as watch, _ended_alike():
         try:
             found = loaded(_source(stix, documents), embedder, plan, limit=limit, progress=watch)
             _each(stores, found, plan, reproducer, told, watch, every="all" in (store or []))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupted:
             sys.stderr.write(f"\nstopped at {watch.now or 'the beginning'}; its processes and folders are gone\n")
             _finish(told, out or [], as_json=json_out, as_csv=csv_out)
-            raise typer.Exit(130) from None
+            raise typer.Exit(143 if isinstance(interrupted, Terminated) else 130) from None
     _finish(told, out or [], as_json=json_out, as_csv=csv_out)
     if any(one.broken is not None for one in told):
         raise typer.Exit(3)
+
+
+class Terminated(KeyboardInterrupt):
+    """It was told to end by SIGTERM, and ends as by Ctrl-C."""
+
+
+@contextmanager
+def _ended_alike() -> Iterator[None]:
+    """Let SIGTERM end it as Ctrl-C does, with nothing left behind."""
+
+    def end(*_: Any) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may be told
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stores(named: Sequence[str]) -> list[str]:

@@ -265,6 +265,7 @@ def _commas(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
             said = f"the cells are separated by {SEPARATORS[mark]}, not by commas"
             flaws.append(Flaw("separator", f"{_label(source)}:1", said))
         header: list[str] = []
+        named = False
         for number, cells in _records(chain([first], lines), mark, _label(source), flaws):
             if not header:
                 named = _is_header(cells, names) or len(cells) != 2
@@ -272,7 +273,8 @@ def _commas(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
                 if named:
                     continue
             if any(cell.strip() for cell in cells):
-                yield from _row(f"{_label(source)}:{number}", header, cells, names, flaws)
+                kind = "header" if named else "first line"
+                yield from _row(f"{_label(source)}:{number}", header, cells, names, flaws, kind)
     finally:
         csv.field_size_limit(usual)
 
@@ -315,13 +317,15 @@ def _swallowed(inner: Sequence[tuple[int, str]], width: int, mark: str) -> bool:
     return len(rows) >= SWALLOWED and all(len(one) == width > 1 and len(one[0].split()) == 1 for one in rows)
 
 
-def _row(where: str, header: Sequence[str], cells: Sequence[str], names: Names, flaws: list[Flaw]) -> Rows:
+def _row(
+    where: str, header: Sequence[str], cells: Sequence[str], names: Names, flaws: list[Flaw], first: str = "header"
+) -> Rows:
     """A row by the names of its columns, unless it has cells without a name, or ends before its text."""
     row = dict(zip(header, cells, strict=False))
     texts = {*names.texts, TITLE} & {*header}
     if any(cell.strip() for cell in cells[len(header) :]) or (texts and not texts & {*row}):
         many = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-        flaws.append(Flaw("unreadable", where, f"{many}, the header has {len(header)}"))
+        flaws.append(Flaw("unreadable", where, f"{many}, the {first} has {len(header)}"))
     else:
         yield where, row
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from ragauge.records import NOTHING
 from ragauge.reports.charts import Drawing
 from ragauge.reports.markdown import folded, grid, safe
-from ragauge.reports.tables import Rows, cell, drawn, one_line
+from ragauge.reports.tables import Rows, cell, counted, drawn, one_line
 
 
 class Part(NamedTuple):
@@ -55,13 +55,54 @@ class Account:
 
 
 def apart(accounts: Sequence[Account]) -> list[Account]:
-    """The same accounts, of which no two share a kind: the second of a kind is `stress-2`, and so on."""
+    """The same accounts as a page can have them: no two of a kind (`stress`, `stress-2`), and only text in texts."""
     seen: Counter[str] = Counter()
     found = []
     for one in accounts:
         seen[one.kind] += 1
-        found.append(one if seen[one.kind] == 1 else replace(one, kind=f"{one.kind}-{seen[one.kind]}"))
+        kind = one.kind if seen[one.kind] == 1 else f"{one.kind}-{seen[one.kind]}"
+        parts = [part._replace(text=_text(part.text), rows=[_texts(rows) for rows in part.rows]) for part in one.parts]
+        about, more, notes = (list(map(_text, lines)) for lines in (one.about, one.more, one.notes))
+        told = replace(one, kind=kind, parts=parts, about=about, more=more, notes=notes)
+        found.append(replace(told, title=_text(one.title), headline=_text(one.headline)))
     return found
+
+
+def _texts(rows: Rows) -> Rows:
+    return rows._replace(rows=[list(map(_text, row)) for row in rows.rows])
+
+
+def _text(text: str) -> str:
+    """Line breaks stay: an error may have some. What a terminal would act on does not."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+def titles(accounts: Sequence[Account]) -> list[str]:
+    """What accounts are called beside each other: where a title comes twice, with what it is about.
+
+    >>> gain = Account("gain", "Gain", [], "")
+    >>> titles([*(Account("lint", "Lint", [name], "") for name in "ab"), gain])
+    ['Lint: a', 'Lint: b', 'Gain']
+    """
+    seen = Counter(one.title for one in accounts)
+    return [f"{one.title}: {one.about[0]}" if seen[one.title] > 1 and one.about else one.title for one in accounts]
+
+
+def shared(accounts: Sequence[Account]) -> list[tuple[str, dict[str, Any]]]:
+    """The circumstances of accounts by title: first those that all of them share, then what is each one's own.
+
+    >>> one, other = (Account(name, name, [], "", circumstances={"python": "3.13", "seed": name}) for name in "ab")
+    >>> shared([one, other])
+    [('All of them', {'python': '3.13'}), ('a', {'seed': 'a'}), ('b', {'seed': 'b'})]
+    >>> shared([one])
+    [('', {'python': '3.13', 'seed': 'a'})]
+    """
+    if len(accounts) == 1:
+        return [("", dict(accounts[0].circumstances))]
+    first, *others = (one.circumstances for one in accounts)
+    same = {k: v for k, v in first.items() if all(k in facts and facts[k] == v for facts in others)}
+    rest = [{k: v for k, v in one.circumstances.items() if k not in same} for one in accounts]
+    return [("All of them", same), *zip(titles(accounts), rest, strict=True)]
 
 
 def tables(account: Account, width: int) -> tuple[list[RenderableType], list[str]]:
@@ -103,7 +144,9 @@ def markdown(accounts: Sequence[Account]) -> str:
             for rows in part.rows:
                 told = [safe(f"{rows.title}:"), ""] if rows.title and rows.title != part.title else []
                 table = grid(rows.header, rows.rows, numbers=rows.numbers)
-                lines += [*folded(rows.title or part.title, table), ""] if part.long else [*told, *table, ""]
+                called = rows.title if rows.title != part.title else ""
+                name = called or f"Show {counted(len(rows.rows), 'row')}"
+                lines += [*folded(name, table), ""] if part.long else [*told, *table, ""]
         lines += ["## Notes", "", *(f"- {safe(one)}" for one in account.notes), ""] if account.notes else []
         facts = [[name, value] for name, value in told_facts(account.circumstances)]
         lines += [*folded("Circumstances", grid(["", ""], facts, numbers=False)), ""] if facts else []

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ragauge.findings import Finding, Lint
+from ragauge.findings import Finding, Grid, Lint
 from ragauge.reports.accounts import Account, Part
 from ragauge.reports.audits import cells
 from ragauge.reports.charts.lints import languages, lengths
@@ -57,24 +57,41 @@ def account(told: Lint) -> Account:
 def _problems(told: Lint) -> list[Part]:
     if not told.problems:
         return []
-    rows = [[one.what, f"{one.count:,}", one.message, one.effect, one.remedy] for one in told.problems]
+    rows = [[_called(one, told), f"{one.count:,}", one.message, one.effect, one.remedy] for one in told.problems]
     table = Rows("", ["what", "n", "found", "effect", "do"], rows, numbers=False, goes=(3, 4))
     sheets = [table]
     for one in told.problems:
         if one.grid is not None:
-            sheets.append(Rows(one.what, one.grid.header, cells(one.grid)))
-    examples = [[one.what, text] for one in told.problems for text in one.examples]
-    parts = [Part("problems", "Problems", "problems", rows=sheets)]
+            sheets.append(Rows(one.what, one.grid.header, _cells(one.grid)))
+    examples = [[_called(one, told), text] for one in told.problems for text in one.examples]
+    parts = [Part("problems", "Problems", "Problems", rows=sheets)]
     if examples:
         shown = Rows("Where they stand", ["what", "for example"], examples, numbers=False)
-        parts.append(Part("examples", "Examples", "examples", rows=[shown], long=True))
+        parts.append(Part("examples", "Examples", "Examples", rows=[shown], long=True))
     return parts
 
 
+def _cells(grid: Grid) -> list[list[str]]:
+    """A grid in letters, its counts as they are written everywhere else here."""
+    rows = [[f"{one:,.0f}" if isinstance(one, float) and one.is_integer() else one for one in row] for row in grid.rows]
+    return cells(Grid(grid.header, rows))
+
+
+def _called(one: Finding, told: Lint) -> str:
+    """What was looked for, and in which file where that is not the corpus and there are several of them.
+
+    >>> files = [Finding(f"qrels/{name}.tsv", "orphans", False, 0, "…") for name in ("test", "train")]
+    >>> _called(files[0], Lint("docs", 3, files)), _called(files[0], Lint("docs", 3, files[:1]))
+    ('orphans (test.tsv)', 'orphans')
+    """
+    several = len({other.subject for other in told.findings if other.what == one.what}) > 1
+    return f"{one.what} ({one.subject.rpartition('/')[2]})" if several and one.subject != told.corpus else one.what
+
+
 def _quiet(told: Lint) -> list[Part]:
-    rows = [[one.what, one.message, "; ".join(one.examples)] for one in told.findings if not one.problem]
+    rows = [[_called(one, told), one.message, "; ".join(one.examples)] for one in told.findings if not one.problem]
     table = Rows("", ["what", "found", "for example"], rows, numbers=False, goes=(2,))
-    return [Part("quiet", "In order, or only to know", "in order", rows=[table])] if rows else []
+    return [Part("quiet", "In order, or only to know", "In order", rows=[table])] if rows else []
 
 
 def _lengths(told: Lint) -> list[Part]:
@@ -93,7 +110,7 @@ def _lengths(told: Lint) -> list[Part]:
     drawing = lengths(told)
     charts = {"lengths": drawing} if drawing is not None else {}
     table = Rows("", ["of a document", *FIGURES], rows, goes=(3, 8, 5, 1))
-    return [Part("lengths", "Lengths", "lengths", text, [table], charts)]
+    return [Part("lengths", "Lengths", "Lengths", text, [table], charts)]
 
 
 def _languages(told: Lint) -> list[Part]:
@@ -104,32 +121,32 @@ def _languages(told: Lint) -> list[Part]:
     text = "? is what is too short or too mixed to tell." if "?" in told.languages else ""
     charts = {"languages": drawing} if drawing is not None else {}
     table = Rows("", ["language", "documents", "share"], rows)
-    return [Part("languages", "Languages", "languages", text, [table], charts)]
+    return [Part("languages", "Languages", "Languages", text, [table], charts)]
 
 
 def _skipped(told: Lint) -> list[Part]:
     rows = [[name, why] for name, why in told.skipped.items()]
     table = Rows("", ["check", "why"], rows, numbers=False)
-    return [Part("skipped", "Not looked at", "not looked at", rows=[table])] if rows else []
+    return [Part("skipped", "Not looked at", "Not looked at", rows=[table])] if rows else []
 
 
 def _time(told: Lint) -> list[Part]:
     rows = [[name, f"{seconds:.2f}"] for name, seconds in told.seconds.items()]
     table = Rows("Seconds of each check", ["check", "seconds"], rows)
-    return [Part("time", "Time", "time", rows=[table], long=True)] if rows else []
+    return [Part("time", "Time", "Time", rows=[table], long=True)] if rows else []
 
 
 def rendered(told: Lint, *, full: bool = False) -> list[RenderableType]:
     """For a terminal: problems with where they stand and what to do, what is only to know, what was not looked at."""
     out: list[RenderableType] = [cell(f"Lint: {', '.join(account(told).about)}", "bold"), cell(headline(told)), Text()]
     for one in told.problems:
-        out.append(_entry(("!", "bold red"), one, SHOWN if not full else len(one.examples)))
+        out.append(_entry(("!", "bold red"), _called(one, told), one, SHOWN if not full else len(one.examples)))
     notes = [one for one in told.findings if not one.problem and (one.count or full)]
     clean = list(dict.fromkeys(one.what for one in told.findings if not one.problem and not one.count and not full))
     if told.problems and (notes or clean):
         out.append(Text())
     for one in notes:
-        out.append(_entry(("·", "dim"), one, 1 if not full else len(one.examples)))
+        out.append(_entry(("·", "dim"), _called(one, told), one, 1 if not full else len(one.examples)))
     if clean:
         out.append(_line(("·", "dim"), "in order", [Text(", ".join(clean), overflow="fold")]))
     for name, why in told.skipped.items():
@@ -137,7 +154,7 @@ def rendered(told: Lint, *, full: bool = False) -> list[RenderableType]:
     return [*out, Text()]
 
 
-def _entry(mark: tuple[str, str], one: Finding, examples: int) -> Table:
+def _entry(mark: tuple[str, str], name: str, one: Finding, examples: int) -> Table:
     text: list[RenderableType] = [Text(one_line(one.message), overflow="fold")]
     more = one.count - examples
     for example in one.examples[:examples]:
@@ -148,7 +165,7 @@ def _entry(mark: tuple[str, str], one: Finding, examples: int) -> Table:
         text.append(Text(f"effect: {one_line(one.effect)}", style="italic", overflow="fold"))
     if one.remedy:
         text.append(Text(f"do: {one_line(one.remedy)}", overflow="fold"))
-    return _line(mark, one.what, text)
+    return _line(mark, name, text)
 
 
 def _line(mark: tuple[str, str], name: str, text: Sequence[RenderableType]) -> Table:

@@ -13,6 +13,8 @@ from ragauge.reports.tables import Rows, counted, csv_text, milliseconds, number
 
 NONE = "-"
 KILL = "kill"
+GOOD = 0.95
+"""A store that finds fewer of the true neighbours is not praised without that being said."""
 
 
 def account(told: Ordeal) -> Account:
@@ -51,10 +53,14 @@ def headline(told: Ordeal) -> str:
     sentences = []
     if good:
         ways = " and ".join(way.name for way in good)
-        kills = max(sum(one.when.startswith(f"{KILL} ") for one in way.read_back) for way in good)
+        # Where nothing had been promised, a kill shows nothing.
+        kills = min(sum(one.expected > 0 for one in way.readings(f"{KILL} ")) for way in good)
         killed = f", and after kill -9 ({counted(kills, 'time')} each way)" if kills else ""
         kept = _kept(good[0])
         sentences.append(f"{told.store} gave back {kept}, filled {ways}: at once, reopened{killed}.")
+        least = min((way.agreement for way in good if not math.isnan(way.agreement)), default=1.0)
+        if least < GOOD:
+            sentences.append(f"Its rankings have {least:.1%} of the true neighbours.")
     for broken in (way.broken for way in told.ways if way.broken is not None):
         first = one_line(broken.error.strip().partition("\n")[0])
         sentences.append(

@@ -15,7 +15,7 @@ WORST = 40
 
 
 def readable(evidence: Evidence) -> Iterator[Finding]:
-    """Lines that hold no document, and documents whose text has a name that nobody knows; always a problem."""
+    """Lines that hold no document, texts under a name that nobody knows, other separators; always a problem."""
     reading = evidence.reading
     lost = _of(evidence, "unreadable")
     if lost:
@@ -27,7 +27,8 @@ def readable(evidence: Evidence) -> Iterator[Finding]:
             f"{counted(len(lost), 'entry')} cannot be read",
             _told(lost),
             "they are in no index, and nothing finds them",
-            remedy="write these lines again, a JSON object with an id and a text on each",
+            remedy="write these lines again: a JSON object with an id and a text on each, or a quoted cell for "
+            "each name in the header",
         )
     nameless = _of(evidence, "fields")
     if nameless:
@@ -41,11 +42,21 @@ def readable(evidence: Evidence) -> Iterator[Finding]:
             "they count as empty here",
             remedy="say what the field is called: --text NAME",
         )
-    if not lost and not nameless:
-        none = not len(reading)
-        said = "there is no document here" if none else f"all {counted(len(reading), 'document')} can be read"
-        remedy = "look whether this is the file that was meant" if none else ""
-        yield Finding(reading.name, "documents" if none else "readable", none, 0, said, remedy=remedy)
+    apart = _of(evidence, "separator")
+    if apart:
+        yield Finding(
+            reading.name,
+            "separator",
+            True,
+            len(apart),
+            f"{counted(len(apart), 'table')} with another separator than its name says",
+            _told(apart),
+            "readers of CSV find a single column, and in it no text",
+            remedy="write the table again with commas, or as JSONL",
+        )
+    if not lost and not nameless and not apart:
+        said = f"all {counted(len(reading), 'document')} can be read"
+        yield Finding(reading.name, "readable", False, 0, said)
 
 
 def encoding(evidence: Evidence) -> Iterator[Finding]:

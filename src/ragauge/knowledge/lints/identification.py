@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,13 @@ LIKELY, SURE = 0.5, 0.9
 """How sure a guess must be: of the language that most texts are in, and of any other."""
 LETTERS = 60
 """Below so many letters nobody can tell; a name or a formula is in any language."""
+MIXED, MOST = 1 / 3, 2 / 3
+"""The parts of a text in the language of most texts that make it nobody's, and one of theirs."""
+ASKED = 12
+"""Sentences of a text that are asked one by one, spread over all of it."""
+WORDS = 12
+"""Letters of a sentence, at least."""
+SENTENCES = re.compile(r"[.!?;:\n\u3002\uff01\uff1f]+\s*")
 STEP = 1024
 """Texts between two reports of progress."""
 
@@ -40,7 +48,21 @@ def identify(texts: Sequence[str], progress: Callable[[int, int], None] | None =
 
 def _second(model: Any, text: str, usual: str) -> str:
     language, sure = _guess(model, text, MORE)
-    return language if sure >= (LIKELY if language == usual else SURE) else UNKNOWN
+    if sure < (LIKELY if language == usual else SURE):
+        return UNKNOWN
+    return language if usual in (language, UNKNOWN) else _whole(model, text, usual, language)
+
+
+def _whole(model: Any, text: str, usual: str, other: str) -> str:
+    """The language of most sentences; `?` where a third of the text is in the language that most texts are in."""
+    sentences = [one for one in SENTENCES.split(text) if sum(map(str.isalpha, one)) >= WORDS]
+    step = -(-len(sentences) // ASKED) or 1
+    sizes = {usual: 0, other: 0}
+    for one in sentences[::step]:
+        ranks = dict(model.rank(one[:FIRST]))
+        sizes[usual if ranks[usual] > ranks[other] else other] += len(one)
+    share = sizes[usual] / (sum(sizes.values()) or 1)
+    return usual if share >= MOST else UNKNOWN if share >= MIXED else other
 
 
 def _guess(model: Any, text: str, most: int) -> tuple[str, float]:

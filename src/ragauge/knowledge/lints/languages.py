@@ -50,6 +50,6 @@ def language(evidence: Evidence) -> Iterator[Finding]:
             for i in found[:EXAMPLES]
         ),
         "an embedder of one language reads the others letter by letter, and BM25 matches none of their words",
-        Grid(["language", "documents"], [[one, f"{counts[one]:,}"] for one in list(counts)[:LANGUAGES]]),
+        Grid(["language", "documents"], [[one, float(counts[one])] for one in list(counts)[:LANGUAGES]]),
         "take an embedder of many languages, or leave these documents out; --language says what may be here",
     )

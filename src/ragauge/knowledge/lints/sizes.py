@@ -96,5 +96,5 @@ def _parts(counts: Ints, limit: int) -> Grid:
     steps += [("a quarter to a half", (gone > 0.25) & (gone <= 0.5)), ("more than a half", gone > 0.5)]
     return Grid(
         ["lost", "documents", "share"],
-        [[name, f"{int(w.sum()):,}", part(int(w.sum()), len(counts))] for name, w in steps],
+        [[name, float(w.sum()), part(int(w.sum()), len(counts))] for name, w in steps],
     )

@@ -19,6 +19,16 @@ Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and of how much."""
 MISTAKES = {"BadInput", "MissingExtra", "UnknownName"}
 """Whoever asked for a store that cannot be opened made a mistake; the store did not break."""
+PATIENCE = 2.0
+"""Seconds to end once all is done: the store is closed by then, and some leave a thread that never ends."""
+AGAIN = " after reopening"
+KILLED = " after kill -9"
+REPLACED = " after replacing"
+"""In which state a store was found, where it was not new."""
+NAMES = {("opening", AGAIN): "reopening", ("opening", REPLACED): "reopening", ("replacing", REPLACED): "replacing"}
+"""Stages that are not called by what is done and the state that it is done in."""
+FOUND = {"OutOfTime", "Amiss"}
+"""What is said where the store itself said nothing."""
 LEFT_OUT = re.compile(r"""0x[0-9a-f]+|'[^']*'|"[^"]*"|`[^`]*`|(?<!\w)/\S+|[0-9a-f]{8,}|\d+""", re.I)
 """What differs from time to time in words that mean the same: numbers, names, places."""
 
@@ -40,6 +50,15 @@ class Failure:
     def same(self, other: Failure | None) -> bool:
         """Whether another failure is this one again."""
         return other is not None and self.stage == other.stage and bool(self.alike & other.alike)
+
+
+def named(stage: str, again: str = "") -> str:
+    """What a stage is called that a store is taken through in some state.
+
+    >>> named("putting"), named("opening", AGAIN), named("putting", KILLED)
+    ('putting', 'reopening', 'putting after kill -9')
+    """
+    return NAMES.get((stage, again), f"{stage}{again}")
 
 
 def raised(words: str) -> frozenset[str]:
@@ -89,7 +108,9 @@ def attempt(
     said: dict[str, Any] = {}
     stage, put, killed = "opening", order.start, False
     log = Path(order.results) / "words.log"
-    with Child("ragauge.knowledge.stress.worker", order.text(), log=log, timeout=timeout, silence=True) as child:
+    with Child(
+        "ragauge.knowledge.stress.worker", order.text(), log=log, timeout=timeout, silence=True, patience=PATIENCE
+    ) as child:
         try:
             for said in child.words():
                 if "stage" in said:
@@ -109,19 +130,24 @@ def attempt(
     done.found = _results(order)
     if "ended" in said or (killed and "error" not in said):
         return done
-    at, silent = f"{said.get('at', stage)}{again}".replace("opening after reopening", "reopening"), False
+    at, silent = named(str(said.get("at", stage)), again), False
     if said.get("error") in MISTAKES and said["at"] == "opening" and not again:
         raise _mistake(said)
     if "error" in said:
-        words, alike, silent = str(said["message"]), raised(str(said["message"])), said["error"] == "OutOfTime"
+        words, alike, silent = str(said["message"]), raised(str(said["message"])), said["error"] in FOUND
     else:
         alike = frozenset({f"the process {child.fate().partition(';')[0]}"})
         words = f"the process {child.fate().partition(';')[0]}" + _wrote(child)
     hand = stage in ("putting", "committing") and "put" in order.steps
     put = max(put, 0) if stage == "putting" else done.begun
-    name = ids[put] if hand and stage == "putting" and put < len(ids) else ""
+    name = _at_hand(ids[put : done.begun]) if hand and stage == "putting" else ""
     done.failure = Failure(at, words, alike, silent, put, name, guess=done.begun if hand else None)
     return done
+
+
+def _at_hand(ids: Sequence[str]) -> str:
+    """The documents of one put."""
+    return f"{ids[0]} to {ids[-1]}" if len(ids) > 1 else "".join(ids)
 
 
 def _due(kill: Kill, said: Mapping[str, Any]) -> bool:

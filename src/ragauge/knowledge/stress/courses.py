@@ -15,7 +15,17 @@ from uuid import uuid4
 import numpy as np
 
 from ragauge.formats.nouns import from_data
-from ragauge.knowledge.stress.attempts import Attempt, Failure, Kill, Progress, attempt
+from ragauge.knowledge.stress.attempts import (
+    AGAIN,
+    KILLED,
+    REPLACED,
+    Attempt,
+    Failure,
+    Kill,
+    Progress,
+    attempt,
+    named,
+)
 from ragauge.knowledge.stress.plan import Order, Plan
 from ragauge.knowledge.stress.rankings import Ranking, Truth, disorder, moved, pairs
 from ragauge.knowledge.stress.reading import told
@@ -25,8 +35,8 @@ from ragauge.seams import Vectors
 ALL = ("put", "read", "search")
 FALLEN = 0.01
 """Rankings may change on reopening where the engine searches approximately, but they must not get worse by more."""
-AGAIN = " after reopening"
-KILLED = " after kill -9"
+FLOOR = 0.5
+"""A store that searches by vectors and finds fewer of the true neighbours does not search by them."""
 
 
 @dataclass
@@ -87,49 +97,87 @@ class Course:
         return result
 
     def killed(self, documents: int, kills: Sequence[Kill], tell: Callable[[ReadBack], None]) -> Failure | None:
-        """Fill a new store, kill it on the way, and read it after each time; then fill it to the end."""
+        """Fill a new store and kill it on the way; what opens it next reads it and goes on putting, without closing it.
+
+        At last it is filled to the end, closed, and read by another process.
+        """
         fresh(self.folder)
-        start = 0
-        for number, kill in enumerate(kills):
-            stop = min(documents, kill.at + 3 * self.plan.batch)
-            order = self._order(["put"], start, stop, hold=True)
+        committed = begun = 0
+        caught = ""
+        for number, kill in enumerate([*kills, None]):
+            order = self._going_on(kill, committed, begun, documents, crashed=number > 0)
             again = KILLED if number else ""
-            done = attempt(order, self.ids, timeout=self.plan.timeout, tell=self._told("kill"), kill=kill, again=again)
-            if done.failure is not None:
-                return done.failure
-            order = replace(
-                self._order(["read"], done.committed, done.committed), promised=done.committed, possible=done.begun
-            )
-            looked = self._attempt(order, done.begun, KILLED)
-            reading = _reading(looked, f"kill {number + 1} {done.caught}")
+            told = self._told(again.strip() or "before kill -9")
+            done = attempt(order, self.ids, timeout=self.plan.timeout, tell=told, kill=kill, again=again)
+            reading = _reading(done, f"kill {number} {caught}")
             if reading is not None:
                 tell(reading)
-            failure = looked.failure or self._harmed(reading, KILLED, done.begun)
-            if failure is not None:
-                return replace(failure, guess=done.begun, after=done.begun)
-            start = done.committed
-        if not kills or documents == 0:
-            return None
-        done = self._attempt(self._order(["put", "read"], start, documents), documents, KILLED)
+            harmed = self._harmed(reading, KILLED, begun)
+            if harmed is not None:
+                return replace(harmed, guess=begun)
+            # What was begun before an earlier kill may be there as well.
+            committed, begun = done.committed, max(begun, done.begun)
+            if done.failure is not None:
+                return replace(done.failure, guess=begun, after=max(done.failure.after, committed))
+            caught = done.caught
+        done = self._attempt(self._order(["read"], documents, documents), documents, KILLED)
         reading = _reading(done, "killed, then filled to the end")
         if reading is not None:
             tell(reading)
-        return done.failure or self._harmed(reading, KILLED, documents)
+        return self._harmed(reading, KILLED, documents) or done.failure
+
+    def _going_on(self, kill: Kill | None, committed: int, begun: int, documents: int, *, crashed: bool) -> Order:
+        """Read a store that was killed, unless it is new, and put in what comes next: to be killed, or to the end."""
+        steps = ["read", "put"] if crashed else ["put"]
+        if kill is None:
+            return replace(self._order(steps, committed, documents), promised=committed, possible=begun)
+        # Something is to be promised before it is killed, however few documents there are, and something left to put.
+        every = min(self.plan.commit_every or self.plan.batch, max(1, (kill.at - committed) // 2))
+        at = max(kill.at, committed)
+        stop = min(documents, at + max(every + 1, min(3 * self.plan.batch, (documents - at) // 2)))
+        order = self._order(steps, committed, stop)
+        size = min(order.batch, every)
+        return replace(order, promised=committed, possible=begun, batch=size, commit_every=every, hold=True)
+
+    def replaced(self, documents: int, tell: Callable[[ReadBack], None]) -> Failure | None:
+        """Replace some documents of the store that was filled last, put them back, and see that all is as before."""
+        steps = ["replace", "read", "search"] if len(self.asked) else ["replace", "read"]
+        done = self._attempt(self._order(steps, documents, documents), documents, REPLACED)
+        for step, when, stage in (
+            ("replace", "replaced", "replacing"),
+            ("read", "replaced, then as before", named("reading back", REPLACED)),
+        ):
+            reading = _reading(done, when, step)
+            if reading is not None:
+                tell(reading)
+                if not reading.sound:
+                    return _harm(reading, stage, documents)
+        if "search" in done.found:
+            again = Filled(documents=documents, about={"searches": done.found["open"]["searches"]})
+            again.rankings = pairs(done.found["search"]["rankings"])
+            wrong = self._ordered(again, REPLACED, done.found["search"]["others"])
+            if wrong is not None:
+                return wrong
+        if done.failure is not None:
+            return done.failure
+        done = self._attempt(self._order(["read"], documents, documents), documents, REPLACED)
+        reading = _reading(done, "replaced, then reopened")
+        if reading is not None:
+            tell(reading)
+        return self._harmed(reading, REPLACED, documents) or done.failure
 
     def kills(self, documents: int, put: float, commit: float) -> list[Kill]:
-        """When to kill: at points that divide the documents, moved by chance; the last one while it commits."""
+        """When to kill: at points that divide the documents, moved by chance; the last of several while it commits."""
         chance = random.Random(self.plan.seed)  # noqa: S311 - points, no secret
         number = self.plan.kills
         shares = [(place + 1 + 0.5 * (chance.random() - 0.5)) / (number + 1) for place in range(number)]
-        points = self.plan.kill_at or [int(share * documents) for share in shares]
+        points = sorted(self.plan.kill_at or [max(1, int(share * documents)) for share in shares])
         found = [Kill(min(at, documents), False, put, self.plan.seed + place) for place, at in enumerate(points)]
         if len(found) > 1:
             found[-1] = replace(found[-1], committing=True, wait=commit)
         return found
 
-    def _order(self, steps: Sequence[str], start: int, stop: int, *, hold: bool = False) -> Order:
-        size = self.plan.size(self.way)
-        every = self.plan.commit_every or (max(size, self.plan.batch) if hold else None)
+    def _order(self, steps: Sequence[str], start: int, stop: int) -> Order:
         return Order(
             store=self.store,
             path=[one for one in sys.path if one],
@@ -141,11 +189,10 @@ class Course:
             stop=stop,
             promised=stop,
             possible=stop,
-            batch=size,
-            commit_every=every,
+            batch=self.plan.size(self.way),
+            commit_every=self.plan.commit_every,
             k=self.plan.k,
             seed=self.plan.seed,
-            hold=hold,
         )
 
     def _attempt(self, order: Order, after: int, again: str) -> Attempt:
@@ -175,33 +222,33 @@ class Course:
             result.rankings = pairs(found["search"]["rankings"])
             if not again:
                 result.search = found["search"]["search"]
-            wrong = self._ordered(result, again)
+            wrong = self._ordered(result, again, found["search"]["others"])
         # What was wrong before it broke comes first.
         result.failure = wrong or result.failure
 
     def _harmed(self, reading: ReadBack | None, again: str, after: int) -> Failure | None:
         if reading is None or reading.sound:
             return None
-        first = reading.harms[0]
-        guess = first.place
-        return Failure(
-            f"reading back{again}", told(reading), frozenset(reading.harmed), True, after, first.id, guess=guess
-        )
+        return _harm(reading, named("reading back", again), after)
 
-    def _ordered(self, result: Filled, again: str) -> Failure | None:
+    def _ordered(self, result: Filled, again: str, others: int) -> Failure | None:
+        """See whether rankings are right; of so many a hit carries another text than the document's."""
         n, vectors = result.documents, self.vectors
         of_vectors = result.about.get("searches", "vectors") == "vectors"
         truth = Truth(self.ids[:n], vectors[:n], self.asked, self.plan.k) if of_vectors and n else None
         cosines = truth.cosines(result.rankings) if truth is not None else None
-        result.disorder = disorder(result.rankings, cosines, frozenset(self.ids[:n]), self.plan.k)
+        fewest = truth.fewest() if truth is not None else None
+        result.disorder = disorder(result.rankings, cosines, frozenset(self.ids[:n]), self.plan.k, fewest)
+        if others:
+            result.disorder["with a text that is not the document's"] = others
         if truth is not None:
             result.agreement = truth.agreement(result.rankings)
-        if not result.disorder:
-            return None
-        words = ", ".join(
-            f"{count:,} of {len(result.rankings):,} rankings {what}" for what, count in result.disorder.items()
-        )
-        return Failure(f"searching{again}", words, frozenset(result.disorder), True, n)
+        wrong = [f"{count:,} of {len(result.rankings):,} rankings {what}" for what, count in result.disorder.items()]
+        alike = set(result.disorder)
+        if result.agreement < FLOOR:
+            wrong.append(f"rankings have {result.agreement:.1%} of the true neighbours, and {FLOOR:.0%} is the least")
+            alike.add("neighbours")
+        return Failure(named("searching", again), ", ".join(wrong), frozenset(alike), True, n) if wrong else None
 
     def _compare(self, result: Filled, before: Sequence[Ranking], agreed: float) -> None:
         places = moved(before, result.rankings)
@@ -212,13 +259,18 @@ class Course:
             words = f"{len(places):,} of {len(before):,} rankings are others than before it was closed"
             if not math.isnan(agreed):
                 words += f", and have {result.agreement:.2%} of the true neighbours instead of {agreed:.2%}"
-            result.failure = Failure(f"searching{AGAIN}", words, frozenset({"moved"}), True, result.documents)
+            result.failure = Failure(named("searching", AGAIN), words, frozenset({"moved"}), True, result.documents)
 
 
-def _reading(done: Attempt, when: str) -> ReadBack | None:
-    if "read" not in done.found:
+def _reading(done: Attempt, when: str, step: str = "read") -> ReadBack | None:
+    if step not in done.found:
         return None
-    return replace(from_data(ReadBack, done.found["read"], file="what a store gave back"), when=when)
+    return replace(from_data(ReadBack, done.found[step], file="what a store gave back"), when=when)
+
+
+def _harm(reading: ReadBack, stage: str, after: int) -> Failure:
+    first = reading.harms[0]
+    return Failure(stage, told(reading), frozenset(reading.harmed), True, after, first.id, guess=first.place)
 
 
 def fresh(folder: Path) -> None:

@@ -26,14 +26,14 @@ class Plan:
     batch: int = 100
     """Documents at a time, `in batches`."""
     commit_every: int | None = None
-    """Commit after so many documents; None is once, at the end, and while it is killed after each batch."""
+    """Commit after so many documents; None is once, at the end. Where it is killed, it commits before that anyway."""
     k: int = 10
     queries: int = 500
     """At most so many are asked."""
     kills: int = 3
     """How often its process is killed while documents come in."""
     kill_at: Sequence[int] | None = None
-    """And at which documents, where that is known; otherwise at points that divide them, moved by chance."""
+    """Or at which documents; otherwise at points that divide them, moved by chance."""
     timeout: float = 120.0
     """Seconds that a single call of the store may take."""
     seed: int = 0
@@ -45,6 +45,9 @@ class Plan:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise BadInput(f"{name} is {value}, and {least} is the least that makes sense")
+        early = [at for at in self.kill_at or () if at < 0]
+        if early:
+            raise BadInput(f"kill_at is {early[0]}, and 0 is the least that makes sense")
         if not self.timeout > 0:
             raise BadInput(f"with a timeout of {self.timeout:g} seconds nothing can be done")
         for way in self.ways:
@@ -70,7 +73,7 @@ class Order:
     results: str
     """The folder that results go to, a file for each step."""
     steps: Sequence[str]
-    """Some of `put`, `read`, `search`, in this order."""
+    """Some of `put`, `read`, `search`, `replace`, to be taken in the order in which they stand here."""
     start: int
     stop: int
     """Put documents from one to the other."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,16 @@ NEAR = 1e-3
 
 
 def disorder(
-    rankings: Iterable[Ranking], cosines: Iterable[Mapping[str, float]] | None, known: frozenset[str], k: int
+    rankings: Iterable[Ranking],
+    cosines: Iterable[Mapping[str, float]] | None,
+    known: frozenset[str],
+    k: int,
+    least: Iterable[int] | None = None,
 ) -> dict[str, int]:
     """How many rankings are wrong in themselves, by what is wrong with them.
 
-    `cosines` are the true ones of each ranking's documents; None for an engine that does not rank by vectors.
+    `cosines` are the true ones of each ranking's documents; None for an engine that does not rank by vectors. `least`
+    is how many documents each must have.
 
     >>> wrong = disorder([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
     >>> wrong["out of the order of their own scores"], wrong["out of the order of the true cosines"]
@@ -37,10 +43,12 @@ def disorder(
     """
     counts: Counter[str] = Counter()
     true = iter(cosines) if cosines is not None else None
+    fewest = iter(least) if least is not None else repeat(0)
     for ranking in rankings:
         ids, scores = [one for one, _ in ranking], [score for _, score in ranking]
         wrong = {
             "with more than k documents": len(ids) > k,
+            "with fewer documents than were asked for": len(ids) < next(fewest),
             "with a document twice": len(set(ids)) < len(ids),
             "with documents that nobody put in": not known.issuperset(ids),
             "with a score that is no number": not all(map(math.isfinite, scores)),
@@ -70,10 +78,13 @@ class Truth:
     def __init__(self, ids: Sequence[str], vectors: Vectors, asked: Vectors, k: int) -> None:
         self._row = {name: row for row, name in enumerate(ids)}
         self._base, self._asked = _unit(vectors), _unit(asked)
-        k = min(k, len(ids))
-        _, distances = nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
-        self._least = 1 - distances[:, -1] if k else np.zeros(len(asked))
-        self._k = k
+        self._k = k = min(k, len(ids))
+        places, _ = nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
+        best = [self._base[row] @ one for row, one in zip(places, self._asked, strict=True)]
+        self._last = [float(one.min()) if k else 0.0 for one in best]
+        """The cosine of the k-th nearest of each query,"""
+        self._nearer = [int((one > last + SAME).sum()) for one, last in zip(best, self._last, strict=True)]
+        """and how many are nearer than it."""
 
     def cosines(self, rankings: Sequence[Ranking]) -> list[dict[str, float]]:
         """Of the documents of each ranking."""
@@ -85,13 +96,23 @@ class Truth:
         return found
 
     def agreement(self, rankings: Sequence[Ranking]) -> float:
-        """The part of the true k nearest that rankings have; equally near documents stand for each other."""
-        if not len(self._asked) or not self._k:
-            return math.nan
-        right = 0
-        for least, of in zip(self._least, self.cosines(rankings), strict=True):
-            right += min(self._k, sum(value >= least - SAME for value in of.values()))
-        return right / (self._k * len(rankings))
+        """The part of the true k nearest that rankings have.
+
+        Formula: (those that are nearer than the k-th, and of those as near as it no more than there is room for) / k
+        Rule: a query whose vector is all zeros is as near to everything, and is left out.
+        """
+        parts = []
+        for last, nearer, of, asked in zip(self._last, self._nearer, self.cosines(rankings), self._asked, strict=True):
+            if self._k and asked.any():
+                found = sum(value > last + SAME for value in of.values())
+                ties = sum(abs(value - last) <= SAME for value in of.values())
+                parts.append((min(found, nearer) + min(ties, self._k - nearer)) / self._k)
+        return float(np.mean(parts)) if parts else math.nan
+
+    def fewest(self) -> list[int]:
+        """How many documents each ranking must have: k of those that have a direction, of a query that has one."""
+        there = min(self._k, int(self._base.any(axis=1).sum()))
+        return [there if asked.any() else 0 for asked in self._asked]
 
 
 def _unit(rows: Vectors) -> NDArray[np.float64]:

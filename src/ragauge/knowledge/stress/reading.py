@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ragauge.ordeals import Harm, ReadBack
-from ragauge.records import Document
+from ragauge.records import NOTHING, Document
 
 SHOWN = 20
 """So many harms are told one by one."""
@@ -25,11 +25,13 @@ def compared(
     possible: int,
     keeps: Collection[str] = FIELDS,
     when: str = "at once",
+    before: Mapping[str, str] = NOTHING,
 ) -> ReadBack:
     """What came back, beside what went in.
 
     `listed` are the ids that the store says it has, `got` the documents that it gave for ids, some maybe more than
     once. The first `promised` documents must be there; those up to `possible` may be, and must then be whole.
+    `before` are texts that were replaced, by id.
 
     >>> went_in = [Document("a", "one"), Document("b", "two")]
     >>> found = compared(["a", "b"], [("a", went_in[0]), ("b", Document("b", "twO"))], went_in, promised=2, possible=2)
@@ -49,6 +51,8 @@ def compared(
     for name, found in got:
         place = places[name]
         harm = _harm(documents[place], found, owners, keeps, listed=name in known)
+        if harm is not None and found is not None and name in before and before[name] == found.text:
+            harm = "stale", "it still has the text that was replaced"
         if harm is None:
             sound.add(name)
         elif name not in harmed_ones and (harm[0] != "lost" or place < promised):
@@ -72,7 +76,7 @@ def _harm(
     if found.id != document.id:
         return "swapped", f"it came back under the id {found.id}"
     if "text" in keeps and found.text != document.text:
-        owner = owners.get(found.text)
+        owner = owners.get(found.text) if isinstance(found.text, str) else None
         if owner is not None:
             return "swapped", f"it has the text of {owner}"
     for field in FIELDS:
@@ -88,7 +92,12 @@ def differing(wanted: Any, found: Any) -> str:
     'byte 4 of 5 is 0x65, not 0xc3'
     >>> differing({"a": 1}, {"a": 1}), differing("ab", "a")
     ('', 'it ends after byte 1 of 2')
+    >>> differing("42", 42)
+    'it is of type int, not str'
     """
+    for kind in (str, Mapping):
+        if isinstance(wanted, kind) and not isinstance(found, kind):
+            return f"it is of type {type(found).__name__}, not {type(wanted).__name__}"
     ours, theirs = _bytes(wanted), _bytes(found)
     if ours == theirs:
         return ""
@@ -101,9 +110,21 @@ def differing(wanted: Any, found: Any) -> str:
 
 
 def _bytes(value: Any) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(_as_json(value), sort_keys=True)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _as_json(value: Any) -> Any:
+    """A value as JSON has it; what JSON has not is named by its type, so that no other stands for it."""
     if isinstance(value, Mapping):
-        value = json.dumps(dict(value), sort_keys=True, default=str)
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else repr(value).encode()
+        return {key if isinstance(key, str) else _foreign(key): _as_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float) else _foreign(value)
+
+
+def _foreign(value: Any) -> str:
+    return f"({type(value).__name__}) {value!r}"
 
 
 def told(reading: ReadBack) -> str:

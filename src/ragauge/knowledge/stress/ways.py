@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.knowledge.stress.attempts import Failure, Kill
+from ragauge.knowledge.stress.attempts import AGAIN, KILLED, REPLACED, Failure, Kill, named
 from ragauge.knowledge.stress.bisecting import Shortest, shortest
-from ragauge.knowledge.stress.courses import AGAIN, ALL, KILLED, Course
+from ragauge.knowledge.stress.courses import ALL, Course
 from ragauge.knowledge.stress.rankings import Ranking
 from ragauge.ordeals import Broken, Pace, ReadBack, Timing, Way
 
@@ -21,6 +21,8 @@ Scored = Callable[[Sequence[Ranking]], tuple[Mapping[str, float], int]]
 """Measures of rankings, and of how many queries they are means."""
 Reproduce = Callable[[Broken, int, Mapping[str, Any]], Broken]
 """Lays down the first so many documents, with what the store said of itself, and says so."""
+NEEDED = {"putting": 1, "committing": 1, "reading back": 2}
+"""So many steps have to be taken to see a stage again."""
 STRETCHES = 40
 """So many points the pace of putting is drawn with."""
 
@@ -38,9 +40,11 @@ def gone(course: Course, scored: Scored, reproduce: Reproduce) -> Outcome:
     n, plan = len(course.ids), course.plan
     filled = course.filled(n)
     failure, readings = filled.failure, list(filled.readings)
-    if failure is None and plan.kills and n:
-        kills = course.kills(n, *(_typical(one) for one in (filled.put, filled.commit)))
+    kills = course.kills(n, *(_typical(one) for one in (filled.put, filled.commit)))
+    if failure is None and kills:
         failure = course.killed(n, kills, readings.append)
+    if failure is None:
+        failure = course.replaced(n, readings.append)  # last: nothing else is spoilt where a store takes it ill
     measures, judged = scored(filled.rankings) if filled.rankings and n else ({}, 0)
     way = Way(
         name=course.way,
@@ -81,7 +85,7 @@ def least(course: Course, failure: Failure) -> Shortest:
     def fails(documents: int) -> bool:
         nonlocal times
         times += 1
-        told = f"{course.store} {course.way}: looking for the shortest prefix, try {times}: {documents:,} documents"
+        told = f"{course.store} {course.way}: shortest prefix, try {times}: {documents:,} documents"
         quiet = replace(course, tell=lambda _, done, total: course.tell(told, done, total))
         return failure.same(_once(quiet, failure.stage, documents))
 
@@ -93,11 +97,12 @@ def _once(course: Course, stage: str, documents: int) -> Failure | None:
     if KILLED in stage:
         # Killed once, as soon as the last document is at hand.
         return course.killed(documents, [Kill(max(0, documents - 1), False, 0.0, course.plan.seed)], _unheard)
-    steps: Sequence[str] = ALL
-    for name, needed in (("putting", 1), ("committing", 1), ("reading back", 2)):
-        if stage.startswith(name):
-            steps = ALL[:needed]
-    return course.filled(documents, steps, reopen=stage.endswith(AGAIN.strip().removeprefix("after "))).failure
+    if stage == named("replacing", REPLACED) or stage.endswith(REPLACED):
+        filled = course.filled(documents, ALL[:1], reopen=False)
+        return filled.failure or course.replaced(documents, _unheard)
+    needed = next((n for name, n in NEEDED.items() if stage.startswith(name)), len(ALL))
+    reopen = stage == named("opening", AGAIN) or stage.endswith(AGAIN)
+    return course.filled(documents, ALL[:needed], reopen=reopen).failure
 
 
 def _unheard(reading: ReadBack) -> None:

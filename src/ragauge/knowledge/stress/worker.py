@@ -5,28 +5,38 @@ Every document is announced before it is put in, so that whoever listens knows w
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
-from ragauge.errors import BackendFailed, RagaugeError
+from ragauge.errors import BackendFailed, BadInput, RagaugeError
 from ragauge.formats.nouns import to_data
 from ragauge.knowledge.stress.plan import Order, plain, read_documents, read_queries, read_vectors
 from ragauge.knowledge.stress.reading import FIELDS, compared
 from ragauge.processes import Tell, serve
-from ragauge.records import Document
-from ragauge.seams import Keeper
+from ragauge.records import Document, Hit
+from ragauge.seams import Keeper, Vectors
 from ragauge.systems.keepers import open_keeper
 
 AT_ONCE = 100
 """Documents that are read at a time,"""
 ALONE = 50
 """and so many of them by themselves too."""
+AGAIN = 5
+"""So many documents are replaced."""
+SEARCHES = ("vectors", "words")
+"""What a store can search by."""
 FOREVER = 3_600.0
+
+
+class Amiss(Exception):
+    """What a store gave is not what it was asked for; it said nothing itself."""
 
 
 class Work:
@@ -35,6 +45,7 @@ class Work:
     def __init__(self, order: Order, tell: Tell) -> None:
         self.order, self._tell = order, tell
         self.stage = "opening"
+        self._keeps: list[str] = []
         data = Path(order.data)
         self._documents = read_documents(data)[: max(order.stop, order.possible)]
         self._vectors = read_vectors(data, "vectors")
@@ -46,8 +57,10 @@ class Work:
 
     def done(self) -> None:
         """All steps, and the end."""
+        self._keeps, searches = claims(self._keeper)
         about = plain(self._keeper.describe())
-        searches = str(getattr(self._keeper, "searches", "vectors"))
+        if not isinstance(about, dict):
+            raise Amiss(f"it described itself by {_kind(about)}, not a dict")
         self._write("open", {"seconds": self.opening, "about": about, "searches": searches})
         for step in self.order.steps:
             getattr(self, step)()
@@ -68,8 +81,10 @@ class Work:
             self._keeper.put(self._documents[start:stop], self._vectors[start:stop])
             timings.append(time.perf_counter_ns() - began)
             since += stop - start
-            last = stop == order.stop and not order.hold
-            if last or (order.commit_every is not None and since >= order.commit_every):
+            due = order.commit_every is not None and since >= order.commit_every
+            if stop == order.stop:  # what is to be killed leaves something that it did not promise
+                due = not order.hold or not (commits or order.start)
+            if due:
                 commits.append(self._commit(stop))
                 since = 0
         if order.start == order.stop and not order.hold:
@@ -93,49 +108,100 @@ class Work:
         """Ask for the ids, and for every document: in one shuffled order, many at a time, and some alone."""
         order = self.order
         self.stage = "reading back"
-        keeps = getattr(self._keeper, "keeps", None)
         ids = [one.id for one in self._documents[: order.possible]]
         chance = random.Random(order.seed)  # noqa: S311 - an order, no secret
         chance.shuffle(ids)
         self._at(0, len(ids))
         began = time.perf_counter()
-        listed = list(self._keeper.ids())
+        listed = self._listed()
         got: list[tuple[str, Document | None]] = []
         for start in range(0, len(ids), AT_ONCE):
             self._at(start, len(ids))
-            some = ids[start : start + AT_ONCE]
-            found = self._keeper.get(some)
-            if len(found) != len(some):
-                raise BackendFailed(f"it was asked for {len(some)} documents, and gave {len(found)}")
-            got += zip(some, found, strict=True)
+            got += self._got(ids[start : start + AT_ONCE])
         took = time.perf_counter() - began
         alone = chance.sample(ids, min(ALONE, len(ids)))
         for place, name in enumerate(alone):
             self._at(place, len(alone))
-            got.append((name, self._keeper.get([name])[0]))
+            got += self._got([name])
         result = compared(
             listed,
             got,
             self._documents,
             promised=order.promised,
             possible=order.possible,
-            keeps=FIELDS if keeps is None else [one for one in FIELDS if one in keeps],
+            keeps=self._keeps,
         )
         self._write("read", {**to_data(result), "seconds": took})
+
+    def _listed(self) -> list[str]:
+        listed = _several(self._keeper.ids(), "ids")
+        for one in listed:
+            if not isinstance(one, str):
+                raise Amiss(f"it listed {_kind(one)}, not an id")
+        return listed
+
+    def _got(self, ids: list[str]) -> list[tuple[str, Document | None]]:
+        """The documents that it gives for these ids, and nothing else that it may give."""
+        found = _several(self._keeper.get(ids), "documents")
+        if len(found) != len(ids):
+            asked = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
+            raise Amiss(f"it was asked for {asked} and gave {len(found):,}")
+        for one in found:
+            if one is not None and not all(hasattr(one, field) for field in ("id", *FIELDS)):
+                raise Amiss(f"it gave {_kind(one)}, not a Document")
+        return list(zip(ids, found, strict=True))
+
+    def replace(self) -> None:
+        """Put some documents in once more, changed, read them, and put them in as they were."""
+        self.stage = "replacing"
+        last = self.order.possible
+        chance = random.Random(self.order.seed)  # noqa: S311 - a sample, no secret
+        places = sorted(chance.sample(range(last), min(AGAIN, last)))
+        old, vectors = [self._documents[place] for place in places], self._vectors[places]
+        new = [
+            one._replace(
+                text=f"{one.text} (replaced)", title=f"{one.title} (replaced)", metadata={**one.metadata, "replaced": 1}
+            )
+            for one in old
+        ]
+        self._put_again(new, vectors)
+        names = [one.id for one in old]
+        result = compared(
+            [one for one in self._listed() if one in set(names)],
+            self._got(names),
+            new,
+            promised=len(new),
+            possible=len(new),
+            keeps=self._keeps,
+            before={one.id: one.text for one in old},
+        )
+        found = [one._replace(place=None if one.place is None else places[one.place - 1] + 1) for one in result.harms]
+        self._write("replace", to_data(dataclasses.replace(result, harms=found)))
+        self._put_again(old, vectors)
+
+    def _put_again(self, documents: list[Document], vectors: Vectors) -> None:
+        size = self.order.batch
+        for start in range(0, len(documents), size):
+            self._at(start, len(documents))
+            self._keeper.put(documents[start : start + size], vectors[start : start + size])
+        self._keeper.commit()
 
     def search(self) -> None:
         """Ask every query."""
         order = self.order
         self.stage = "searching"
         queries, asked = read_queries(self._data), read_vectors(self._data, "asked")
-        timings, rankings = [], []
+        texts = {one.id: one.text for one in self._documents} if "text" in self._keeps else {}
+        timings, rankings, others = [], [], 0
         for place, text in enumerate(queries.values()):
             self._at(place, len(queries))
             began = time.perf_counter_ns()
-            hits = self._keeper.search(text, asked[place], order.k)
+            found = self._keeper.search(text, asked[place].copy(), order.k)
             timings.append(time.perf_counter_ns() - began)
+            hits = [_hit(one) for one in _several(found, "hits")]
             rankings.append([(hit.id, float(hit.score) if math.isfinite(hit.score) else None) for hit in hits])
-        self._write("search", {"search": timings, "rankings": rankings})
+            others += any(hit.text and hit.text != texts.get(hit.id, hit.text) for hit in hits)
+        self._write("search", {"search": timings, "rankings": rankings, "others": others})
 
     def _at(self, done: int, total: int) -> None:
         self._tell({"stage": self.stage, "done": done, "total": total})
@@ -144,6 +210,46 @@ class Work:
         place = self.order.result(step)
         place.with_suffix(".part").write_text(json.dumps(result), encoding="utf-8")
         place.with_suffix(".part").replace(place)
+
+
+def claims(keeper: Any) -> tuple[list[str], str]:
+    """What a store says that it keeps of a document, and searches by; BadInput where nobody can know what it means."""
+    keeps = getattr(keeper, "keeps", FIELDS)
+    searches = getattr(keeper, "searches", SEARCHES[0])
+    unknown = [keeps] if isinstance(keeps, str) else [one for one in keeps if one not in FIELDS]
+    if unknown:
+        raise BadInput(
+            f"the store says that it keeps `{unknown[0]}`", hint=f"`keeps` has some of {', '.join(FIELDS)}, or nothing"
+        )
+    if searches not in SEARCHES:
+        raise BadInput(
+            f"the store says that it searches by `{searches}`", hint=f"`searches` is {' or '.join(SEARCHES)}"
+        )
+    return [one for one in FIELDS if one in keeps], str(searches)
+
+
+def _several(found: Any, what: str) -> list[Any]:
+    if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+        raise Amiss(f"it gave {_kind(found)}, not a list of {what}")
+    return list(found)
+
+
+def _hit(found: Any) -> Hit:
+    if not all(hasattr(found, field) for field in ("id", "score")):
+        raise Amiss(f"it gave {_kind(found)}, not a Hit")
+    if not isinstance(found.score, SupportsFloat):
+        raise Amiss(f"it gave a score that is {_kind(found.score)}, not a number")
+    return Hit(found.id, float(found.score), getattr(found, "text", "") or "")
+
+
+def _kind(thing: Any) -> str:
+    """What something is.
+
+    >>> _kind(None), _kind({}), _kind(1)
+    ('nothing', 'a dict', 'an int')
+    """
+    name = type(thing).__name__
+    return "nothing" if thing is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def carry_out(text: str, tell: Tell) -> int:
@@ -165,6 +271,9 @@ def carry_out(text: str, tell: Tell) -> int:
     except BaseException as error:  # engines in Rust that panic raise what is no Exception
         if isinstance(error, SystemExit):
             raise
+        if isinstance(error, Amiss):
+            tell(_failed(work, "Amiss", str(error), None))
+            return BackendFailed.exit_code
         tell(_failed(work, "BackendFailed", _verbatim(error), None))
         raise
     tell({"ended": True})

@@ -16,7 +16,6 @@ from ragauge.overviews import Overview
 from ragauge.reports.accounts import apart
 from ragauge.reports.charts import Drawing, drawn
 from ragauge.reports.charts.looks import STYLE
-from ragauge.reports.charts.sketches import clean
 from ragauge.reports.page import payload, sections
 from ragauge.reports.told import accounts_of
 from ragauge.reports.verdicts import answers, verdict
@@ -237,7 +236,6 @@ def _environment() -> Any:
         loader=PackageLoader("ragauge.reports.page"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: clean(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ragauge.reports.accounts import Account, apart, told_facts
+from ragauge.reports.accounts import Account, apart, shared, titles, told_facts
 from ragauge.reports.charts import Drawing
 from ragauge.reports.page import Section, document
 from ragauge.reports.page.sections import Sheet
-from ragauge.reports.tables import Rows
+from ragauge.reports.tables import Rows, counted
 
 
 def page(accounts: Sequence[Account], vega: str | None = None) -> str:
@@ -17,23 +17,23 @@ def page(accounts: Sequence[Account], vega: str | None = None) -> str:
     one = accounts[0]
     alone = len(accounts) == 1
     middle = [section for account in accounts for section in sections(account, headed=not alone)]
-    ends = [Section(f"{account.kind}-again", "Circumstances", "Circumstances") for account in accounts[:1]]
+    again = Section(f"{one.kind}-again", "Circumstances", "Circumstances")
+    # Of several accounts each has one entry, or the bar would be longer than the page is wide.
+    entries = middle if alone else _entries(accounts)
     return document(
         "account.html",
         {
             "title": one.title if alone else "Knowledge base",
             "kind": one.kind if alone else "report",
             "made": max((account.made for account in accounts), default=""),
-            "sections": [*middle, *ends],
+            "sections": [*entries, again],
             "about": one.about if alone else [account.title for account in accounts],
             "headline": one.headline if alone else "",
             "more": one.more if alone else [account.headline for account in accounts],
             "chart_sections": middle,
-            "again": ends[0].id,
+            "again": again.id,
             "circumstances": [
-                Sheet(["", ""], told_facts(account.circumstances), "" if alone else account.title, numbers=False)
-                for account in accounts
-                if account.circumstances
+                Sheet(["", ""], told_facts(facts), title, numbers=False) for title, facts in shared(accounts) if facts
             ],
             "notes": list(dict.fromkeys(note for account in accounts for note in account.notes)),
         },
@@ -55,6 +55,13 @@ def sections(account: Account, *, headed: bool) -> Iterator[Section]:
         yield Section(f"{account.kind}-{part.id}", title, part.short, mine, sheets, text)
 
 
+def _entries(accounts: Sequence[Account]) -> list[Section]:
+    """The sections that accounts begin with, under their titles."""
+    firsts = (next(sections(account, headed=True), None) for account in accounts)
+    named = zip(firsts, titles(accounts), strict=True)
+    return [first._replace(short=title) for first, title in named if first is not None]
+
+
 def charts(accounts: Sequence[Account]) -> dict[str, Drawing]:
     """Every chart of some accounts, by the name that it has on a page."""
     return {
@@ -66,5 +73,7 @@ def charts(accounts: Sequence[Account]) -> dict[str, Drawing]:
 
 
 def _sheet(rows: Rows, title: str, *, long: bool) -> Sheet:
-    called = rows.title or title if long else "" if rows.title == title else rows.title
+    called = "" if rows.title == title else rows.title
+    if long and not called:
+        called = f"Show {counted(len(rows.rows), 'row')}"
     return Sheet(rows.header, rows.rows, called, numbers=rows.numbers, sortable=len(rows.rows) > 1, folded=long)
