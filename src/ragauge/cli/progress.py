@@ -172,9 +172,11 @@ class Stages:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """So much of a stage is done; drawn ten times a second at most, so that drawing does not cost."""
         row = self.WHOLE if stage == self.WHOLE else "stage"
-        fresh = row == "stage" and stage != self.now
+        fresh, last = row == "stage" and stage != self.now, self.now
+        if row == "stage":
+            self.now = stage  # before it is said: whoever hears it may interrupt at once
         if self._live is None:
-            what, before = (text.partition(": ")[0] for text in (stage, self.now))
+            what, before = (text.partition(": ")[0] for text in (stage, last))
             if fresh and what != before:
                 sys.stderr.write(f"{stage}\n")
         elif fresh or done >= total or time.perf_counter() - self._drawn > 0.1:
@@ -185,8 +187,6 @@ class Stages:
             elif fresh:
                 self._live.reset(self._tasks[row], description=short, total=total)
             self._live.update(self._tasks[row], description=short, completed=done, total=total)
-        if row == "stage":
-            self.now = stage
 
 
 class Counting:

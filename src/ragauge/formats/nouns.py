@@ -18,9 +18,9 @@ T = TypeVar("T")
 def to_data(thing: Any) -> Any:
     """Dataclasses and named tuples as objects, sequences as lists; what is not a finite number is null.
 
-    >>> from ragauge.worths import Choice
-    >>> to_data([Choice("d1", 0.25, math.nan)])
-    [{'id': 'd1', 'marginal': 0.25, 'total': None}]
+    >>> from ragauge.overviews import Mean
+    >>> to_data([Mean(0.25, 3)])
+    [{'value': 0.25, 'n': 3, 'low': None, 'high': None}]
     """
     if is_dataclass(thing) and not isinstance(thing, type):
         return {one.name: to_data(getattr(thing, one.name)) for one in fields(thing)}
@@ -42,9 +42,9 @@ def to_data(thing: Any) -> Any:
 def from_data(kind: type[T], data: Any, *, file: str) -> T:
     """The noun that the data is of; fields that it does not know are let be, those that it lacks have their default.
 
-    >>> from ragauge.worths import Choice
-    >>> from_data(Choice, {"id": "d1", "marginal": 0.25, "total": None}, file="gain.json")
-    Choice(id='d1', marginal=0.25, total=nan)
+    >>> from ragauge.overviews import Mean
+    >>> from_data(Mean, {"value": None, "n": 3, "low": 0.25}, file="x.json")
+    Mean(value=nan, n=3, low=0.25, high=nan)
     """
     try:
         return typing.cast(T, _made(kind, data))
