@@ -22,8 +22,8 @@ pytest.importorskip("vl_convert")
 from ragauge.comparisons import Comparison, Comparisons, Method, Moved
 from ragauge.errors import MissingExtra
 from ragauge.histories import History, Point
-from ragauge.outcomes import Advice, Latency, Speed
-from ragauge.overviews import Curve, Entry, Mean, Overview, Stratum
+from ragauge.outcomes import Advice, Latency, Mean, Speed
+from ragauge.overviews import Curve, Entry, Overview, Stratum
 from ragauge.reports.charts import CHARTS, as_png, as_svg, drawn, trend
 from ragauge.reports.charts.labels import Box, Mark, spots
 from ragauge.reports.charts.looks import LOST, NEUTRAL, PALETTE, STAGES, STYLE, TIED, WON, Cast

@@ -28,7 +28,7 @@ from ragauge.experiments import run
 from ragauge.histories import History, Point
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.speed import speed
-from ragauge.overviews import Mean
+from ragauge.outcomes import Mean
 from ragauge.records import Document, Judgments
 from ragauge.reports import histories as reports
 from ragauge.reports import histories_words as words

@@ -20,7 +20,8 @@ from ragauge.formats.layouts import LAYOUTS, find, pgvectordb, ragdbeval, recogn
 from ragauge.measures.conventions import PRESETS
 from ragauge.measures.names import parse
 from ragauge.measures.speed import milliseconds, speed
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 from ragauge.records import Judgments, Run
 from strategies import judgments, runs
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ragauge.errors import BadInput
 from ragauge.formats.layouts import LAYOUTS
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 from test_layouts import NEW, OLD, RESULT, SWARM, scored, written
 
 TOKENS = "model,num_queries,mrr,avg_total_ms\ncanine,10,0.5,3\nbyt5,10,0.25,4\n"

@@ -21,8 +21,8 @@ pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
 import ragauge
-from ragauge.outcomes import Experiment
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Experiment, Mean
+from ragauge.overviews import Entry, Overview
 from ragauge.records import Dataset, Document, Judgments, Run
 from ragauge.reporting import overview, report
 from ragauge.reports.page import page, payload, sections

@@ -24,8 +24,8 @@ import ragauge
 from ragauge.experiments import run
 from ragauge.findings import Audit, Finding, Grid
 from ragauge.formats.scores import read_scores
-from ragauge.outcomes import Advice, Latency, Speed
-from ragauge.overviews import Curve, Entry, Mean, Overview, Stratum
+from ragauge.outcomes import Advice, Latency, Mean, Speed
+from ragauge.overviews import Curve, Entry, Overview, Stratum
 from ragauge.records import ByMeasure, Dataset, Document, Judgments, Run, Scores
 from ragauge.reporting import overview as overview_of
 from ragauge.reports import comparisons, overviews

@@ -14,8 +14,8 @@ import ragauge
 from ragauge.comparisons import Comparison, Comparisons, Method
 from ragauge.findings import Audit, Finding
 from ragauge.measures.speed import latency
-from ragauge.outcomes import Experiment, Speed
-from ragauge.overviews import Entry, Mean, Overview, Stratum
+from ragauge.outcomes import Experiment, Mean, Speed
+from ragauge.overviews import Entry, Overview, Stratum
 from ragauge.records import ByMeasure, Dataset, Judgments, Run, Scores
 from ragauge.reporting import overview
 from ragauge.reports.verdicts import answers, verdict

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ragauge.comparisons import Comparison
-from ragauge.overviews import Mean
+from ragauge.outcomes import Mean
 
 
 @dataclass(frozen=True)

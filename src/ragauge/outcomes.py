@@ -15,6 +15,18 @@ from ragauge.errors import RagaugeError, UnknownName
 from ragauge.records import Dataset, Run, Scores
 
 
+class Mean(NamedTuple):
+    """A mean over `n` queries, and how far it may be off; NaN where that is not known.
+
+    Some files tell a mean without saying over how many queries: then `n` is 0.
+    """
+
+    value: float
+    n: int
+    low: float = math.nan
+    high: float = math.nan
+
+
 @dataclass(frozen=True)
 class Latency:
     """Milliseconds of one stage over `n` queries; percentiles by linear interpolation, as NumPy has them."""

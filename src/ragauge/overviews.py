@@ -13,24 +13,12 @@ from ragauge.ages import Freshness
 from ragauge.comparisons import Comparison, Comparisons
 from ragauge.findings import Audit, Lint
 from ragauge.ordeals import Ordeal
-from ragauge.outcomes import Advice, Speed
+from ragauge.outcomes import Advice, Mean, Speed
 from ragauge.records import Document, Floats, Judgments, Run, Scores
 from ragauge.worths import Gain, Novelty
 
 Told = Lint | Novelty | Gain | Freshness | Ordeal
 """What can be told of a knowledge base."""
-
-
-class Mean(NamedTuple):
-    """A mean over `n` queries, and how far it may be off; NaN where that is not known.
-
-    Some files tell a mean without saying over how many queries: then `n` is 0.
-    """
-
-    value: float
-    n: int
-    low: float = math.nan
-    high: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure, parse_all
 from ragauge.measures.scoring import score
 from ragauge.measures.speed import milliseconds, speed
-from ragauge.outcomes import Advice
-from ragauge.overviews import Curve, Entry, Mean, Stratum
+from ragauge.outcomes import Advice, Mean
+from ragauge.overviews import Curve, Entry, Stratum
 from ragauge.records import ByMeasure, Floats, Run, Scores
 from ragauge.stats.enough import enough_each
 from ragauge.stats.intervals import mean_intervals

@@ -23,7 +23,7 @@ from ragauge.measures.conventions import PRESETS
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.speed import milliseconds, speed
-from ragauge.overviews import Mean
+from ragauge.outcomes import Mean
 from ragauge.rules import figures
 from ragauge.stats.quantiles import quantile_interval
 from ragauge.verbs import read_measures

@@ -18,7 +18,7 @@ T = TypeVar("T")
 def to_data(thing: Any) -> Any:
     """Dataclasses and named tuples as objects, sequences as lists; what is not a finite number is null.
 
-    >>> from ragauge.overviews import Mean
+    >>> from ragauge.outcomes import Mean
     >>> to_data([Mean(0.25, 3)])
     [{'value': 0.25, 'n': 3, 'low': None, 'high': None}]
     """
@@ -42,7 +42,7 @@ def to_data(thing: Any) -> Any:
 def from_data(kind: type[T], data: Any, *, file: str) -> T:
     """The noun that the data is of; fields that it does not know are let be, those that it lacks have their default.
 
-    >>> from ragauge.overviews import Mean
+    >>> from ragauge.outcomes import Mean
     >>> from_data(Mean, {"value": None, "n": 3, "low": 0.25}, file="x.json")
     Mean(value=nan, n=3, low=0.25, high=nan)
     """

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragauge.comparisons import Comparisons
-from ragauge.overviews import Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Overview
 from ragauge.reports.comparisons import beaten, decided_by, marks
 from ragauge.reports.tables import counted, one_line, shown
 

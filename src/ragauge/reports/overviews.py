@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ragauge.comparisons import Comparison
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 from ragauge.reports.comparisons import STARS, decided_by, signed
 from ragauge.reports.comparisons import interval as interval_text
 from ragauge.reports.tables import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ragauge.outcomes import Speed
-from ragauge.overviews import Curve, Entry, Mean, Overview
+from ragauge.outcomes import Mean, Speed
+from ragauge.overviews import Curve, Entry, Overview
 from ragauge.reports.audits import as_data as audit_data
 from ragauge.reports.comparisons import as_data as comparisons_data
 from ragauge.reports.comparisons import row_data

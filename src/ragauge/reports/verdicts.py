@@ -7,8 +7,8 @@ import re
 from typing import NamedTuple
 
 from ragauge.comparisons import Comparison
-from ragauge.outcomes import Speed
-from ragauge.overviews import Mean, Overview, Stratum
+from ragauge.outcomes import Mean, Speed
+from ragauge.overviews import Overview, Stratum
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
 from ragauge.reports.tables import counted, milliseconds, p_value, rate, shown
 from ragauge.reports.tags import MEANINGS

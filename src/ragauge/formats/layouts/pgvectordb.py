@@ -9,7 +9,8 @@ from typing import Any
 from ragauge.errors import BadInput
 from ragauge.formats.files import Source
 from ragauge.formats.layouts.cells import Wanted, as_csv, count, figures_of, left_out, milliseconds, read_sheet
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 
 MEASURES: Mapping[str, str] = {
     "Precision@K": "precision",

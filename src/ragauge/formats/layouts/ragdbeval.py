@@ -23,7 +23,8 @@ from ragauge.formats.layouts.cells import (
     speed_of,
 )
 from ragauge.formats.rows import as_id
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 
 QUALITY: Mapping[str, str] = {
     "recall@1": "recall(of=capped)@1",

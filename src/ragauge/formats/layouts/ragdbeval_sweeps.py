@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from ragauge.formats.layouts import ragdbeval
-from ragauge.outcomes import Speed
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean, Speed
+from ragauge.overviews import Entry, Overview
 from ragauge.sweeps import Point, Sweep
 
 CUTS = (1, 10, 50, 100)

@@ -15,7 +15,8 @@ from ragauge.formats.documents import read_json
 from ragauge.formats.files import Source
 from ragauge.formats.layouts.cells import Wanted, as_json, count, dataset_of, number
 from ragauge.formats.scores import read_scores
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 from ragauge.records import ByMeasure, Scores
 
 V = TypeVar("V")

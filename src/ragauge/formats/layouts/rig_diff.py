@@ -14,7 +14,8 @@ from ragauge.formats.files import Source
 from ragauge.formats.layouts.cells import as_json, count, number
 from ragauge.formats.layouts.rig import canonical, interval_in, interval_of, values_of, written
 from ragauge.formats.rows import as_id
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 from ragauge.records import ByMeasure, Scores
 
 SIDES = ("baseline", "current")

@@ -14,7 +14,8 @@ from ragauge.formats.files import Source
 from ragauge.formats.layouts.cells import Wanted, as_csv, count, figures_of, left_out, read_sheet
 from ragauge.formats.rows import Rows
 from ragauge.formats.scores import read_scores
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 from ragauge.records import ByMeasure, Floats, Judgments, Scores
 
 V = TypeVar("V")

@@ -17,7 +17,8 @@ from ragauge.formats.layouts.cells import (
     read_sheet,
     speed_of,
 )
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 
 MEASURES: Mapping[str, str] = {
     "mrr": "mrr@15",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ragauge.overviews import Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Overview
 from ragauge.reports.charts.labels import Box, Mark, named, spots
 from ragauge.reports.charts.looks import Cast
 from ragauge.reports.charts.sketches import (

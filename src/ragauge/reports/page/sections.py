@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ragauge.comparisons import Comparison
-from ragauge.overviews import Entry, Mean, Overview
+from ragauge.outcomes import Mean
+from ragauge.overviews import Entry, Overview
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
 from ragauge.reports.tables import best_of, counted, milliseconds, p_value, rate, shown, without_nan
 from ragauge.stages import STAGES
