@@ -34,6 +34,7 @@ NOUNS = {
     "worths",
     "ages",
     "ordeals",
+    "lineups",
 }
 DOING = {"datasets", "systems", "runs", "seams", "stages", "plugins", "fusion"}
 MAY_IMPORT = {
@@ -51,6 +52,7 @@ MAY_IMPORT = {
     "worths": {"errors", "records"},
     "ages": {"errors", "records"},
     "ordeals": {"errors", "records"},
+    "lineups": {"errors", "records", "outcomes"},
     "stages": set(),
     "threads": set(),
     "together": set(),
@@ -58,7 +60,7 @@ MAY_IMPORT = {
     "processes": set(),
     "seams": {"errors", "records", "verdicts"},
     "plugins": {"errors"},
-    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps", "verdicts", "ages"},
+    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps", "verdicts", "ages", "lineups"},
     "fusion": {"errors", "records"},
     "datasets": {"errors", "records", "findings", "formats", "verdicts"},
     "systems": {"errors", "records", "seams", "stages", "plugins", "fusion", "keys"},
@@ -77,6 +79,9 @@ MAY_IMPORT = {
     | {"audits", "formats", "judges", "measures", "processes", "stats", "texts", "together", "twins"},
     "twins": {"errors", "texts"},
     "audits": NOUNS | {"measures", "stats", "texts", "twins"},
+    "encoding": NOUNS | DOING | {"formats", "measures", "processes", "stats", "texts"},
+    "embedding": NOUNS | DOING | {"encoding", "formats", "measures", "verbs"},
+    "tokenizing": NOUNS | DOING | {"corpora", "encoding", "formats"},
     "benches": NOUNS | DOING | {"formats", "measures", "processes"},
     "benching": NOUNS | DOING | {"benches", "formats", "measures", "verbs"},
     "stressing": NOUNS | DOING | {"formats", "knowledge", "verbs"},

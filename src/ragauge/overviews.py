@@ -12,13 +12,14 @@ import numpy as np
 from ragauge.ages import Freshness
 from ragauge.comparisons import Comparison, Comparisons
 from ragauge.findings import Audit, Lint
+from ragauge.lineups import Lineup, Tokenizers
 from ragauge.ordeals import Ordeal
 from ragauge.outcomes import Advice, Mean, Speed
 from ragauge.records import Document, Floats, Judgments, Run, Scores
 from ragauge.worths import Gain, Novelty
 
-Told = Lint | Novelty | Gain | Freshness | Ordeal
-"""What can be told of a knowledge base."""
+Told = Lint | Novelty | Gain | Freshness | Ordeal | Lineup | Tokenizers
+"""What can be told beside runs: of a knowledge base, of embedders and tokenizers."""
 
 
 @dataclass(frozen=True, eq=False)

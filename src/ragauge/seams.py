@@ -37,7 +37,10 @@ class Embedder(Protocol):
     """Turns texts into vectors.
 
     One that knows may also have `limit` (how many tokens of a text it reads, None for all) and `tokens(texts)` (how
-    many each has, read or not): `lint` tells from them what is cut off.
+    many each has, read or not): `lint` tells from them what is cut off. `tokenizer` is what cuts its texts,
+    `parameters` how many numbers it has learned or drawn, `trained` whether they were learned. One that must see the
+    corpus first has `fitted(texts, progress) -> Embedder`; a language model has `bits(texts)`: how many each text
+    takes, and NaN where it reads only part of one.
     """
 
     @property
@@ -47,6 +50,41 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text."""
+        ...
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Cuts texts into pieces that are known by number.
+
+    One that must see the corpus first has `fitted(texts) -> Tokenizer` and refuses everything else before.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is, so exactly that two of one name cut alike."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """How many numbers it can give, marks and unused ones among them."""
+        ...
+
+    @property
+    def unknown(self) -> int | None:
+        """The number of whatever it does not know; None where it knows everything."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of each text, all of it, without marks around it."""
+        ...
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The text of numbers; where something is lost on the way, without it."""
+        ...
+
+    def pieces(self, text: str) -> list[str]:
+        """The pieces of a text, as people read them."""
         ...
 
 

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from ragauge.ages import Freshness
 from ragauge.findings import Lint
+from ragauge.lineups import Lineup, Tokenizers
 from ragauge.ordeals import Ordeal
 from ragauge.overviews import Told
-from ragauge.reports import freshness, gains, lints, novelties, ordeals
+from ragauge.reports import freshness, gains, lineups, lints, novelties, ordeals, tokenizings
 from ragauge.reports.accounts import Account
 from ragauge.worths import Gain, Novelty
 
@@ -32,6 +33,8 @@ FORMS: Mapping[str, Form] = {
     "gain": Form(Gain, gains.account, gains.csv),
     "freshness": Form(Freshness, freshness.account, freshness.csv, freshness.DERIVED, freshness.compared),
     "stress": Form(Ordeal, ordeals.account, ordeals.csv, ("read_back", "measures"), ordeals.compared),
+    "embedders": Form(Lineup, lineups.account, lineups.csv),
+    "tokenizers": Form(Tokenizers, tokenizings.account, tokenizings.csv),
 }
 """By the verb that makes it."""
 

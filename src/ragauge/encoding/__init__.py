@@ -1,0 +1,1 @@
+"""Measuring embedders: texts to vectors, vectors to rankings, and what becomes of both when something is changed."""
