@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from command import command_in
 from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, run
 from ragauge.auditing import audit, audit_files
 from ragauge.audits import checks
@@ -282,20 +280,7 @@ def test_a_folder_that_was_run_by_its_path_is_found_again(folder, monkeypatch):
 
 @pytest.fixture
 def ragauge(folder):
-    def command(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-c", "from ragauge.cli import main; main()", "audit", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
-        )
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return command
+    return command_in(folder, "audit")
 
 
 def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folder):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+
+from command import command_in
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\n"
 RUN = "q1 Q0 a 1 3 first\nq1 Q0 x 2 2 first\nq2 Q0 x 1 2 first\nq2 Q0 c 2 1 first\n"
@@ -23,21 +24,7 @@ def ragauge(tmp_path):
     (tmp_path / "first.run").write_text(RUN)
     (tmp_path / "other.run").write_text(OTHER)
 
-    def run(*arguments, code=0, stdin=None):
-        done = subprocess.run(
-            [sys.executable, "-c", "from ragauge.cli import main; main()", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            input=stdin,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
-        )
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
+    return command_in(tmp_path)
 
 
 def test_json_has_the_promised_shape(ragauge):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from importlib.resources import files
 
 import jsonschema
 import pytest
 
+from command import command_in
 from ragauge.cli.progress import Stages
 from ragauge.reports.sweeps_data import as_data
 from sweep_builder import whole
@@ -41,20 +39,7 @@ class Lacking(Broken):
 def ragauge(tmp_path):
     """Run the command in an empty folder."""
 
-    def run(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-c", "from ragauge.cli import main; main()", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "RAGAUGE_CACHE": str(tmp_path / "c")},
-        )
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
+    return command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "c"))
 
 
 @pytest.fixture

@@ -5,9 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -16,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ragauge
+from command import command_in
 from ragauge import account_files
 from ragauge.ages import Conflict, Freshness, StaleHit, Version
 from ragauge.errors import BadInput, Incomparable, UnknownName
@@ -658,20 +656,7 @@ def command(tmp_path):
         "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in TEXTS.items())
     )
 
-    def run(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-c", "from ragauge.cli import main; main()", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
-        )
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
+    return command_in(tmp_path)
 
 
 def test_json_has_the_figures_by_rigs_names(command):

@@ -6,10 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +16,7 @@ from hypothesis import strategies as st
 
 import literal_judge
 import ragauge
+from command import command_in
 from ragauge import account_files
 from ragauge.errors import BackendFailed, BadInput, UnknownName
 from ragauge.gaining import gain
@@ -692,20 +690,7 @@ def command(tmp_path):
     lines = [f"{query}\t{doc}\t{grade}" for query, docs in GRADES.items() for doc, grade in docs.items()]
     (asked / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(lines) + "\n")
 
-    def run(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-c", "from ragauge.cli import main; main()", "gain", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
-        )
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
+    return command_in(tmp_path, "gain")
 
 
 def test_the_command_line_shows_tables_json_and_csv(command, tmp_path):

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_1samp, ttest_rel
 
 import ragauge
+from command import command_in
 from ragauge.errors import BadInput, CheckFailed, Incomparable, UnknownName
 from ragauge.gate_files import read_gate
 from ragauge.gates import Check, Figure, Gate, Rule
@@ -1015,20 +1016,7 @@ def command(tmp_path):
     (tmp_path / "short.run").write_text("".join(f"{q} Q0 a 1 2 short\n" for q in queries[1:]))
     (tmp_path / "empty.run").write_text("")
 
-    def run(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "-c", "from ragauge.cli import main; main()", "gate", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
+    return command_in(tmp_path, "gate")
 
 
 def test_a_pass_is_0_and_shown(command):

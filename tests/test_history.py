@@ -6,10 +6,7 @@ import csv
 import io
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -22,6 +19,7 @@ from rich.console import Console
 from scipy import stats
 
 import ragauge
+from command import command_in
 from ragauge.chronicle import history
 from ragauge.errors import BadInput, UnknownName
 from ragauge.experiments import run
@@ -540,17 +538,7 @@ def test_the_headline_of_the_page_is_a_sentence_and_what_never_changed_comes_las
 
 
 def command(*arguments, cwd, code=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "ragauge", "history", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUTF8": "1"},
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+    return command_in(cwd, "history", PYTHONUTF8="1")(*arguments, code=code)
 
 
 def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ragauge
+from command import command_in
 from ragauge import account_files
 from ragauge.errors import BadInput, MissingExtra, UnknownName
 from ragauge.findings import Finding, Lint
@@ -439,21 +438,7 @@ def command(tmp_path):
     """Run the command in a folder that holds a corpus with an empty document."""
     corpus(tmp_path, [*clean(), {"id": "x", "text": ""}])
 
-    def run(*arguments, code=0, stdin=None):
-        done = subprocess.run(
-            [sys.executable, "-c", "from ragauge.cli import main; main()", "lint", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            input=stdin,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
-        )
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
+    return command_in(tmp_path, "lint")
 
 
 def test_the_command_shows_problems_and_ends_with_1_only_where_that_is_asked_for(command):
