@@ -64,6 +64,8 @@ class BM25:
         words = [self._words(one.whole) for one in documents]
         # The library divides by the mean length, which must not be 0; without any word nothing is ever asked of it.
         self._index.index(words if any(words) else [["nothing"]], show_progress=False)
+        # The library always knows the empty word, which `s` is stemmed to, though no document may have it.
+        self._columns = len(self._index.scores["indptr"]) - 1
         self._empty = not any(words)
         self.description = {"k1": k1, "b": b, "method": method, "language": language}
 
@@ -74,7 +76,7 @@ class BM25:
         """The best `k`; documents without any word of the query are not found."""
         with stage("retrieve"):
             words = self._words(query)
-            known = [word for word in words if word in self._index.vocab_dict]
+            known = [word for word in words if self._index.vocab_dict.get(word, self._columns) < self._columns]
             if not known or self._empty:
                 return []
             scores = self._index.get_scores(known)
