@@ -543,7 +543,7 @@ def test_an_index_is_built_with_the_system_and_not_by_its_first_query():
 
 
 def test_bm25_is_asked_for_a_word_whose_stem_is_empty():
-    documents = [Document("a", "new things"), Document("b", "old things")]
-    assert [hit.id for hit in BM25(documents).search("what's new", 2)] == ["a"]
-    assert [hit.id for hit in BM25([*documents, Document("c", "it's there")]).search("s", 3)] == ["c"]
-    assert BM25(documents).search("s", 3) == []
+    docs = [Document("a", "new things"), Document("b", "old things")]
+    assert [hit.id for hit in bm25(docs).search("what's new", 2)] == ["a"]
+    assert bm25(docs).search("s", 3) == []
+    assert [hit.id for hit in bm25([*docs, Document("c", "it's there")]).search("s", 3)] == ["c"]
