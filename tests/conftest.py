@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from chat_server import serving_chat
 
+os.environ["NUMBA_DISABLE_JIT"] = "1"  # ranx as it is takes seconds, and its compiler minutes
 settings.register_profile("ragauge", deadline=None, max_examples=100)
 settings.load_profile("ragauge")
 

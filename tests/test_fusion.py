@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import os
 import random
 import subprocess
 import sys
@@ -125,7 +124,7 @@ def jobs():
 
 @pytest.fixture(scope="module")
 def ranx_says():
-    """What ranx answers, uncompiled, which takes seconds where numba's compiler takes minutes."""
+    """What ranx answers."""
     pytest.importorskip("ranx")
     asked = list(jobs())
     done = subprocess.run(
@@ -134,7 +133,6 @@ def ranx_says():
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
     )
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
