@@ -138,6 +138,18 @@ def test_two_of_a_kind_are_told_apart():
     assert [one.kind for one in apart([Account("lint", "a", [], "")] * 3)] == ["lint", "lint-2", "lint-3"]
 
 
+def test_emoji_and_words_that_are_joined_by_what_nobody_sees_stay_whole(tmp_path):
+    astronaut, persian = "\U0001f469\u200d\U0001f680", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    lint = Lint(f"{astronaut} {persian}", 1, [Finding("x", "empty", True, 1, astronaut, [persian])])
+    for form in ("html", "md"):
+        path = tmp_path / f"x.{form}"
+        account_files.write(lint, [str(path)])
+        text = path.read_text()
+        assert astronaut in text
+        assert persian in text
+        assert "\ufffd" not in text
+
+
 def test_what_texts_say_is_never_acted_on(tmp_path):
     evil = "<script>alert(1)</script>\x1b[31m"
     lint = Lint(evil, 1, [Finding(evil, "empty", True, 1, evil, [evil])], notes=[evil])

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from command import command_in
-from ragauge.cli.progress import Stages
+from ragauge.cli.progress import Bar, Stages
 from ragauge.reports.sweeps_data import as_data
 from sweep_builder import whole
 
@@ -160,3 +160,15 @@ def test_off_a_terminal_each_configuration_is_named_once_as_its_turn_comes(capsy
             tell(f"{store}: search", 1, 3)
     assert capsys.readouterr().err == "exact neighbours\nfaiss:m=16: insert\nfaiss:m=32: insert\n"
     assert tell.now == "faiss:m=32: search"
+
+
+def test_a_name_that_a_terminal_would_act_on_is_harmless_while_it_is_measured(capsys):
+    with Stages() as tell:
+        tell("red\x1b[31m\x07: insert", 0, 1)
+    with Bar() as bar:
+        bar.begin("red\x1b[31m", 1, 0)
+        bar.step()
+        bar.end("red\x1b[31m")
+    told = capsys.readouterr().err
+    assert told.startswith("red\ufffd[31m\ufffd: insert\nred\ufffd[31m: building\nred\ufffd[31m: built in ")
+    assert not {"\x1b", "\x07"} & set(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import socket
 import sqlite3
 import sys
@@ -15,7 +16,9 @@ import pytest
 
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.seams import Embedder
+from ragauge.systems.building import open_embedder
 from ragauge.systems.embedders.cached import Cached
+from ragauge.systems.tokenizers import open_tokenizer
 from servers import serving
 
 SENTENCES = [
@@ -129,12 +132,63 @@ def test_minilm_with_eight_bits_is_near_the_model_itself():
     assert prompted.name != adapted.name
 
 
+@pytest.mark.parametrize(
+    ("opened", "described"),
+    [
+        (open_embedder, "encoder(model=nope/nope)"),
+        (open_embedder, "transformers(model=nope/nope)"),
+        (open_tokenizer, "transformers(model=nope/nope)"),
+    ],
+)
+def test_without_leave_to_download_no_server_is_even_looked_up(no_network, monkeypatch, tmp_path, opened, described):
+    pytest.importorskip("sentence_transformers")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    looked_up = []
+
+    def refuse(host, *_, **__):
+        looked_up.append(host)
+        raise OSError("there is no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    # What its client asks the hub first, it remembers for a day.
+    monkeypatch.setattr(constants, "AGENT_HARNESSES_PATH", str(tmp_path / "known"), raising=False)
+    monkeypatch.setattr("huggingface_hub.utils._detect_agent._registry", None, raising=False)
+    with pytest.raises(BackendFailed, match="`nope/nope` is no folder, and was not fetched from the hub before"):
+        opened(described)
+    assert looked_up == []
+    assert constants.HF_HUB_OFFLINE is False  # what others do in this process is theirs
+
+
+def test_minilm_says_no_to_telemetry_before_its_library_is_imported(monkeypatch):
+    said = []
+
+    class Looking:
+        """Asked first for whatever is imported."""
+
+        @staticmethod
+        def find_spec(name, *_):
+            if name == "onnxruntime":
+                said.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
+                raise ImportError(name)
+
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "whatever it was")
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Looking, *sys.meta_path])
+    from ragauge.systems.embedders.minilm import MiniLM
+
+    with pytest.raises(MissingExtra):
+        MiniLM()
+    assert said == ["1"]
+
+
 @pytest.mark.slow
 def test_a_model_that_is_not_there_is_said_in_one_sentence(tmp_path):
     pytest.importorskip("sentence_transformers")
     from ragauge.systems.embedders.transformers import SentenceTransformer
 
-    with pytest.raises(BackendFailed, match="cannot be loaded") as error:
+    with pytest.raises(BackendFailed, match="is no folder, and was not fetched") as error:
         SentenceTransformer(str(tmp_path / "nothing"))
     assert "\n" not in error.value.message
     assert "download=true" in error.value.hint

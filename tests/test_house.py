@@ -60,7 +60,18 @@ MAY_IMPORT = {
     "processes": set(),
     "seams": {"errors", "records", "verdicts"},
     "plugins": {"errors"},
-    "formats": {"errors", "records", "overviews", "outcomes", "comparisons", "findings", "sweeps", "verdicts", "ages", "lineups"},
+    "formats": {
+        "errors",
+        "records",
+        "overviews",
+        "outcomes",
+        "comparisons",
+        "findings",
+        "sweeps",
+        "verdicts",
+        "ages",
+        "lineups",
+    },
     "fusion": {"errors", "records"},
     "datasets": {"errors", "records", "findings", "formats", "verdicts"},
     "systems": {"errors", "records", "seams", "stages", "plugins", "fusion", "keys"},
@@ -80,7 +91,7 @@ MAY_IMPORT = {
     "twins": {"errors", "texts"},
     "audits": NOUNS | {"measures", "stats", "texts", "twins"},
     "encoding": NOUNS | DOING | {"formats", "measures", "processes", "stats", "texts"},
-    "embedding": NOUNS | DOING | {"encoding", "formats", "measures", "verbs"},
+    "embedding": NOUNS | DOING | {"encoding", "experiments", "formats", "measures", "verbs"},
     "tokenizing": NOUNS | DOING | {"corpora", "encoding", "formats"},
     "benches": NOUNS | DOING | {"formats", "measures", "processes"},
     "benching": NOUNS | DOING | {"benches", "formats", "measures", "verbs"},
@@ -217,7 +228,7 @@ def test_every_option_and_value_stands_in_conventions_md(option):
 
 VERBS = """
 run evaluate compare report bench gate audit reliability calibrate history k-range fuse validate convert
-datasets systems measures demo gain novelty stress lint freshness
+datasets systems measures demo gain novelty stress lint freshness embedders tokenizers
 """
 
 

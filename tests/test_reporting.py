@@ -407,6 +407,9 @@ def test_endings_tell_the_form_and_names_win():
         "html", "html", "json", "csv", "markdown", "latex",
     ]  # fmt: skip
     assert kind_of("x.csv", "swarm", KINDS) == "swarm"
+    assert kind_of("x.txt", "swarm", KINDS) == kind_of("", "swarm", KINDS) == "swarm"
+    with pytest.raises(BadInput, match=r"x\.tex: the form `markdown` is no \.tex"):
+        kind_of("x.tex", "markdown", KINDS)
     with pytest.raises(BadInput, match="not clear"):
         kind_of("x.docx", None, KINDS)
     with pytest.raises(UnknownName, match="wode"):

@@ -31,6 +31,7 @@ _HOMES = {
     "Incomparable": "ragauge.errors",
     "Judged": "ragauge.verdicts",
     "Judgments": "ragauge.records",
+    "Lineup": "ragauge.lineups",
     "Lint": "ragauge.findings",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.errors",
@@ -47,6 +48,7 @@ _HOMES = {
     "Sample": "ragauge.verdicts",
     "Scores": "ragauge.records",
     "Sweep": "ragauge.sweeps",
+    "Tokenizers": "ragauge.lineups",
     "UnknownName": "ragauge.errors",
     "VectorSet": "ragauge.sweeps",
     "arrays": "ragauge.formats",
@@ -54,6 +56,7 @@ _HOMES = {
     "bench": "ragauge.benching",
     "calibrate": "ragauge.calibrating",
     "compare": "ragauge.comparing",
+    "embedders": "ragauge.embedding",
     "evaluate": "ragauge.verbs",
     "freshness": "ragauge.staleness",
     "fuse": "ragauge.fusing",
@@ -77,6 +80,7 @@ _HOMES = {
     "stage": "ragauge.stages",
     "stress": "ragauge.stressing",
     "subtopic_judgments": "ragauge.formats",
+    "tokenizers": "ragauge.tokenizing",
     "tune": "ragauge.fusing",
 }
 
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
     from ragauge.comparing import compare
     from ragauge.comparisons import Comparison, Comparisons
     from ragauge.datasets.loading import load
+    from ragauge.embedding import embedders
     from ragauge.errors import (
         BackendFailed,
         BadInput,
@@ -110,6 +115,7 @@ if TYPE_CHECKING:
     from ragauge.gating import gate
     from ragauge.histories import History
     from ragauge.judging import estimate, judge, judge_async, recount
+    from ragauge.lineups import Lineup, Tokenizers
     from ragauge.linting import lint
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
@@ -124,6 +130,7 @@ if TYPE_CHECKING:
     from ragauge.stressing import stress
     from ragauge.sweeps import Sweep, VectorSet
     from ragauge.systems.pgvector_db import PgVectorDB
+    from ragauge.tokenizing import tokenizers
     from ragauge.trials import reliability
     from ragauge.verbs import evaluate
     from ragauge.verdicts import Judged, Sample
@@ -151,6 +158,7 @@ __all__ = [
     "Incomparable",
     "Judged",
     "Judgments",
+    "Lineup",
     "Lint",
     "Measure",
     "MissingEvidence",
@@ -166,6 +174,7 @@ __all__ = [
     "Sample",
     "Scores",
     "Sweep",
+    "Tokenizers",
     "UnknownName",
     "VectorSet",
     "__version__",
@@ -174,6 +183,7 @@ __all__ = [
     "bench",
     "calibrate",
     "compare",
+    "embedders",
     "estimate",
     "evaluate",
     "freshness",
@@ -197,6 +207,7 @@ __all__ = [
     "stage",
     "stress",
     "subtopic_judgments",
+    "tokenizers",
     "tune",
 ]
 

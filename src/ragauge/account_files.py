@@ -1,24 +1,28 @@
-"""Lint, novelty, gain, freshness and stress as files: written in every form, read again, and joined on one page."""
+"""Lint, novelty, gain and their like as files: written in every form, read again, and joined on one page."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ragauge.errors import BadInput
 from ragauge.formats.documents import read_json
 from ragauge.formats.files import Source
+from ragauge.formats.layouts import tokenization_lineups, tokenizer_sheet
 from ragauge.formats.nouns import from_data, to_data
 from ragauge.forms import Kind, kind_of, write_charts, written
+from ragauge.lineups import Lineup, Tokenizers
 from ragauge.overviews import Told
 from ragauge.reports import accounts
+from ragauge.reports.lineups_csv import long_csv
 from ragauge.reports.page.account import charts as drawn
 from ragauge.reports.page.account import page
 from ragauge.reports.told import FORMS, accounts_of, verb_of
 from ragauge.vega import vega
 
+Noun = TypeVar("Noun")
 SCHEMA = "ragauge-{}/1"
 """What the JSON of a verb calls itself."""
 HEAD = 200
@@ -52,13 +56,50 @@ def as_csv(told: Told | Sequence[Told]) -> str:
     return "".join([first, *(one.partition("\n")[2] for one in others)])
 
 
+def _only(several: Sequence[Told], noun: type[Noun], form: str) -> Noun:
+    """The one result that a form is for."""
+    found = [one for one in several if isinstance(one, noun)]
+    if len(found) != 1 or len(several) != 1:
+        raise _not_for(form, noun)
+    return found[0]
+
+
+def refuse_form(form: str, noun: type[Told]) -> None:
+    """Refuse a form that is for another verb's results."""
+    wanted = ONLY.get(form, noun)
+    if wanted is not noun:
+        raise _not_for(form, wanted)
+
+
+def _not_for(form: str, noun: type[Any]) -> BadInput:
+    verb = next(verb for verb, one in FORMS.items() if one.noun is noun)
+    return BadInput(f"the form `{form}` is for one result of `{verb}`", hint="--as json, --as csv, …")
+
+
+ONLY: Mapping[str, type[Any]] = {"long": Lineup, "tokenization": Lineup, "tokenizer": Tokenizers}
+"""Forms that one verb's results alone have."""
 KINDS: Mapping[str, Kind[Sequence[Told]]] = {
     "html": Kind(".html", "one self-contained page", lambda several: page(accounts_of(several), vega())),
     "json": Kind(".json", "everything, to be read again", as_json),
     "csv": Kind(".csv", "a row for each document, query or finding", as_csv),
     "markdown": Kind(".md", "tables for a wiki", lambda several: accounts.markdown(accounts_of(several))),
+    "long": Kind(
+        ".csv",
+        "of embedders, a row for each figure at each dimension, size and perturbation",
+        lambda several: long_csv(_only(several, Lineup, "long")),
+    ),
+    "tokenization": Kind(
+        ".csv",
+        "of embedders, the tokenization study's table",
+        lambda several: tokenization_lineups.write(_only(several, Lineup, "tokenization")),
+    ),
+    "tokenizer": Kind(
+        ".csv",
+        "of tokenizers, the tokenization study's table",
+        lambda several: tokenizer_sheet.write(_only(several, Tokenizers, "tokenizer")),
+    ),
 }
-"""By name, and by ending."""
+"""By name; of several with the same ending, that ending means the first."""
 
 
 def _several(told: Told | Sequence[Told]) -> Sequence[Told]:

@@ -22,13 +22,20 @@ class Kind(NamedTuple, Generic[Noun]):
 
 
 def kind_of(path: str | Path, form: str | None, kinds: Mapping[str, Kind[Noun]]) -> str:
-    """The name of the kind that a file is to have: the one that is named, or the first with that ending."""
+    """The name of the kind that a file is to have: the one that is named, or the first with that ending.
+
+    A file that ends like another kind is refused: nobody could open it.
+    """
+    ending = Path(path).suffix.lower()
+    ending = ".html" if ending == ".htm" else ending
     if form is not None:
         if form not in kinds:
             raise UnknownName("form", form, kinds, hint=f"there are {', '.join(kinds)}")
+        wanted = kinds[form].ending
+        if ending != wanted and any(kind.ending == ending for kind in kinds.values()):
+            other = Path(path).with_suffix(wanted)
+            raise BadInput(f"the form `{form}` is no {ending}", file=str(path), hint=f"{other}, or without --as")
         return form
-    ending = Path(path).suffix.lower()
-    ending = ".html" if ending == ".htm" else ending
     for name, kind in kinds.items():
         if kind.ending == ending:
             return name

@@ -86,7 +86,8 @@ def _alone(path: str) -> BadInput:
     if path != "-" and not _exists(path):
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     if path == "-" or not Path(path).is_dir():
-        return BadInput("a run is missing", file=path, hint="judgments first, then runs")
+        told, hint = (_damaged(path), "; a result is written anew with -o") if path.endswith(".json") else ("", "")
+        return BadInput(f"a run is missing{told}", file=path, hint=f"judgments first, then runs{hint if told else ''}")
     inside = [str(one) for one in sorted(Path(path).glob("*")) if _is_experiment(str(one))]
     if inside:
         return BadInput("a run is missing", file=path, hint=f"there are experiments in {', '.join(inside)}")
@@ -100,6 +101,16 @@ def _alone(path: str) -> BadInput:
     return BadInput(
         "no finished run is here", file=path, hint="judgments first, then runs; or a folder of `ragauge run`"
     )
+
+
+def _damaged(path: str) -> str:
+    """What keeps a JSON file from being the result of a verb, which needs no run beside it."""
+    try:
+        found = json.loads(Source(path).read())
+    except ValueError as error:
+        return f", or it is a damaged result: the JSON cannot be read ({error})"
+    schema = found.get("schema") if isinstance(found, dict) else None
+    return f", or `{str(schema)[:60]}` is no result that is known here" if schema else ""
 
 
 def trials_in(path: str) -> Sequence[str | Run]:

@@ -1,4 +1,4 @@
-"""The nouns of comparing embedders (`Lineup`) and tokenizers (`Tokenizers`): same data, same retriever, same context."""
+"""The nouns of comparing embedders (`Lineup`) and tokenizers (`Tokenizers`): same data, retriever and context."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ class Gap(NamedTuple):
     p_corrected: float
     """The same, corrected for all comparisons that are read together."""
     n: int
+
+
+class Pair(NamedTuple):
+    """Two entrants against each other by the first measure."""
+
+    one: str
+    other: str
+    differs: str
+    """`rank` for the best and the next best; else the one option in which their descriptions differ: `tokenizer` …"""
+    gap: Gap
+    """Of the one less the other; corrected over all pairs."""
 
 
 class Fault(NamedTuple):
@@ -71,7 +82,7 @@ class Shrunk(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """The same queries over a part of the corpus: all judged documents, and some of the others."""
+    """The same queries over a part of the corpus: all relevant documents, and some of the others."""
 
     documents: int
     means: Mapping[str, Mean]
@@ -149,6 +160,8 @@ class Tokens:
     marks: int = 0
     """Tokens that its model puts around a text; in no other figure but the limit's."""
     note: str = ""
+    learn_seconds: float = math.nan
+    """To learn its pieces, where it did."""
 
     @property
     def used_share(self) -> float:
@@ -270,8 +283,14 @@ class Lineup:
     """The part of the documents that are longer."""
     confidence: float = 0.95
     seed: int = 0
+    pairs: Sequence[Pair] = ()
+    """Those whose difference is due to one thing, and the best against the next best."""
     references: Mapping[str, float] = field(default_factory=lambda: NOTHING)
-    """Bits per byte of the documents that language models are asked about, by compressors that learn nothing: `xz` …"""
+    """Bits per byte of the documents that language models are asked about, by compressors.
+
+    `xz`, `bz2` and `zlib` have read nothing before, as an untrained model; `xz, primed` has read the documents that the
+    trained ones learn from, and is what these must beat.
+    """
     failures: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Embedders that could not be opened, and why."""
     seconds: Mapping[str, float] = field(default_factory=lambda: NOTHING)

@@ -28,12 +28,12 @@ TABLE = {
     "tokenizers": {
         "bytes": "ragauge.systems.tokenizers.bytewise:Bytes",
         "characters": "ragauge.systems.tokenizers.characters:Characters",
-        "words": "ragauge.systems.tokenizers.words:Words",
-        "bpe": "ragauge.systems.tokenizers.trained:BPE",
-        "wordpiece": "ragauge.systems.tokenizers.trained:WordPiece",
-        "unigram": "ragauge.systems.tokenizers.trained:Unigram",
-        "file": "ragauge.systems.tokenizers.files:File",
-        "transformers": "ragauge.systems.tokenizers.pretrained:Pretrained",
+        "words": "ragauge.systems.tokenizers.words:words",
+        "bpe": "ragauge.systems.tokenizers.trained:bpe",
+        "wordpiece": "ragauge.systems.tokenizers.trained:wordpiece",
+        "unigram": "ragauge.systems.tokenizers.trained:unigram",
+        "file": "ragauge.systems.tokenizers.files:read",
+        "transformers": "ragauge.systems.tokenizers.pretrained:open_pretrained",
         "embedder": "ragauge.systems.tokenizers.embedders:OfEmbedder",
     },
     "embedders": {

@@ -37,7 +37,8 @@ class Embedder(Protocol):
     """Turns texts into vectors.
 
     One that knows may also have `limit` (how many tokens of a text it reads, None for all) and `tokens(texts)` (how
-    many each has, read or not): `lint` tells from them what is cut off. `tokenizer` is what cuts its texts,
+    many each has, read or not): `lint` tells from them what is cut off. `tokenizer` is what cuts its texts, `marks` how
+    many tokens stand around a text that count for the limit, if not as many as its tokenizer says,
     `parameters` how many numbers it has learned or drawn, `trained` whether they were learned. One that must see the
     corpus first has `fitted(texts, progress) -> Embedder`; a language model has `bits(texts)`: how many each text
     takes, and NaN where it reads only part of one.
@@ -57,7 +58,9 @@ class Embedder(Protocol):
 class Tokenizer(Protocol):
     """Cuts texts into pieces that are known by number.
 
-    One that must see the corpus first has `fitted(texts) -> Tokenizer` and refuses everything else before.
+    One that must see the corpus first has `fitted(texts) -> Tokenizer` and refuses everything else before. One that
+    knows may also have `limit` (how many tokens its model reads, marks among them) and `marks` (how many stand around a
+    text), or `tokens(texts)`, where more than these count for the limit.
     """
 
     @property

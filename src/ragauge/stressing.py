@@ -231,9 +231,10 @@ def loaded(
         notes.append(f"{data.name} has no queries: the first words of some documents are asked for instead")
     chosen = random.Random(plan.seed).sample(sorted(queries), min(plan.queries, len(queries)))  # noqa: S311 - a sample
     queries = {name: queries[name] for name in sorted(chosen)}
-    model = open_embedder(embedder)
+    texts = [one.whole for one in documents]
+    model = open_embedder(embedder, texts, lambda done, total: tell("learning", done, total))
     cached = InPieces(Cached(model, cache_folder() / "embeddings"), lambda done, total: tell("embedding", done, total))
-    vectors = cached.embed([one.whole for one in documents])
+    vectors = cached.embed(texts)
     asked = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
     typed = embedder if isinstance(embedder, str) else model.name
     judgments = data.judgments if judged else None

@@ -196,15 +196,16 @@ def _embedded(
     progress: Callable[[int, int], None] | None,
 ) -> VectorSet:
     """The texts of a dataset as vectors; those of a model are computed once."""
-    model = open_embedder(EMBEDDER if embedder is None else embedder)
-    kept: Embedder = Cached(model, cache_folder() / "embeddings")
-    if progress is not None:
-        kept = InPieces(kept, progress)
     documents = list(dataset.documents)[:limit]
     asked = dict(list(dataset.queries.items())[:queries])
     if not documents or not asked:
         raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
-    base = np.asarray(kept.embed([document.whole for document in documents]), np.float32)
+    texts = [document.whole for document in documents]
+    model = open_embedder(EMBEDDER if embedder is None else embedder, texts, progress)
+    kept: Embedder = Cached(model, cache_folder() / "embeddings")
+    if progress is not None:
+        kept = InPieces(kept, progress)
+    base = np.asarray(kept.embed(texts), np.float32)
     vectors = np.asarray(kept.embed(list(asked.values())), np.float32)
     notes = [f"the vectors are those of {model.name}"]
     if len(documents) < len(dataset.documents):

@@ -14,6 +14,7 @@ from ragauge.cli.compare import compare
 from ragauge.cli.convert import convert
 from ragauge.cli.datasets import datasets
 from ragauge.cli.demo import demo
+from ragauge.cli.embedders import embedders
 from ragauge.cli.evaluate import evaluate
 from ragauge.cli.freshness import freshness
 from ragauge.cli.fuse import fuse
@@ -30,6 +31,7 @@ from ragauge.cli.report import report
 from ragauge.cli.run import run
 from ragauge.cli.stress import stress
 from ragauge.cli.systems import systems
+from ragauge.cli.tokenizers import tokenizers
 from ragauge.cli.validate import validate
 
 app = typer.Typer(
@@ -54,11 +56,13 @@ app.command()(reliability)
 app.command()(calibrate)
 app.command()(history)
 app.command()(bench)
+app.command()(embedders)
 app.command()(gain)
 app.command()(novelty)
 app.command()(freshness)
 app.command()(lint)
 app.command()(stress)
+app.command()(tokenizers)
 app.command("k-range")(k_range)
 app.command()(fuse)
 app.command()(validate)

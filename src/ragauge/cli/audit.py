@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
-from rich.constrain import Constrain
 from rich.text import Text
 
 from ragauge.cli import console
 from ragauge.errors import BadInput
 from ragauge.reports.tables import plain_table
-
-WIDTH = 80
-"""Lines are so wide where nobody says otherwise."""
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command
@@ -83,8 +78,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     if as_json:
         typer.echo(audits.as_json(found))
     else:
-        shown = audits.rendered(found, full=full)
-        console.show(*(shown if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in shown]))
+        console.show(*console.narrow(audits.rendered(found, full=full)))
     wrote = [] if markdown is None else [f"wrote {markdown}"]
     console.talk([*found.notes, *wrote, audits.summary(found)])
     if strict and found.problems:

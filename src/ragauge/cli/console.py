@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput
@@ -15,6 +15,10 @@ from ragauge.reports.tables import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+
+WIDTH = 80
+"""Sentences are so wide in a pipe, where nobody says how wide."""
 
 
 def data() -> Console:
@@ -35,6 +39,25 @@ def show(*tables: RenderableType) -> None:
         for table in tables:
             console.print(table)
     sys.stdout.write("".join(line.rstrip() + "\n" for line in text.get().splitlines()))
+
+
+def width() -> int:
+    """As wide as the terminal, or as people read where it is a pipe."""
+    return data().width if sys.stdout.isatty() else WIDTH
+
+
+def narrow(pieces: Sequence[RenderableType]) -> list[RenderableType]:
+    """Everything as wide as people read, where it goes into a pipe."""
+    from rich.constrain import Constrain
+
+    return list(pieces) if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in pieces]
+
+
+def folded(pieces: Sequence[RenderableType]) -> list[RenderableType]:
+    """Sentences as wide as people read, where they go into a pipe; tables stay as wide as they are."""
+    from rich.text import Text
+
+    return [narrow([one])[0] if isinstance(one, Text) else one for one in pieces]
 
 
 def talk(lines: Iterable[str]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Annotated
 
 import typer
-from rich.constrain import Constrain
 from rich.text import Text
 
 from ragauge.cli import console
@@ -16,9 +14,6 @@ from ragauge.cli.telling import tell, writable
 from ragauge.errors import BadInput
 from ragauge.findings import Lint
 from ragauge.reports.tables import plain_table
-
-WIDTH = 80
-"""Lines are so wide where nobody says otherwise."""
 
 
 def lint(  # noqa: PLR0913 - each is an option of the command
@@ -106,10 +101,8 @@ def _shown(found: Lint, *, full: bool) -> list[str]:
 
     told = lints.account(found)
     kept = [part for part in told.parts if part.id == "lengths" or (full and part.id == "languages")]
-    wide = console.data().width if sys.stdout.isatty() else WIDTH
-    pieces, left = accounts.tables(replace(told, parts=kept), wide)
-    shown = [*lints.rendered(found, full=full), *pieces[3:]]
-    console.show(*(shown if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in shown]))
+    pieces, left = accounts.tables(replace(told, parts=kept), console.width())
+    console.show(*console.narrow([*lints.rendered(found, full=full), *pieces[3:]]))
     return left
 
 

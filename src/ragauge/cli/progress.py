@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from ragauge.reports.tables import one_line
+
 
 @contextmanager
 def status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
@@ -73,6 +75,7 @@ class Bar:
 
     def begin(self, system: str, total: int, done: int) -> None:
         """A system is about to be built and asked."""
+        system = one_line(system)
         self._began = time.perf_counter()
         self._steps = self._shown = 0
         self.now = system
@@ -104,6 +107,7 @@ class Bar:
 
     def end(self, system: str) -> None:
         """A system is done."""
+        system = one_line(system)
         seconds = time.perf_counter() - self._began
         if self._live is not None:
             self._live.remove_task(self._task)
@@ -171,6 +175,7 @@ class Stages:
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """So much of a stage is done; drawn ten times a second at most, so that drawing does not cost."""
+        stage = one_line(stage)  # it may have somebody's name in it
         row = self.WHOLE if stage == self.WHOLE else "stage"
         fresh, last = row == "stage" and stage != self.now, self.now
         if row == "stage":

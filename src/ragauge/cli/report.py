@@ -178,7 +178,8 @@ def _told(files: list[str], targets: list[str], form: str | None, charts: str | 
         typer.echo(account_files.KINDS[kind_of("", form, account_files.KINDS)].write(found), nl=False)
     elif not targets and charts is None:
         for one in joint(found) or map(account, found):
-            _shown(*accounts.tables(one, console.data().width), one.notes)
+            pieces, left = accounts.tables(one, console.data().width)
+            _shown(console.folded(pieces), left, one.notes)
     console.talk(_wrote(targets, charts))
 
 

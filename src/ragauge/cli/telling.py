@@ -1,4 +1,4 @@
-"""What lint, novelty, gain, freshness and stress do at their end alike: show it, or print it, and write files."""
+"""What lint, novelty, gain and their like do at their end alike: show it, or print it, and write files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.progress import status
+from ragauge.errors import BadInput
+from ragauge.formats.writing import refuse_unwritable
 from ragauge.forms import kind_of
 from ragauge.overviews import Told
 
@@ -15,17 +17,36 @@ Show = Callable[[], Sequence[str]]
 """Draws tables; the titles of the columns for which there was no room."""
 
 
-def writable(files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
-    """Refuse, before anything is done, what could not be written at the end."""
-    from ragauge.account_files import KINDS
+def writable(
+    files: Sequence[str], *, as_json: bool, as_csv: bool, form: str | None = None, noun: type[Told] | None = None
+) -> None:
+    """Refuse, before anything is done, what could not be written at the end; `noun` is what there will be."""
+    from ragauge.account_files import KINDS, refuse_form
 
-    console.only_one({"--json": as_json, "--csv": as_csv})
-    for file in files:
-        kind_of(file, None, KINDS)
+    console.only_one({"--json": as_json, "--csv": as_csv, "--as": form is not None and not files})
+    if form is not None and len(files) > 1:
+        raise BadInput("--as goes with one file", hint="`ragauge report` makes other files of a .json afterwards")
+    for file in files or ([""] if form is not None else []):
+        kind = kind_of(file, form, KINDS)
+        if noun is not None:
+            refuse_form(kind, noun)
+        if file:
+            refuse_unwritable(file)
 
 
-def tell(told: Sequence[Told], files: Sequence[str], *, as_json: bool, as_csv: bool, show: Show | None = None) -> None:
-    """Print data or draw tables (by `show` where a verb has a way of its own), say notes, and write files."""
+def tell(
+    told: Sequence[Told],
+    files: Sequence[str],
+    *,
+    as_json: bool,
+    as_csv: bool,
+    show: Show | None = None,
+    form: str | None = None,
+) -> None:
+    """Print data or draw tables (by `show` where a verb has a way of its own), say notes, and write files.
+
+    With a form and no file, that form is printed.
+    """
     from ragauge import account_files
     from ragauge.reports import accounts
     from ragauge.reports.told import accounts_of
@@ -36,13 +57,15 @@ def tell(told: Sequence[Told], files: Sequence[str], *, as_json: bool, as_csv: b
         typer.echo(account_files.as_json(told), nl=False)
     elif as_csv:
         typer.echo(account_files.as_csv(told), nl=False)
+    elif form is not None and not files:
+        typer.echo(account_files.KINDS[form].write(told), nl=False)
     elif show is not None:
         left = show()
     else:
         pieces, left = accounts.tables(one, console.data().width)
-        console.show(*pieces[:-1])
+        console.show(*console.folded(pieces[:-1]))
     with status(after=0.5) as watch:
         watch("writing")
-        account_files.write(told, files)
+        account_files.write(told, files, form)
     missing = [f"not shown, for want of room: {', '.join(left)}; -o report.html has everything"] if left else []
     console.talk([*one.notes, *missing, *(f"wrote {file}" for file in files)])

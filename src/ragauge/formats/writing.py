@@ -38,6 +38,21 @@ def format_of(path: str) -> str:
     return ENDINGS.get(Source(path).ending, "trec")
 
 
+def refuse_unwritable(path: str, *, folder: bool = False) -> None:
+    """Refuse a place where nothing could be written later; nothing is written now."""
+    target = Path(path)
+    if path == "-":
+        return
+    if target.exists() and target.is_dir() is not folder:
+        raise BadInput("is a file, not a folder" if folder else "is a folder, not a file to write", file=path)
+    above = target.absolute().parents
+    there = next(one for one in ((target, *above) if folder else above) if one.exists())
+    if not there.is_dir():
+        raise BadInput(f"cannot be written: {there.name} is a file, not a folder", file=path)
+    if not os.access(there, os.W_OK):
+        raise BadInput("cannot be written: that is not allowed here", file=path)
+
+
 @contextmanager
 def whole_file(path: str) -> Iterator[IO[bytes]]:
     """A file that appears only when it is complete; `-` is standard output, .gz and .zst are compressed."""

@@ -14,7 +14,7 @@ from rich.text import Text
 from ragauge.records import NOTHING
 from ragauge.reports.charts import Drawing
 from ragauge.reports.markdown import folded, grid, safe
-from ragauge.reports.tables import Rows, cell, counted, drawn, one_line
+from ragauge.reports.tables import JOINERS, Rows, cell, counted, drawn, one_line
 
 
 class Part(NamedTuple):
@@ -23,7 +23,7 @@ class Part(NamedTuple):
     id: str
     title: str
     short: str
-    """The title in a word, for the navigation of a page."""
+    """The title in a word, for the navigation of a page; nothing for what is found without it."""
     text: str = ""
     rows: Sequence[Rows] = ()
     charts: Mapping[str, Drawing] = MappingProxyType({})
@@ -74,7 +74,7 @@ def _texts(rows: Rows) -> Rows:
 
 def _text(text: str) -> str:
     """Line breaks stay: an error may have some. What a terminal would act on does not."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+    return "".join(c if c.isprintable() or c in f"\n\t{JOINERS}" else "\ufffd" for c in text)
 
 
 def titles(accounts: Sequence[Account]) -> list[str]:

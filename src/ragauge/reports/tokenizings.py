@@ -2,15 +2,266 @@
 
 from __future__ import annotations
 
-from ragauge.lineups import Tokenizers
-from ragauge.reports.accounts import Account
+import math
+from collections.abc import Sequence
+
+from ragauge.lineups import Tokenizers, Tokens
+from ragauge.reports.accounts import Account, Part
+from ragauge.reports.charts.sketches import listed
+from ragauge.reports.charts.tokenizings import drawn
+from ragauge.reports.tables import Rows, counted, csv_text, number, one_line, rate
+
+NONE = "-"
+BETWEEN = "|"
+"""What stands between pieces."""
+FIGURES = ("mean", "p5", "p25", "p50", "p75", "p95", "p99", "max")
+"""What is told of the tokens of a document."""
+MANY = 0.001
+"""The part of unknown tokens that is worth a word above everything."""
+LONG = 60
+"""Characters of a word that are shown."""
+COLUMNS = (
+    "used: the part of the vocabulary that occurs; a word: tokens for what stands between white space; bytes: of "
+    "text for a token; lossless: whether every text comes back from its tokens."
+)
+"""What the columns of the table are."""
+SHEET = (
+    "tokenizer",
+    "vocab_size",
+    "unique_tokens_used",
+    "vocab_utilization",
+    "avg_tokens_per_doc",
+    "median_tokens_per_doc",
+    "avg_tokens_per_word",
+    "avg_tokens_per_char",
+    "avg_tokens_per_byte",
+    "compression_ratio",
+)
+"""The columns of the tokenization study, which come first."""
 
 
 def account(found: Tokenizers) -> Account:
     """What is told of tokenizers."""
-    return Account("tokenizers", "Tokenizers", [found.corpus], "", circumstances=found.circumstances)
+    told = max((one.documents for one in found.rows), default=0)
+    of = "" if told == found.documents else f"{told:,} of "
+    about = [found.corpus, f"{of}{counted(found.documents, 'document')}"]
+    parts = [
+        Part("figures", "What becomes of the texts", "Figures", _about(found), [table(found.rows)], drawn(found)),
+        Part("lengths", "Tokens of a document", "Lengths", _cut(found), [_lengths(found)]),
+        *_failed(found),
+        *_probes(found),
+        *_words(found),
+        *_lost(found),
+    ]
+    return Account(
+        "tokenizers", "Tokenizers", about, headline(found), parts, notes=found.notes, circumstances=found.circumstances
+    )
+
+
+def headline(found: Tokenizers) -> str:
+    """The result in a few words: who needs fewest tokens without losing anything, and who does not know everything.
+
+    >>> one = Tokens("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
+    >>> other = Tokens("words", 3, 3, 2, 4, 2, 10, 10, {"mean": 2.0}, unknown=1, lossless=False)
+    >>> headline(Tokenizers("docs", 2, [one, other]))[56:]
+    ', 1.00 bytes a token. Not everything is known to words (25%).'
+    """
+    whole = sorted((one for one in found.rows if one.lossless), key=lambda one: one.tokens)
+    if not whole:
+        told = ["No tokenizer brings every text back as it was."]
+    else:
+        best, worst = whole[0], whole[-1]
+        figures = f"{_mean(best)} tokens a document, {best.compression:.2f} bytes a token"
+        if len(whole) == 1:
+            only = "Only " if len(found.rows) > 1 else ""
+            told = [f"{only}{best.tokenizer} brings every text back: {figures}."]
+        else:
+            most = f"; {worst.tokenizer} needs most ({_mean(worst)})"
+            told = [f"Of those that bring every text back, {best.tokenizer} needs fewest tokens: {figures}{most}."]
+    gaps = [f"{one.tokenizer} ({_share(one.unknown_rate)})" for one in found.rows if one.unknown_rate >= MANY]
+    if gaps:
+        told.append(f"Not everything is known to {listed(gaps)}.")
+    return " ".join(told)
+
+
+def _mean(one: Tokens) -> str:
+    return f"{one.per_document.get('mean', math.nan):,.1f}"
+
+
+def _share(part: float) -> str:
+    """A part in per cent, with the digits that matter.
+
+    >>> _share(0.25), _share(0.0211), _share(0.00004), _share(0.0), _share(math.nan)
+    ('25%', '2.1%', '<0.01%', '0%', '-')
+    """
+    if math.isnan(part):
+        return NONE
+    if not part:
+        return "0%"
+    return (
+        "<0.01%" if part < 0.0001 else f"{part:.2%}" if part < 0.01 else f"{part:.1%}" if part < 0.1 else f"{part:.0%}"
+    )
+
+
+def _about(found: Tokenizers) -> str:
+    learned = list(dict.fromkeys(one.trained_on for one in found.rows if one.trained_on))
+    names = list(dict.fromkeys(one.tokenizer.partition("(")[0] for one in found.rows if one.trained_on))
+    told = f" Pieces of {listed(names)} were learned from {learned[0]}." if len(learned) == 1 else ""
+    return f"{COLUMNS}{told}"
+
+
+def table(tokenizers: Sequence[Tokens]) -> Rows:
+    """What becomes of the texts: a row for each tokenizer."""
+    header = ["tokenizer", "vocab", "used", "a word", "bytes", "unknown", "lossless"]
+    rows = [
+        [
+            one.tokenizer,
+            f"{one.vocabulary:,}",
+            _share(one.used_share),
+            _two(one.per_word),
+            _two(one.compression),
+            _share(one.unknown_rate),
+            NONE if one.lossless is None else "yes" if one.lossless else "no",
+        ]
+        for one in tokenizers
+    ]
+    return Rows("", header, rows, goes=(2,))
+
+
+def _two(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:.2f}"
+
+
+def _cut(found: Tokenizers) -> str:
+    """How much is not read, where somebody says how much is."""
+    told = []
+    for one in found.rows:
+        if one.limit is None:
+            continue
+        if not one.truncated:
+            told.append(f"{one.tokenizer} reads {one.limit:,} tokens, and all of every document.")
+            continue
+        tokens = one.tokens + one.marks * one.documents
+        share, lost = _share(one.truncated / one.documents), _share(one.lost / tokens)
+        told.append(
+            f"{one.tokenizer} reads {one.limit:,} tokens: {one.truncated:,} of {counted(one.documents, 'document')} "
+            f"({share}) {'is' if one.truncated == 1 else 'are'} longer, and {lost} of all tokens are cut off."
+        )
+    return " ".join(told)
+
+
+def _lengths(found: Tokenizers) -> Rows:
+    header = ["tokenizer", *FIGURES, "texts/s", "learned in"]
+    rows = [
+        [
+            one.tokenizer,
+            _mean(one),
+            *(f"{one.per_document[name]:,.0f}" if name in one.per_document else NONE for name in FIGURES[1:]),
+            rate(one.texts_per_second),
+            NONE if math.isnan(one.learn_seconds) else f"{one.learn_seconds:.1f} s",
+        ]
+        for one in found.rows
+    ]
+    return Rows("", header, rows, goes=(10, 3, 5, 9, 2))
+
+
+def _failed(found: Tokenizers) -> list[Part]:
+    rows = [[name, why] for name, why in found.failures.items()]
+    table = Rows("", ["tokenizer", "why"], rows, numbers=False)
+    return [Part("failed", "Not looked at", "Not looked at", rows=[table])] if rows else []
+
+
+def probes(tokenizers: Sequence[Tokens]) -> Rows | None:
+    """How many pieces each probe has: a row for each, a column for each tokenizer; None where nobody looked."""
+    first = tokenizers[0].probes if tokenizers else ()
+    if not first:
+        return None
+    header = ["text", "characters", *(one.tokenizer for one in tokenizers)]
+    rows = [[one.kind, str(len(one.text)), *(_pieces(mine, at) for mine in tokenizers)] for at, one in enumerate(first)]
+    return Rows("", header, rows)
+
+
+def _pieces(one: Tokens, at: int) -> str:
+    made = one.probes[at]
+    return f"{len(made.pieces)} ({made.unknown})" if made.unknown else str(len(made.pieces))
+
+
+def pieces(tokenizers: Sequence[Tokens], kinds: Sequence[str] | None = None) -> list[Rows]:
+    """A table for each probe, or for those of some kinds: what every tokenizer makes of it."""
+    tables = []
+    for at, one in enumerate(tokenizers[0].probes if tokenizers else ()):
+        if kinds is not None and one.kind not in kinds:
+            continue
+        rows = []
+        for mine in tokenizers:
+            made = mine.probes[at]
+            unknown = f"{len(made.pieces)}, {made.unknown} unknown" if made.unknown else str(len(made.pieces))
+            rows.append([mine.tokenizer, unknown, BETWEEN.join(made.pieces)])
+        text = one.text.replace("\n", "↵").replace("\t", "⇥")
+        title = f"{one.kind}: {one_line(text)}"
+        tables.append(Rows(title, ["tokenizer", "pieces", "which"], rows, numbers=False))
+    return tables
+
+
+def _probes(found: Tokenizers) -> list[Part]:
+    counts = probes(found.rows)
+    if counts is None:
+        return []
+    about = "Pieces of a short text of each kind; in brackets, how many stand for what the tokenizer does not know."
+    which = f"Pieces are apart by {BETWEEN}; ␣ is a blank, ↵ the end of a line, \\x.. a byte, ⟨?⟩ the unknown."
+    return [
+        Part("probes", "Texts of every kind", "Probes", about, [counts], long=True),
+        Part("pieces", "Their pieces", "Pieces", which, pieces(found.rows), long=True),
+    ]
+
+
+def _words(found: Tokenizers) -> list[Part]:
+    tables = [
+        Rows(
+            one.tokenizer,
+            ["word", "pieces", "times"],
+            [[_short(word.word), f"{word.pieces:,}", f"{word.times:,}"] for word in one.longest],
+        )
+        for one in found.rows
+        if one.longest
+    ]
+    text = "What stands between white space, each by itself, and how often it comes."
+    return [Part("words", "Words that take most pieces", "Words", text, tables, long=True)] if tables else []
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= LONG else f"{word[: LONG - 10]}…{word[-9:]}"
+
+
+def _lost(found: Tokenizers) -> list[Part]:
+    rows = [[one.tokenizer, one_line(one.note)] for one in found.rows if one.note]
+    table = Rows("", ["tokenizer", "the first that differs"], rows, numbers=False)
+    title = "What does not come back"
+    return [Part("lost", title, "Lost", rows=[table], long=True)] if rows else []
 
 
 def csv(found: Tokenizers) -> str:
-    """A row for each tokenizer."""
-    return "".join(f"{one.tokenizer}\n" for one in found.rows)
+    """A row for each tokenizer: the columns of the tokenization study, then all others."""
+    more = ("documents", "tokens", "words", "characters", "bytes", "unknown", "unknown_documents", "lossless")
+    cut = ("limit", "marks", "truncated", "lost", "texts_per_second", "learn_seconds", "trained_on")
+    header = [*SHEET, *(f"{name}_tokens_per_doc" for name in ("p5", "p95", "p99", "max")), *more, *cut]
+    rows = (
+        [
+            one.tokenizer,
+            str(one.vocabulary),
+            str(one.used),
+            number(one.used_share),
+            *(number(one.per_document.get(name)) for name in ("mean", "p50")),
+            *(number(value) for value in (one.per_word, one.per_character, one.per_byte, one.compression)),
+            *(number(one.per_document.get(name)) for name in ("p5", "p95", "p99", "max")),
+            *(str(getattr(one, name)) for name in more[:-1]),
+            "" if one.lossless is None else str(int(one.lossless)),
+            "" if one.limit is None else str(one.limit),
+            str(one.marks),
+            *("" if one.limit is None else str(value) for value in (one.truncated, one.lost)),
+            *(number(value) for value in (one.texts_per_second, one.learn_seconds)),
+            one.trained_on,
+        ]
+        for one in found.rows
+    )
+    return csv_text(header, rows)

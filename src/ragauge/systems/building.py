@@ -19,6 +19,9 @@ from ragauge.systems.embedders.pieces import InPieces
 from ragauge.systems.identity import code_hash
 from ragauge.systems.specs import Spec, parse, without_secrets
 
+Heard = Callable[[int, int], None]
+"""How much of how much is done."""
+
 
 class Workshop:
     """Builds systems over one corpus; a BM25 index that three systems use is built once.
@@ -32,7 +35,7 @@ class Workshop:
         systems: Mapping[str, Any] | None = None,
         *,
         cache: Path | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Heard | None = None,
     ) -> None:
         self._documents = documents
         self._progress = progress
@@ -181,9 +184,19 @@ class Workshop:
 
     def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
         """The embedder for queries, and the one for documents, which may remember."""
-        embedder = self._part("embedders", description)
+        embedder = self._learned(self._part("embedders", description))
         cached: Embedder = Cached(embedder, self._cache / "embeddings") if self._cache else embedder
         return embedder, cached if self._progress is None else InPieces(cached, self._progress)
+
+    def _learned(self, embedder: Embedder) -> Embedder:
+        """An embedder that has seen this corpus, where it must: once, however many systems have it."""
+        if not callable(getattr(embedder, "fitted", None)):
+            return embedder
+        key = f"fitted:{id(embedder)}"
+        if key not in self._built:
+            self._built[key] = fitted(embedder, [document.whole for document in self._documents], self._progress)
+        found: Embedder = self._built[key]
+        return found
 
     def _part(self, family: str, description: Any) -> Any:
         spec = parse(description) if isinstance(description, str) else description
@@ -246,7 +259,7 @@ def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: 
         for kind, word in _KINDS:
             if isinstance(default, kind):
                 if not isinstance(value, kind) or isinstance(value, bool) is not isinstance(default, bool):
-                    raise BadInput(f"`{spec}`: {name} is {_told(value)!s}, not {word}")
+                    raise BadInput(f"`{without_secrets(spec)}`: {name} is {_told(value)!s}, not {word}")
                 break
     return factory(*first, **options)
 
@@ -276,13 +289,30 @@ def _check_names(family: str, spec: Spec) -> None:
                 _check_names(inner, described)
 
 
-def open_embedder(described: str | Embedder) -> Embedder:
-    """An embedder from a description, or itself."""
-    if not isinstance(described, str):
-        return described
-    spec = parse(described)
-    made: Embedder = _called(plugins.find("embedders", spec.name), spec, [], dict(spec.options))
-    return made
+def check(family: str, described: str | Spec) -> None:
+    """Refuse a description with names or options that nobody knows; nothing is built, and no library loaded."""
+    _check_names(family, parse(described, family.removesuffix("s")) if isinstance(described, str) else described)
+
+
+def made(family: str, described: str | Spec) -> Any:
+    """What a description of a family without parts of its own stands for: an embedder, a store, a tokenizer."""
+    spec = parse(described, family.removesuffix("s")) if isinstance(described, str) else described
+    return _called(plugins.find(family, spec.name), spec, [], dict(spec.options))
+
+
+def open_embedder(
+    described: str | Embedder, texts: Sequence[str] | None = None, progress: Heard | None = None
+) -> Embedder:
+    """An embedder from a description, or itself; one that must see the corpus first learns from `texts`."""
+    embedder: Embedder = made("embedders", described) if isinstance(described, str) else described
+    return embedder if texts is None else fitted(embedder, texts, progress)
+
+
+def fitted(embedder: Embedder, texts: Sequence[str], progress: Heard | None = None) -> Embedder:
+    """An embedder that has seen the corpus, where it must; else itself."""
+    learn = getattr(embedder, "fitted", None)
+    found: Embedder = learn(texts, progress) if callable(learn) else embedder
+    return found
 
 
 async def _close(thing: Any) -> None:

@@ -15,6 +15,15 @@ from ragauge.errors import BadInput
 
 TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
+NAMED = re.compile(r"\s*([^()=]+?)\s*=\s*(.+)", re.S)
+"""What stands in brackets is the description's own."""
+EXAMPLES = {
+    "system": "dense(embedder=minilm, store=faiss); several values are joined by +: weights=0.7+0.3",
+    "embedder": "minilm, lm(tokenizer=bytes), or with a name: small=wordllama(dimensions=64)",
+    "tokenizer": "bytes, bpe(vocabulary=8000), or with a name: mine=file(path=tokenizer.json)",
+    "store": "exact, pgvector(index=hnsw, ef_search=100)",
+}
+"""What a description looks like, by what it describes."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +38,29 @@ class Spec:
         return f"{self.name}({inside})" if inside else self.name
 
 
-def parse(text: str) -> Spec:
-    """Read a description.
+def parse(text: str, what: str = "system") -> Spec:
+    """Read a description; of `what` is said only where it cannot be read.
 
     >>> parse("hybrid(of=dense+bm25, weights=0.7+0.3)").options["weights"]
     [0.7, 0.3]
     >>> str(parse("dense( store = faiss(kind=hnsw,m=32) )"))
     'dense(store=faiss(kind=hnsw, m=32))'
     """
-    reader = _Reader(text)
+    reader = _Reader(text, what)
     spec = reader.spec()
     if reader.at < len(reader.tokens):
         raise reader.wrong(f"`{reader.tokens[reader.at]}` is too much")
     return spec
+
+
+def named_description(text: str) -> tuple[str, str]:
+    """The name and the description of `NAME=DESCRIPTION`; no name where there is only a description.
+
+    >>> named_description("mine=lm(tokenizer=bytes)"), named_description("lm(tokenizer=bytes)")
+    (('mine', 'lm(tokenizer=bytes)'), ('', 'lm(tokenizer=bytes)'))
+    """
+    found = NAMED.fullmatch(text)
+    return (found[1], found[2]) if found else ("", text)
 
 
 def from_table(name: str, table: Mapping[str, Any]) -> Spec:
@@ -98,8 +117,9 @@ def _text(value: Any) -> str:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, what: str) -> None:
         self.text = text
+        self.what = what
         self.tokens: list[str] = []
         self.at = 0
         place = 0
@@ -112,8 +132,7 @@ class _Reader:
 
     def wrong(self, what: str) -> BadInput:
         return BadInput(
-            f"the system `{self.text}` cannot be read: {what}",
-            hint="dense(embedder=minilm, store=faiss); several values are joined by +: weights=0.7+0.3",
+            f"the {self.what} `{self.text}` cannot be read: {what}", hint=EXAMPLES.get(self.what, EXAMPLES["system"])
         )
 
     def peek(self) -> str:

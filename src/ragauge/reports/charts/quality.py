@@ -31,6 +31,8 @@ MOST = 12
 """So many panels are drawn."""
 LABELLED = 8
 """Up to so many systems have their names beside their marks."""
+LONG = 14
+"""Letters of a name that leave bars their room."""
 WIDTH, HEIGHT = 260, 300
 """The plot of quality against latency on a phone, where names have the least room."""
 
@@ -236,7 +238,9 @@ def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool =
     data = alt.Data(values=rows)
     ends = [row[field] for row in rows for field in ("value", "low", "high") if row.get(field) is not None]
     least, most = min([0.0, *ends]), max([0.0, *ends]) or 1.0
-    scale = alt.Scale(domain=[figure(1.1 * least), figure(least + (most - least) * 1.42)], nice=False)
+    # Beside long names bars have less room, and the figures behind them need as much as ever.
+    room = 1.42 if max(len(row["system"]) for row in rows) <= LONG else 1.6
+    scale = alt.Scale(domain=[figure(1.1 * least), figure(least + (most - least) * room)], nice=False)
     # To stack bars, Vega-Lite would write the names into an expression.
     x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
     y = cast.rows(alt, [row["system"] for row in rows])

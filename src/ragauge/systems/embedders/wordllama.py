@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
-from ragauge.seams import Vectors
+from ragauge.seams import Tokenizer, Vectors
 
 
 class WordLlama:
@@ -32,7 +32,17 @@ class WordLlama:
         )
         self.limit = None
         """The mean is over all tokens of a text."""
+        self.parameters = int(self._model.embedding.size)
+        """A vector for each token, and nothing else."""
+        self.trained = True
         self.name = f"wordllama-l2-supercat-{dimensions}"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That of Llama 2."""
+        from ragauge.systems.tokenizers.files import Library
+
+        return Library.around(self._model.tokenizer, "wordllama-l2-supercat")
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """How many tokens each text has."""

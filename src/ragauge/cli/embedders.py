@@ -1,0 +1,232 @@
+"""`ragauge embedders DATASET -e NAME …`: embedders side by side on the same data, retriever and context."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.progress import Stages
+from ragauge.cli.telling import tell, writable
+from ragauge.encoding.plan import QUICK, STORES, Plan
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.formats.writing import refuse_unwritable
+from ragauge.lineups import Lineup
+
+USUAL = Plan()
+FILES = (".html", ".json", ".csv", ".md", ".tsv")
+"""What files end with, and folders do not."""
+
+
+def embedders(  # noqa: PLR0913 - each is an option of the command
+    dataset: Annotated[
+        str, typer.Argument(help="`ragauge datasets` lists those that there are; or a BEIR folder.")
+    ] = "pydocs",
+    embedder: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-e",
+            "--embedder",
+            help="minilm, 'lm(tokenizer=bytes)', 'encoder(model=FOLDER)', bm25, or NAME=…; again for more.  "
+            "[dim]default a study of what is at hand[/dim]",
+        ),
+    ] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option("-m", "--measure", help="The first is what curves and losses are of.")
+    ] = None,
+    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option("-b", "--baseline", help="Hold the others against this one.  [dim]default bm25[/dim]")
+    ] = None,
+    no_baselines: Annotated[
+        bool, typer.Option("--no-baselines", help="Leave out BM25 and chance, unless they are asked for.")
+    ] = False,
+    context: Annotated[int, typer.Option(help="Cut every text after so many characters; 0 cuts none.")] = USUAL.context
+    or 0,
+    part: Annotated[str, typer.Option(help="What of a document is embedded: whole, text or title.")] = "whole",
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-s",
+            "--store",
+            help="Where vectors are searched; again for more. Queries are timed through the first.  "
+            f"[dim]default {', '.join(STORES)}[/dim]",
+        ),
+    ] = None,
+    dimensions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,…|none", help="Make vectors so small, by PCA and by cutting.  [dim]default powers of two[/dim]"
+        ),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(metavar="N,…|none", help="Also over so many documents.  [dim]default 750,1500,3000[/dim]"),
+    ] = None,
+    perturb: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND|all|none", help="Write queries in another way: keyboard, upper-case …; again for more."
+        ),
+    ] = None,
+    rate: Annotated[float, typer.Option(help="The part of the words that this may touch.")] = USUAL.rate,
+    seeds: Annotated[int, typer.Option(help="So many times, where it draws.")] = USUAL.seeds,
+    timed: Annotated[int | None, typer.Option(help="Time so many queries, one by one.  [dim]default all[/dim]")] = None,
+    no_memory: Annotated[bool, typer.Option("--no-memory", help="Do not weigh each in a process of its own.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Quality and time only: one store, no curves, no perturbations, unless asked for."
+        ),
+    ] = False,
+    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Keep what is finished there, to go on from; rankings as runs, a page."
+        ),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept there.")] = False,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("-o", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--as", metavar="FORM", help="As long (a row a figure) or tokenization (the study's table)."),
+    ] = None,
+    charts: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each embedder.")] = False,
+) -> None:
+    """Compare embedders on the same data, the same retriever, the same context.
+
+    [dim]ragauge embedders pydocs -e minilm -e "bytes=lm(tokenizer=bytes)" --out study -o study.html[/dim]
+    """
+    written = files or []
+    writable(written, as_json=as_json, as_csv=as_csv, form=form, noun=Lineup)
+    if charts is not None:
+        refuse_unwritable(charts, folder=True)
+    if folder is not None and Path(folder).suffix in FILES:
+        raise BadInput(f"--out is a folder, and {folder} looks like a file", hint=f"-o {folder}")
+    how: dict[str, Any] = {**QUICK} if quick else {}
+    how |= {"context": context, "part": part, "rate": rate, "seeds": seeds, "seed": seed}
+    given = {
+        "stores": store,
+        "dimensions": _numbers(dimensions, "--dimensions"),
+        "sizes": _numbers(sizes, "--sizes"),
+        "perturbations": _kinds(perturb),
+        "timed": timed,
+        "memory": False if no_memory else None,
+    }
+    how |= {name: value for name, value in given.items() if value is not None}
+    if form == "tokenization":
+        measure, convention = _for_the_study(measure, convention)
+    found = _watched(
+        folder,
+        dataset=dataset,
+        embedders=embedder,
+        baseline=baseline,
+        baselines=not no_baselines,
+        measures=measure,
+        convention=convention or "default",
+        split=split,
+        limit=limit,
+        out=folder,
+        fresh=fresh,
+        **how,
+    )
+    tell([found], written, as_json=as_json, as_csv=as_csv, form=form)
+    if charts is not None:
+        from ragauge import account_files
+
+        account_files.write([found], [], charts=charts)
+        console.talk([f"wrote the charts to {charts}"])
+    if folder is not None:
+        _page(found, folder)
+
+
+def _page(found: Lineup, folder: str) -> None:
+    """Write the page beside the runs, and name the files."""
+    from ragauge import account_files
+
+    told, lacking = "report.html, lineup.json", []
+    try:
+        account_files.write([found], [str(Path(folder) / "report.html")])
+    except MissingExtra as missing:
+        told, lacking = "lineup.json", [f"no report.html: {missing.message} ({missing.hint})"]
+    runs = f"and the rankings as runs: ragauge compare {shlex.quote(folder)}"
+    console.talk([*lacking, f"{folder} has {told}, {runs}"])
+
+
+def _for_the_study(measures: list[str] | None, convention: str | None) -> tuple[list[str], str]:
+    """What the study's table needs, where nobody says otherwise; what it has no place for is refused at once."""
+    from ragauge.formats.layouts import tokenization, tokenization_lineups
+    from ragauge.measures.conventions import convention as find_convention
+    from ragauge.measures.names import parse_all
+
+    rules = find_convention(convention or tokenization.WANTED.convention)
+    wanted = measures or list(tokenization.WANTED.measures)
+    tokenization_lineups.check([str(one) for one in parse_all(wanted, rules)], rules.name)
+    return wanted, convention or tokenization.WANTED.convention
+
+
+class Watching(Stages):
+    """Shows which embedder is being measured, and how far its stage is."""
+
+    WHOLE = "embedders"
+
+
+def _watched(folder: str | None, **asked: Any) -> Lineup:
+    from ragauge import embedding
+
+    with Watching() as watch:
+        try:
+            return embedding.embedders(watch=watch, **asked)
+        except KeyboardInterrupt:
+            kept = (
+                f"what is finished is kept in {shlex.quote(folder)}, and the same command goes on from there"
+                if folder
+                else "vectors of documents are remembered; --out FOLDER would have kept the rest"
+            )
+            sys.stderr.write(f"\nstopped at {watch.now or 'the beginning'}; {kept}\n")
+            raise typer.Exit(130) from None
+
+
+def _numbers(text: str | None, option: str) -> Sequence[int] | None:
+    """Numbers with commas between them; `none` is none at all.
+
+    >>> _numbers("750,1500", "--sizes"), _numbers("none", "--sizes"), _numbers(None, "--sizes")
+    ([750, 1500], [], None)
+    """
+    if text is None:
+        return None
+    if text.strip() == "none":
+        return []
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError:
+        raise BadInput(f"`{option} {text}` is no list of numbers", hint=f"{option} 750,1500,3000") from None
+
+
+def _kinds(given: Sequence[str] | None) -> Sequence[str] | None:
+    """Perturbations by name; `all` is every one, `none` none at all."""
+    if not given:
+        return None
+    names = [name.strip() for one in given for name in one.split(",") if name.strip()]
+    if names == ["none"]:
+        return []
+    if names == ["all"]:
+        from ragauge.datasets.perturbed import KINDS
+
+        return list(KINDS)
+    return names

@@ -1,0 +1,93 @@
+"""`ragauge tokenizers CORPUS`: the same texts cut by different tokenizers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from ragauge.cli import console
+from ragauge.cli.progress import status
+from ragauge.cli.telling import tell, writable
+from ragauge.errors import BadInput
+from ragauge.lineups import Tokenizers
+
+
+def tokenizers(  # noqa: PLR0913 - each is an option of the command
+    corpus: Annotated[
+        str | None,
+        typer.Argument(help="A JSONL or TSV file, a BEIR folder, a folder of texts (.txt, .md), or a dataset."),
+    ] = None,
+    tokenizer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t",
+            "--tokenizer",
+            help="bytes, characters, words, bpe(vocabulary=8000), wordpiece, unigram, file(path=tokenizer.json), "
+            "transformers(model=FOLDER), minilm …, or NAME=…; again for more.  "
+            "[dim]default all that need no file[/dim]",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Tokens that a model reads.  [dim]default what the tokenizer says[/dim]")
+    ] = None,
+    held_out: Annotated[
+        float | None,
+        typer.Option(
+            help="The part of the documents to count on, from which none learns; 0 learns from all and counts all.  "
+            "[dim]default 0.1 where one learns[/dim]"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For the documents that are held out.")] = 0,
+    part: Annotated[str, typer.Option(help="What of a document: whole, text or title.")] = "whole",
+    probe: Annotated[
+        list[str] | None, typer.Option("-p", "--probe", metavar="TEXT", help="Show the pieces of this; again for more.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show the pieces of all probes, and the longest words.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each tokenizer.")] = False,
+    form: Annotated[
+        str | None, typer.Option("--as", metavar="FORM", help="Or another form, e.g. tokenizer: the study's table.")
+    ] = None,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
+    ] = None,
+) -> None:
+    """Cut the same texts with different tokenizers: how many pieces, of which, and what is lost.
+
+    [dim]ragauge tokenizers pydocs -t bytes -t "bpe(vocabulary=8000)" -t minilm --probe "naïve 東京"[/dim]
+    """
+    if corpus is None:
+        raise BadInput("nothing is given", hint="ragauge tokenizers CORPUS: a file, a folder or a dataset")
+    from ragauge import tokenizing
+
+    writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Tokenizers)
+    with status(after=0.5) as watch:
+        found = tokenizing.tokenizers(
+            corpus,
+            tokenizer or None,
+            limit=limit,
+            held_out=held_out,
+            seed=seed,
+            part=part,
+            probes=probe or (),
+            tell=lambda what: watch(f"{what} …"),
+        )
+    tell([found], out or [], as_json=as_json, as_csv=as_csv, form=form, show=lambda: _shown(found, full=full))
+
+
+def _shown(found: Tokenizers, *, full: bool) -> list[str]:
+    """Figures and lengths, and the pieces that somebody asked for; what there was no room for."""
+    from ragauge.reports import accounts, tokenizings
+    from ragauge.reports.accounts import Part
+
+    told = tokenizings.account(found)
+    parts = [part._replace(long=False) for part in told.parts if not part.long or (full and part.id != "probes")]
+    asked = [one.kind for one in found.rows[0].probes if one.kind.startswith("yours")]
+    if asked and not full:
+        parts.append(Part("pieces", "Pieces", "Pieces", rows=tokenizings.pieces(found.rows, asked)))
+    pieces, left = accounts.tables(replace(told, parts=parts), console.width())
+    console.show(*console.narrow(pieces[:-1]))
+    return left

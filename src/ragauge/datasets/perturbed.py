@@ -1,0 +1,313 @@
+"""The same queries written in another way: typos, case, accents, look-alike letters, white space, punctuation.
+
+One literal table says what there is. Some touch part of the words, some the whole text, some one word. Of n words that
+can be touched, rate * n are (a half is rounded up), and at least one, so that short queries are perturbed too; a higher
+rate touches the same words in the same way, and more. Words of three letters or more are taken; shorter ones only where
+there are no such.
+
+What is drawn depends on the perturbation, the seed and the query's id, and on nothing else: not on the other queries,
+nor on their order. A text is never emptied; one that has nothing to touch stays as it is.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple
+
+from ragauge.datasets.letters import ACCENTED, FULL_WIDTH, KEYS, LOOKALIKES, ZERO_WIDTH
+from ragauge.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.records import Dataset
+
+WORD = re.compile(r"\w+")
+GAP = re.compile(r"(?<=\S)\s+(?=\S)")
+ENOUGH = 3
+"""Letters of a word that typos prefer."""
+RATE = 0.25
+Edit = Callable[[str, random.Random], str]
+"""A word to another; the same word where it cannot be changed."""
+Rarity = Mapping[str, int]
+"""In how many documents each word occurs; the words with their case folded."""
+
+
+class Draw(NamedTuple):
+    """What a change has to go by."""
+
+    rng: random.Random
+    rate: float
+    rarity: Rarity
+
+
+Change = Callable[[str, Draw], str]
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """A way of writing a text differently."""
+
+    about: str
+    change: Change
+    draws: bool = True
+    """Whether chance has a part in it; otherwise every seed gives the same."""
+    reach: str = "words"
+    """`words` (the rate says how many), `text` (all of it), `word` (one)."""
+    needs_rarity: bool = False
+
+
+def perturbed(
+    texts: Mapping[str, str], how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
+) -> dict[str, str]:
+    """Texts by id, each written in another way; `rarity` (in how many documents a word is) is for some only.
+
+    >>> perturbed({"q1": "reverse a list", "q2": "ok"}, "upper case")
+    {'q1': 'REVERSE A LIST', 'q2': 'OK'}
+    >>> perturbed({"q1": "reverse a list"}, "swap", rate=1, seed=1)
+    {'q1': 'revrese a ilst'}
+    """
+    name, kind = find(how)
+    if not 0 < rate <= 1:
+        raise BadInput(f"the rate is {rate:g}, not above 0 and at most 1", hint="0.25: one word of four")
+    if kind.needs_rarity and rarity is None:
+        raise MissingEvidence(
+            f"`{name}` needs to know in how many documents each word is", hint="rarity={word: number}"
+        )
+    return {query: _one(text, name, kind, query, rate, seed, rarity or {}) for query, text in texts.items()}
+
+
+def perturbed_dataset(
+    dataset: Dataset, how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
+) -> Dataset:
+    """The same dataset with its queries written in another way."""
+    queries = perturbed(dataset.queries, how, rate=rate, seed=seed, rarity=rarity)
+    return replace(dataset, name=f"{dataset.name} ({find(how)[0]})", queries=queries, origin="")
+
+
+def find(how: str) -> tuple[str, Perturbation]:
+    """A perturbation by its name; `upper-case` and `upper_case` are `upper case`."""
+    name = re.sub(r"[\s_-]+", " ", how.strip().lower())
+    if name not in KINDS:
+        raise UnknownName("perturbation", how, KINDS, hint=f"there are {', '.join(KINDS)}")
+    return name, KINDS[name]
+
+
+def _one(text: str, name: str, kind: Perturbation, query: str, rate: float, seed: int, rarity: Rarity) -> str:
+    # A string as seed, not a tuple's hash: that one differs from process to process.
+    rng = random.Random(f"{name} {seed} {query}")  # noqa: S311 - no secret
+    changed = kind.change(text, Draw(rng, rate, rarity))
+    return changed if changed.strip() or not text.strip() else text
+
+
+def _how_many(rate: float, n: int) -> int:
+    return min(n, max(1, int(rate * n + 0.5)))
+
+
+def _touching(edit: Edit) -> Change:
+    """Part of the words, each by the same edit."""
+
+    def change(text: str, draw: Draw) -> str:
+        words = list(WORD.finditer(text))
+        order = list(range(len(words)))
+        draw.rng.shuffle(order)
+        edited = {place: edit(words[place][0], draw.rng) for place in order}
+        able = [place for place in order if edited[place] != words[place][0]]
+        chosen = _preferred(able, words)
+        return _put(text, {words[place]: edited[place] for place in chosen[: _how_many(draw.rate, len(chosen))]})
+
+    return change
+
+
+def _preferred(places: Sequence[int], words: Sequence[re.Match[str]]) -> list[int]:
+    for least in (ENOUGH, 2, 1):
+        found = [place for place in places if len(words[place][0]) >= least]
+        if found:
+            return found
+    return []
+
+
+def _put(text: str, edited: Mapping[re.Match[str], str]) -> str:
+    """The text with other words in place of some."""
+    parts, end = [], 0
+    for match in sorted(edited, key=lambda one: one.start()):
+        parts += [text[end : match.start()], edited[match]]
+        end = match.end()
+    return "".join([*parts, text[end:]])
+
+
+def _neighbour(letter: str, rng: random.Random) -> str:
+    key = rng.choice(KEYS[letter.lower()])
+    return key.upper() if letter.isupper() else key
+
+
+def _keyboard(word: str, rng: random.Random) -> str:
+    """A key beside the right one."""
+    places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
+    if not places:
+        return word
+    at = rng.choice(places)
+    return word[:at] + _neighbour(word[at], rng) + word[at + 1 :]
+
+
+def _swap(word: str, rng: random.Random) -> str:
+    """Two letters that stand side by side change places."""
+    places = [place for place in range(len(word) - 1) if word[place] != word[place + 1]]
+    if not places:
+        return word
+    at = rng.choice(places)
+    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+def _drop(word: str, rng: random.Random) -> str:
+    """A letter is missing."""
+    at = rng.randrange(len(word))
+    return word[:at] + word[at + 1 :] if len(word) > 1 else word
+
+
+def _double(word: str, rng: random.Random) -> str:
+    """A letter twice."""
+    at = rng.randrange(len(word))
+    return word[: at + 1] + word[at:]
+
+
+def _insert(word: str, rng: random.Random) -> str:
+    """A key beside the right one as well."""
+    places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
+    if not places:
+        return word
+    at = rng.choice(places)
+    before = at + rng.randrange(2)
+    return word[:before] + _neighbour(word[at], rng) + word[before:]
+
+
+def _typo(word: str, rng: random.Random) -> str:
+    """One of the five above that can be done to this word."""
+    edits: list[Edit] = [_keyboard, _swap, _drop, _double, _insert]
+    rng.shuffle(edits)
+    return next((found for edit in edits if (found := edit(word, rng)) != word), word)
+
+
+def _from_table(table: Mapping[str, Sequence[str]]) -> Edit:
+    """One letter by one that a table has for it."""
+
+    def edit(word: str, rng: random.Random) -> str:
+        places = [place for place, letter in enumerate(word) if letter in table]
+        if not places:
+            return word
+        at = rng.choice(places)
+        return word[:at] + rng.choice(table[word[at]]) + word[at + 1 :]
+
+    return edit
+
+
+def _full_width(word: str, _: random.Random) -> str:
+    return word.translate(FULL_WIDTH)
+
+
+def _inside(mark: str) -> Edit:
+    """Something between two letters of a word."""
+
+    def edit(word: str, rng: random.Random) -> str:
+        if len(word) < 2:
+            return word
+        at = rng.randrange(1, len(word))
+        return word[:at] + mark + word[at:]
+
+    return edit
+
+
+def _joined(text: str, draw: Draw) -> str:
+    gaps = list(GAP.finditer(text))
+    draw.rng.shuffle(gaps)
+    return _put(text, dict.fromkeys(gaps[: _how_many(draw.rate, len(gaps))], ""))
+
+
+def _by_rarity(sign: int) -> Change:
+    """A typo in the word that is in fewest (1) or most (-1) documents, the first of several."""
+
+    def change(text: str, draw: Draw) -> str:
+        words = list(WORD.finditer(text))
+        edited = [_typo(word[0], draw.rng) for word in words]
+        able = _preferred([at for at, word in enumerate(words) if edited[at] != word[0]], words)
+        # A word that no document has is no loss when it is misspelt, unless there is no other.
+        known = [at for at in able if draw.rarity.get(words[at][0].casefold(), 0)] or able
+        if not known:
+            return text
+        at = min(known, key=lambda place: sign * draw.rarity.get(words[place][0].casefold(), 0))
+        return _put(text, {words[at]: edited[at]})
+
+    return change
+
+
+def _whole(change: Callable[[str], str]) -> Change:
+    return lambda text, _: change(text)
+
+
+def _random_case(text: str, draw: Draw) -> str:
+    return "".join(letter.upper() if draw.rng.random() < 0.5 else letter.lower() for letter in text)
+
+
+def _alternating(text: str) -> str:
+    letters, upper = [], False
+    for letter in text:
+        letters.append(letter.upper() if upper else letter.lower())
+        upper = not upper if letter.isalpha() else upper
+    return "".join(letters)
+
+
+def _without_accents(text: str) -> str:
+    """Without the marks of Latin, Greek and Cyrillic letters; those of other scripts are vowels, and stay."""
+    apart = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFC", "".join(one for one in apart if not "\u0300" <= one <= "\u036f"))
+
+
+def _without_punctuation(text: str) -> str:
+    """Marks and symbols go; between two words they leave a blank, an apostrophe nothing: `os path`, `whats`."""
+    out, end = [], 0
+    for mark, letters in groupby(text, _is_punctuation):
+        run = "".join(letters)
+        start, end = end, end + len(run)
+        if not mark:
+            out.append(run)
+        elif run not in ("'", "\u2019") and text[:start].rstrip() == text[:start] and text[end:].lstrip() == text[end:]:
+            out.append(" ")
+    return " ".join("".join(out).split())
+
+
+def _is_punctuation(letter: str) -> bool:
+    return letter != "_" and unicodedata.category(letter)[0] in "PS"
+
+
+KINDS: Mapping[str, Perturbation] = {
+    "keyboard": Perturbation("a letter by that of a key beside it", _touching(_keyboard)),
+    "swap": Perturbation("two neighbouring letters change places", _touching(_swap)),
+    "drop": Perturbation("a letter is missing", _touching(_drop)),
+    "double": Perturbation("a letter twice", _touching(_double)),
+    "insert": Perturbation("a key beside the right one as well", _touching(_insert)),
+    "typos": Perturbation("one of these five in each word touched", _touching(_typo)),
+    "rare word": Perturbation("a typo in the word that is in fewest documents", _by_rarity(1), True, "word", True),
+    "common word": Perturbation("a typo in the word that is in most documents", _by_rarity(-1), True, "word", True),
+    "upper case": Perturbation("ALL IN CAPITALS", _whole(str.upper), False, "text"),
+    "lower case": Perturbation("all in small letters", _whole(str.lower), False, "text"),
+    "random case": Perturbation("each letter large or small by chance", _random_case, True, "text"),
+    "alternating case": Perturbation("eVeRy OtHeR lEtTeR", _whole(_alternating), False, "text"),
+    "accents added": Perturbation(
+        "a letter with an accent that does not belong there", _touching(_from_table(ACCENTED))
+    ),
+    "accents removed": Perturbation("letters without their accents", _whole(_without_accents), False, "text"),
+    "look alikes": Perturbation(
+        "a letter by a Cyrillic or Greek one that looks the same", _touching(_from_table(LOOKALIKES))
+    ),
+    "full width": Perturbation("a word in full-width letters", _touching(_full_width)),
+    "zero width": Perturbation("an invisible character inside a word", _touching(_inside(ZERO_WIDTH))),
+    "decomposed": Perturbation(
+        "letters and their accents apart (NFD)", _whole(lambda text: unicodedata.normalize("NFD", text)), False, "text"
+    ),
+    "double spaces": Perturbation("every blank twice", _whole(lambda text: text.replace(" ", "  ")), False, "text"),
+    "tabs": Perturbation("tabs instead of blanks", _whole(lambda text: text.replace(" ", "\t")), False, "text"),
+    "joined words": Perturbation("no blank between two words", _joined),
+    "split words": Perturbation("a blank inside a word", _touching(_inside(" "))),
+    "no punctuation": Perturbation("words and blanks only", _whole(_without_punctuation), False, "text"),
+}

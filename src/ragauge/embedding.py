@@ -1,0 +1,325 @@
+"""The verb `embedders`: embedders side by side on the same data, the same retriever, the same context."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ragauge import plugins, seams
+from ragauge.datasets.loading import load
+from ragauge.datasets.perturbed import find as find_perturbation
+from ragauge.encoding.entrants import measured
+from ragauge.encoding.ground import Ground, Measured
+from ragauge.encoding.keeping import Keeping
+from ragauge.encoding.named import named as with_name
+from ragauge.encoding.pairs import pairs
+from ragauge.encoding.plan import BASELINES, MEASURES, Plan, study
+from ragauge.encoding.ranking import Field, gaps
+from ragauge.encoding.vectors import said_by
+from ragauge.encoding.view import View, view
+from ragauge.errors import BackendFailed, BadInput, RagaugeError, UnknownName
+from ragauge.experiments import slug
+from ragauge.formats.settings import as_record
+from ragauge.formats.writing import refuse_unwritable
+from ragauge.lineups import Entrant, Lineup
+from ragauge.measures.conventions import Convention
+from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import OwnMeasure
+from ragauge.records import Dataset, Scores
+from ragauge.runs.manifest import circumstances, fingerprint, now
+from ragauge.systems.building import check, open_embedder
+from ragauge.systems.cache import cache_folder
+from ragauge.systems.specs import named_description, parse, without_secrets
+from ragauge.verbs import Measures, read_measures
+
+Watch = Callable[[str, int, int], None]
+LEXICAL = ("bm25",)
+"""Who does without vectors, and stands beside."""
+WHOLE = "embedders"
+"""The stage that counts all the others."""
+
+
+def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
+    dataset: str | Path | Dataset | None = None,
+    embedders: Any = None,
+    *,
+    baseline: str | None = None,
+    baselines: bool = True,
+    measures: Measures | None = None,
+    convention: str | Convention = "default",
+    split: str | None = None,
+    limit: int | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    watch: Watch | None = None,
+    **how: Any,
+) -> Lineup:
+    """Compare embedders: quality with intervals, time per query, size, and what becomes of it when something changes.
+
+    `dataset` is `pydocs` where nothing is said. `embedders` is a mapping from names to descriptions (`"minilm"`,
+    `"lm(tokenizer=bytes)"`) or to objects that embed; a list of descriptions names itself, and takes `NAME=…` too;
+    without any, the study of `ragauge.encoding.plan.STUDY` is made. BM25 and chance stand beside them unless
+    `baselines` is false. `how` is what is done with all alike, the fields of `ragauge.encoding.plan.Plan`: `context`,
+    `part`, `stores`, `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`, `memory`, `seed` …
+
+    Vectors of documents are remembered. With `out`, a folder, every embedder that is finished is kept there, and the
+    same call goes on where the last one stopped, but for objects of your own, which may have changed unseen; rankings
+    lie there as runs, and all of it as `lineup.json`. An embedder that cannot be opened is left out, and `failures`
+    says why; when none can, the first reason is raised.
+    """
+    plan = as_record(Plan, how)
+    rules = find_convention(convention)
+    wanted = read_measures(MEASURES if measures is None else measures, rules)
+    named = _named(study() if embedders is None else embedders)
+    every = {**named, **({name: name for name in BASELINES if name not in _kinds(named)} if baselines else {})}
+    baseline = _called(baseline, every)
+    _refuse(every, plan, baseline)
+    if out is not None:
+        refuse_unwritable(str(out), folder=True)
+    heard = watch or (lambda *_: None)
+    began = time.perf_counter()
+    heard("reading the dataset", 0, 1)
+    data = load("pydocs" if dataset is None else dataset, split=split)
+    seen = view(data, part=plan.part, context=plan.characters, limit=limit)
+    ground = Ground(seen, _field(seen, plan, wanted, rules), plan, cache_folder(), heard)
+    keeping = None if out is None else Keeping(Path(out), ground, slug, fresh=fresh)
+    found, failures, notes = _each(every, named, ground, keeping)
+    heard("comparing", 0, 1)
+    base, why = _baseline(baseline, list(found))
+    lineup = replace(
+        _compared(found, ground, base),
+        failures=failures,
+        seconds={**_seconds(found.values()), "in all": time.perf_counter() - began},
+        notes=[*seen.notes, *_about_sizes(ground), *_about_dimensions(plan, found.values()), *why, *notes],
+    )
+    if keeping is not None:
+        keeping.finish(lineup)
+    return lineup
+
+
+def _field(seen: View, plan: Plan, measures: Sequence[Measure | OwnMeasure], rules: Convention) -> Field:
+    """Where they compete; as deep as the deepest cutoff."""
+    depth = max([plan.k, *(int(one.cutoff or 0) for one in measures if isinstance(one, Measure))])
+    ids = [one.id for one in seen.documents]
+    return Field(ids, list(seen.queries), seen.asked.judgments, measures, rules, depth, seen.own)
+
+
+def _compared(found: Mapping[str, Measured], ground: Ground, base: str) -> Lineup:
+    """All of them side by side, each held against the baseline, and pairs against each other."""
+    seen, field, plan = ground.view, ground.field, ground.plan
+    scores = {name: _scored(field, one) for name, one in found.items()}
+    entrants = _held_against(found, scores, base, plan)
+    first = field.names[0]
+    return Lineup(
+        dataset=seen.asked.name,
+        documents=len(seen.documents),
+        queries=len(seen.queries),
+        entrants=entrants,
+        measures=field.names,
+        baseline=base,
+        convention=field.convention.name,
+        part=plan.part,
+        context=plan.characters,
+        cut=seen.cut,
+        confidence=plan.confidence,
+        seed=plan.seed,
+        pairs=pairs(
+            {one.name: one.description for one in entrants},
+            {name: one.values[first] for name, one in scores.items()},
+            first,
+            models={one.name: one.model for one in entrants},
+            lower=first in next(iter(scores.values())).lower_is_better,
+            confidence=plan.confidence,
+            seed=plan.seed,
+        ),
+        references=next((one.references for one in found.values() if one.references), {}),
+        circumstances={"made": now(), **circumstances(), "dataset": fingerprint(seen.asked), "plan": plan.shown},
+    )
+
+
+def _named(embedders: Any) -> dict[str, Any]:
+    if isinstance(embedders, Mapping):
+        named = {str(name): one for name, one in embedders.items()}
+    elif isinstance(embedders, str) or hasattr(embedders, "embed"):
+        named = _named_in([embedders])
+    elif isinstance(embedders, Iterable):
+        named = _named_in(embedders)
+    else:
+        raise BadInput(
+            f"embedders cannot be read from {type(embedders).__name__}", hint='{"mine": model, "minilm": "minilm"}'
+        )
+    if not named:
+        raise BadInput("there is no embedder to compare", hint=f"there are {', '.join(plugins.names('embedders'))}")
+    folders: dict[str, str] = {}
+    for name in named:
+        other = folders.setdefault(slug(name), name)
+        if other != name:
+            raise BadInput(f"`{name}` and `{other}` would share a folder", hint="name them apart")
+    return named
+
+
+def _named_in(several: Iterable[Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for one in several:
+        if isinstance(one, str):
+            name, described = named_description(one)
+            name = name or _shown(one)
+            apart = f"other={_shown(described)}"
+        else:
+            name, described = str(getattr(one, "name", type(one).__name__)), one
+            apart = f'{{"{name}": …, "other": …}} gives them names'
+        if name in named:
+            raise BadInput(f"two embedders are called `{name}`", hint=apart)
+        named[name] = described
+    return named
+
+
+def _shown(description: str) -> str:
+    """A description as it may stand on the screen and on folders."""
+    return str(without_secrets(parse(description, "embedder")))
+
+
+def _called(baseline: str | None, named: Mapping[str, Any]) -> str | None:
+    """The baseline's name; whoever was not given one is called by its description, however that is spelled."""
+    if baseline is None or baseline in named or "(" not in baseline:
+        return baseline
+    return _shown(baseline)
+
+
+def _kinds(named: Mapping[str, Any]) -> set[str]:
+    """The names that are taken, and what is described by them."""
+    return {*named, *(parse(one, "embedder").name for one in named.values() if isinstance(one, str))}
+
+
+def _refuse(named: Mapping[str, Any], plan: Plan, baseline: str | None) -> None:
+    """What could only fail later, before anything is done."""
+    for one in named.values():
+        if not isinstance(one, str):
+            _refuse_object(one)
+            continue
+        name = parse(one).name
+        known = [*plugins.names("embedders"), *LEXICAL]
+        if name not in known:
+            raise UnknownName("embedder", name, known, hint=f"there are {', '.join(known)}")
+        check("retrievers" if name in LEXICAL else "embedders", one)
+    for store in plan.stores:
+        check("stores", store)
+    if baseline is not None and baseline not in named:
+        raise UnknownName("embedder", baseline, named, hint="the baseline is one of those that are compared")
+    for name in plan.perturbations or ():
+        find_perturbation(name)
+
+
+def _refuse_object(one: Any) -> None:
+    if isinstance(one, type):
+        raise BadInput(f"the class {one.__name__} is no embedder", hint=f"one of it is: {one.__name__}(…)")
+    if callable(getattr(one, "embed", None)):
+        return
+    own = "`embed(texts)` gives a row of numbers for each text"
+    hint = f"{own}; here `encode` may do that: embed = model.encode" if hasattr(one, "encode") else own
+    raise BadInput(f"{type(one).__name__} is no embedder: it has no `embed`", hint=hint)
+
+
+def _each(
+    every: Mapping[str, Any], asked: Mapping[str, Any], ground: Ground, keeping: Keeping | None
+) -> tuple[dict[str, Measured], dict[str, str], list[str]]:
+    """Every entrant in its turn, the baselines first: they are quick, and everything is held against them."""
+    order = sorted(every, key=lambda name: name in asked)
+    kept = {name: keeping.find(name, every[name]) for name in order} if keeping is not None else {}
+    found: dict[str, Measured] = {name: one for name, one in kept.items() if one is not None}
+    notes = [f"{name}: kept from before, and not measured again unless `fresh` is asked for" for name in found]
+    if keeping is not None:
+        notes += keeping.passed_over([one for name, one in every.items() if name not in found])
+    failed = _closed({name: every[name] for name in order if name not in found}, ground)
+    for number, name in enumerate(order):
+        ground.heard(WHOLE, number, len(order))
+        if name in found or name in failed:
+            continue
+        try:
+            one = every[name]
+            found[name] = measured(name, one if isinstance(one, str) else with_name(one, name), ground)
+        except Exception as error:  # one that fails must not take the others with it
+            failed[name] = error
+            continue
+        if keeping is not None:
+            keeping.keep(found[name], every[name])
+    ground.heard(WHOLE, len(order), len(order))
+    if not any(name in found for name in asked):
+        first = next(failed[name] for name in asked)
+        raise first if isinstance(first, RagaugeError) else BackendFailed(said_by(first)) from first
+    failures = {name: _why(failed[name]) for name in every if name in failed}
+    return {name: found[name] for name in every if name in found}, failures, notes
+
+
+def _closed(several: Mapping[str, Any], ground: Ground) -> dict[str, Exception]:
+    """Those that cannot be opened here, and why; a mistake in a description is refused before anything is measured.
+
+    Each is closed again: all of them at once might not fit.
+    """
+    closed: dict[str, Exception] = {}
+    for name, described in several.items():
+        if not isinstance(described, str) or parse(described).name in LEXICAL:
+            continue
+        ground.heard(f"{name}: trying to open", 0, 1)
+        try:
+            seams.close(open_embedder(described))
+        except (BadInput, UnknownName):
+            raise
+        except Exception as error:  # not installed, or not to be reached: the others can do without
+            closed[name] = error
+    return closed
+
+
+def _why(error: Exception) -> str:
+    hint = getattr(error, "hint", None)
+    return f"{said_by(error)} ({hint})" if hint else said_by(error)
+
+
+def _scored(field: Field, one: Measured) -> Scores:
+    ids = {query: [doc for doc, _ in found] for query, found in one.ranking.items()}
+    return field.scored(ids, name=one.entrant.name)
+
+
+def _baseline(asked: str | None, names: Sequence[str]) -> tuple[str, list[str]]:
+    if asked in names:
+        return str(asked), []
+    other = "bm25" if "bm25" in names else names[0]
+    return other, [f"{asked} could not be measured: they are held against {other}"] if asked else []
+
+
+def _held_against(found: Mapping[str, Measured], scores: Mapping[str, Scores], base: str, plan: Plan) -> list[Entrant]:
+    others = {name: one for name, one in scores.items() if name != base}
+    differences = gaps(others, scores[base], confidence=plan.confidence, seed=plan.seed) if others else {}
+    return [replace(one.entrant, gaps=differences.get(name, {})) for name, one in found.items()]
+
+
+def _seconds(several: Iterable[Measured]) -> dict[str, float]:
+    """What measuring took, by what was done, over all entrants."""
+    seconds: dict[str, float] = {}
+    for one in several:
+        for what, took in one.seconds.items():
+            seconds[what] = seconds.get(what, 0.0) + took
+    return seconds
+
+
+def _about_sizes(ground: Ground) -> list[str]:
+    relevant, whole = len(ground.field.relevant), len(ground.view.documents)
+    left = [one for one in ground.plan.sizes or () if not relevant <= one < whole]
+    if not left:
+        return []
+    told = ", ".join(f"{one:,}" for one in left)
+    return [f"no part of {told} documents: {relevant:,} are relevant and always in, and there are {whole:,} in all"]
+
+
+def _about_dimensions(plan: Plan, several: Iterable[Measured]) -> list[str]:
+    have = {one.entrant.name: one.entrant.dimension for one in several if one.entrant.kind == "embedder"}
+    notes = []
+    for wanted in plan.dimensions or ():
+        short = [f"{name} ({own:,})" for name, own in have.items() if own and own < wanted]
+        if short:
+            notes.append(f"no {wanted:,} dimensions of {', '.join(short)}: vectors are only made smaller")
+    return notes

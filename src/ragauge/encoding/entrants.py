@@ -1,0 +1,273 @@
+"""One entrant from its opening to its last figure: an embedder, or a system that does without one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ragauge.encoding import bits, growth, shrinking, tokens
+from ragauge.encoding.ground import Ground, Measured, shaken_of, sizes_of
+from ragauge.encoding.lexical import measured_words
+from ragauge.encoding.ranking import Field, usable
+from ragauge.encoding.timing import Answers, Asked, Questions, Shelved, answers
+from ragauge.encoding.vectors import FAULTS, Embedded, counts, embedded, speed_of
+from ragauge.encoding.weighing import Weight, weight
+from ragauge.errors import BackendFailed
+from ragauge.lineups import Entrant, Grown, Shaken, Shelf, Shrunk, Tokens
+from ragauge.records import Scores
+from ragauge.seams import Embedder, Tokenizer, Vectors
+from ragauge.systems.building import fitted, open_embedder
+from ragauge.systems.specs import parse, without_secrets
+from ragauge.systems.tokenizers.embedders import OfEmbedder
+
+CHANCE = "chance"
+WHOLE_NUMBER = "float32"
+"""What vectors are made of, unless they are made smaller."""
+
+
+def measured(name: str, described: Any, ground: Ground) -> Measured:
+    """Measure whatever is described: `bm25`, or an embedder, in words or as an object."""
+    if isinstance(described, str) and parse(described).name == "bm25":
+        return measured_words(name, described, ground)
+    return _Course(name, described, ground).run()
+
+
+class _Course:
+    """An embedder on its way."""
+
+    def __init__(self, name: str, described: Any, ground: Ground) -> None:
+        self._name, self._described, self._ground = name, described, ground
+        self._in_words = isinstance(described, str)
+        self._chance = self._in_words and parse(described).name == CHANCE
+        self._seconds: dict[str, float] = {}
+        self._notes: list[str] = []
+
+    def run(self) -> Measured:
+        ground, plan, name = self._ground, self._ground.plan, self._name
+        texts = list(ground.texts.values())
+        with self._doing("opening"):
+            raw = open_embedder(self._described)
+            began = time.perf_counter()
+            learns = callable(getattr(raw, "fitted", None))
+            embedder = fitted(raw, texts, self._heard("learning from the documents")) if learns else raw
+            learned = time.perf_counter() - began
+        documents = self._documents(embedder)
+        there = usable(documents.vectors)
+        stores = (list(plan.stores)[:1] if self._chance else plan.stores) if there.any() else ()
+        with self._doing("asking"):
+            replies = self._asked(embedder, documents.vectors, there, stores)
+        faults = [*documents.faults, *replies.faults]
+        scores = ground.field.scores(replies.vectors, documents.vectors, name=name)
+        ranking = self._ranking(replies.vectors, documents.vectors)
+        shelves = self._shelves(replies, ranking, documents.vectors)
+        with self._doing("making smaller and larger"):
+            smaller = self._shrunk(replies.vectors, documents.vectors)
+            larger = self._grown(replies.vectors, documents.vectors)
+        shaken = self._shaken(embedder, scores, replies.vectors, documents.vectors)
+        with self._doing("tokens"):
+            cut, limit = self._truncated(embedder, texts)
+            counted = self._tokens(embedder, texts, limit)
+            told = bits.told(embedder, texts)
+        weighed = self._weight(texts, embedder if learns else None)
+        self._notes += [one for one in (told.note, weighed.note) if one]
+        dimension = documents.vectors.shape[1] or None
+        entrant = Entrant(
+            name=name,
+            description=str(without_secrets(parse(self._described))) if self._in_words else embedder.name,
+            kind=CHANCE if self._chance else "embedder",
+            model=embedder.name,
+            trained=getattr(embedder, "trained", None),
+            dimension=dimension,
+            bytes_per_vector=dimension and 4 * dimension,
+            parameters=getattr(embedder, "parameters", None),
+            memory_bytes=weighed.memory_bytes,
+            load_seconds=weighed.load_seconds,
+            train_seconds=float(getattr(embedder, "train_seconds", learned if learns else math.nan)),
+            documents_per_second=speed_of(embedder, texts, documents),
+            limit=limit,
+            truncated=cut,
+            tokenizer=counted,
+            bits_per_byte=told.per_byte,
+            means=ground.means([scores])[0],
+            shelves=shelves,
+            shrunk=smaller,
+            grown=larger,
+            shaken=shaken,
+            faults=faults[:FAULTS],
+            faulty=counts(faults),
+            notes=self._notes,
+        )
+        times = next((one.times for one in replies.stores if one.times), {})
+        return Measured(entrant, ranking, times, told.references, self._seconds)
+
+    def _heard(self, what: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._ground.heard(f"{self._name}: {what}", done, total)
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        """Say what is being done, and see how long it takes."""
+        self._ground.heard(f"{self._name}: {what}", 0, 1)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[what] = time.perf_counter() - began
+
+    def _documents(self, embedder: Embedder) -> Embedded:
+        # What somebody's own object gives may change while its name stays.
+        cache = self._ground.cache if self._in_words else None
+        with self._doing("embedding documents"):
+            return embedded(embedder, self._ground.texts, cache=cache, progress=self._heard("embedding documents"))
+
+    def _asked(self, embedder: Embedder, vectors: Vectors, there: Any, stores: Sequence[str]) -> Answers:
+        view, plan = self._ground.view, self._ground.plan
+        rows = np.flatnonzero(there).tolist()
+        documents = Shelved([view.documents[row].id for row in rows], vectors[there])
+        questions = Questions(view.queries, self._ground.field.k, view.own, self._ground.warm, plan.timed)
+        return answers(
+            embedder,
+            questions,
+            documents,
+            stores,
+            lambda what, done, total: self._ground.heard(f"{self._name}: {what}", done, total),
+        )
+
+    def _ranking(self, asked: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
+        field = self._ground.field
+        positions, cosines = field.rankings(asked, documents)
+        return {
+            query: [(field.documents[at], near) for at, near in zip(row, close, strict=True) if at >= 0]
+            for query, row, close in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
+        }
+
+    def _shelves(
+        self, replies: Answers, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
+    ) -> list[Shelf]:
+        field = self._ground.field
+        open_ones = [one for one in replies.stores if one.rankings]
+        scored = [field.scored(one.rankings, name=one.store) for one in open_ones]
+        means = dict(zip((one.store for one in open_ones), self._ground.means(scored), strict=True))
+        near = _Nearness(field, replies.vectors, documents)
+        alone = len(self._ground.plan.stores) == 1  # with several, a table of stores tells
+        if alone and any(one.index_used is False for one in replies.stores):
+            self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
+        return [
+            Shelf(
+                one.store,
+                means.get(one.store, {}),
+                one.stages,
+                one.build_seconds,
+                one.index_used,
+                near.share(one, ranking),
+                one.note,
+            )
+            for one in replies.stores
+        ]
+
+    def _shrunk(self, asked: Vectors, documents: Vectors) -> list[Shrunk]:
+        plan = self._ground.plan
+        if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable(documents).any():
+            return []
+        field = self._ground.field
+        how: dict[str, Any] = {"confidence": plan.confidence, "seed": plan.seed}
+        share = self._ground.share(f"{self._name}: making smaller")
+        made = shrinking.shrunk(field, asked, documents, plan.dimensions, kinds=[WHOLE_NUMBER], progress=share, **how)
+        fewer = [kind for kind in shrinking.KINDS if kind != WHOLE_NUMBER]
+        # Fewer bits at all dimensions: at every one of them it would take four times as long.
+        own = [documents.shape[1]]
+        return made + shrinking.shrunk(field, asked, documents, own, hows=["first"], kinds=fewer, **how)
+
+    def _grown(self, asked: Vectors, documents: Vectors) -> list[Grown]:
+        plan, sizes = self._ground.plan, sizes_of(self._ground)
+        if not sizes or not usable(documents).any():
+            return []
+        share = self._ground.share(f"{self._name}: making larger")
+        return growth.grown(
+            self._ground.field, asked, documents, sizes, plan.seed, confidence=plan.confidence, progress=share
+        )
+
+    def _shaken(self, embedder: Embedder, clean: Scores, asked: Vectors, documents: Vectors) -> list[Shaken]:
+        queries = self._ground.view.queries
+        # Queries that stay as they were keep the very vectors that they had.
+        known = dict(zip(queries.values(), asked, strict=True))
+        clear = {query for query, there in zip(queries, usable(asked).tolist(), strict=True) if there}
+        missed: set[str] = set()
+
+        def answer(texts: Mapping[str, str]) -> Scores:
+            new = {text: text for text in texts.values() if text not in known}
+            if new:
+                known.update(zip(new, embedded(embedder, new, what="query").vectors, strict=True))
+            vectors = np.stack([known[text] for text in texts.values()])
+            missed.update(query for query, there in zip(texts, usable(vectors).tolist(), strict=True) if not there)
+            return self._ground.field.scores(vectors, documents, name=self._name)
+
+        if self._chance:
+            return []
+        with self._doing("perturbing queries"):
+            found = shaken_of(self._ground, self._name, clean, answer)
+        if lost := missed & clear:  # the others have none as they are, which is told already
+            self._notes.append(
+                f"{len(lost)} of {len(clear)} queries have no vector once they are perturbed in some way, "
+                "and count as misses there"
+            )
+        return found
+
+    def _truncated(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
+        """The part of the documents that is longer than what the embedder reads, and how much that is."""
+        limit = getattr(embedder, "limit", None)
+        count = getattr(embedder, "tokens", None)
+        if limit is None:
+            return (0.0 if hasattr(embedder, "limit") else math.nan), None
+        if not callable(count):
+            return math.nan, int(limit)
+        return float(np.mean(np.asarray(count(list(texts))) > limit)), int(limit)
+
+    def _tokens(self, embedder: Embedder, texts: Sequence[str], limit: int | None) -> Tokens | None:
+        if not self._ground.plan.tokens or not isinstance(getattr(embedder, "tokenizer", None), Tokenizer):
+            return None
+        try:
+            return tokens.count(OfEmbedder(embedder), texts, limit=limit)
+        except BackendFailed as error:
+            self._notes.append(error.message)
+            return None
+
+    def _weight(self, texts: Sequence[str], learned: Embedder | None) -> Weight:
+        if not self._ground.plan.memory or not self._in_words:
+            return Weight()
+        with self._doing("weighing"):
+            return weight(self._described, texts, learned=learned)
+
+
+class _Nearness:
+    """How near the documents are that a store found, beside those that are nearest."""
+
+    TEN = 10
+    SLACK = 1e-5
+    """What rounding may make of a cosine."""
+
+    def __init__(self, field: Field, asked: Vectors, documents: Vectors) -> None:
+        self._rows = {name: row for row, name in enumerate(field.documents)}
+        self._asked = dict(zip(field.queries, _units(asked), strict=True))
+        self._documents = _units(documents)
+
+    def share(self, asked: Asked, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
+        """The part of the true nearest ten that a store found; one that is as near as the tenth is as good."""
+        shares = []
+        for query, true in ranking.items():
+            wanted = true[: self.TEN]
+            if not wanted or query not in asked.rankings:
+                continue
+            rows = [self._rows[one] for one in asked.rankings[query][: self.TEN]]
+            near = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
+            shares.append(min(1.0, float((near >= wanted[-1][1] - self.SLACK).sum()) / len(wanted)))
+        return float(np.mean(shares)) if shares else math.nan
+
+
+def _units(vectors: Vectors) -> Vectors:
+    with np.errstate(all="ignore"):
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)

@@ -1,0 +1,201 @@
+"""Entrants on disk: each as soon as it is measured, under everything that it depends on, and its ranking as a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ragauge.encoding.ground import Ground, Measured
+from ragauge.encoding.identity import identity
+from ragauge.errors import BadInput, RagaugeError
+from ragauge.formats.nouns import from_data, to_data
+from ragauge.formats.writing import whole_file, write_judgments, write_queries
+from ragauge.lineups import Entrant, Lineup
+from ragauge.runs import archive, manifest
+from ragauge.runs.execute import Answer
+from ragauge.systems.specs import parse, without_secrets
+
+ENTRANTS = "entrants"
+"""The folder of what was measured."""
+LINEUP = "lineup.json"
+"""All of it together, as `ragauge report` reads it."""
+HASHES = ("documents_hash", "queries_hash")
+WHOLE = {"k": None, "context": None, "part": "whole"}
+"""What a run of the same queries may differ in, and what a run that says nothing has: all of every text."""
+VERSION = 2
+"""Of what is written here: whatever counts otherwise is measured again."""
+
+
+class Keeping:
+    """A folder of finished entrants, and of their rankings as run folders.
+
+    Objects of somebody's own are not taken from there: nobody can see whether they are still what they were.
+    """
+
+    def __init__(self, folder: Path, ground: Ground, slug: Callable[[str], str], *, fresh: bool = False) -> None:
+        self._folder, self._ground, self._slug, self._fresh = folder, ground, slug, fresh
+        asked = ground.view.asked
+        self._data = manifest.fingerprint(asked)
+        self._same = {
+            "version": VERSION,
+            "ragauge": version("ragauge"),
+            "dataset": self._data,
+            "judgments": manifest.judgments_hash(asked.judgments),
+            "plan": asdict(ground.plan),
+            "measures": [str(one) for one in ground.field.measures],
+            "convention": repr(ground.field.convention),
+            "k": ground.field.k,
+        }
+        self._plan = {"k": ground.field.k, "context": ground.view.context, "part": ground.view.part}
+        self._files: dict[str, dict[str, str]] = {}
+        self._refuse_others()
+
+    def find(self, name: str, described: Any) -> Measured | None:
+        """What was measured of it before, under the very same circumstances."""
+        if not isinstance(described, str):
+            return None
+        about = identity(described)
+        self._files[name] = about["files"]
+        path = self._place(about)
+        if self._fresh or not path.exists():
+            return None
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            entrant = from_data(Entrant, {**data["entrant"], "name": name}, file=str(path))
+            ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
+            measured = Measured(entrant, ranking, data["times"], data["references"], data["seconds"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
+            return None  # damaged: it is measured again
+        # What lies under its name may be the run of another: it is this one's only if it says so.
+        run = self._folder / self._slug(name)
+        if not archive.is_complete(run) or archive.circumstance(run, "entrant") != [name, path.stem]:
+            self._write_run(measured, path.stem)
+        return measured
+
+    def passed_over(self, several: Sequence[Any]) -> list[str]:
+        """A note on those of these, none of which was found, that are kept here as they were measured otherwise."""
+        asked = {str(_told(one)) for one in several if isinstance(one, str)}
+        others = 0
+        for path in (self._folder / ENTRANTS).glob("*.json") if asked and not self._fresh else ():
+            try:
+                described = json.loads(path.read_text(encoding="utf-8"))["entrant"]["description"]
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # damaged, or nothing of ours
+            others += str(_told(described)) in asked
+        if not others:
+            return []
+        return [f"{others} kept from before under other settings, or of another version, are not used"]
+
+    def keep(self, measured: Measured, described: Any) -> None:
+        """Write what was measured, whole or not at all; the ranking first, so that a finished entrant has one."""
+        if not isinstance(described, str):
+            self._write_run(measured)
+            return
+        about = identity(described)
+        if self._files.get(measured.entrant.name, about["files"]) != about["files"]:
+            self._write_run(measured)  # exchanged meanwhile: nobody knows which of the models this was
+            return
+        place = self._place(about)
+        self._write_run(measured, place.stem)
+        data = {
+            "schema": "ragauge-entrant/1",
+            "entrant": to_data(measured.entrant),
+            "ranking": to_data(measured.ranking),
+            "times": to_data(measured.times),
+            "references": to_data(measured.references),
+            "seconds": to_data(measured.seconds),
+        }
+        with whole_file(str(place)) as out:
+            out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+
+    def finish(self, lineup: Lineup) -> None:
+        """What stands beside the runs, so that `compare`, `report` and `audit` know what they are."""
+        asked = self._ground.view.asked
+        write_judgments(asked.judgments, str(self._folder / "judgments.parquet"))
+        write_queries(asked.queries, asked.tags, str(self._folder / "queries.parquet"))
+        about = {
+            "systems": [one.name for one in lineup.entrants],
+            "baseline": lineup.baseline,
+            "convention": self._ground.field.convention.name,
+            "measures": [str(one) for one in self._ground.field.measures],
+            "failures": dict(lineup.failures),
+        }
+        archive.write_json(about, self._folder / archive.EXPERIMENT)
+        told = {"schema": "ragauge-embedders/1", **to_data(lineup)}
+        with whole_file(str(self._folder / LINEUP)) as out:
+            text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+            out.write(text.encode("utf-8", "replace"))
+
+    def _refuse_others(self) -> None:
+        """Refuse a folder with runs over something else: beside these they would be compared."""
+        for one in sorted(self._folder.glob("*/manifest.json")):
+            data, plan = (archive.circumstance(one.parent, name) for name in ("dataset", "plan"))
+            if isinstance(data, dict) and any(data.get(key) != self._data[key] for key in HASHES):
+                raise BadInput(
+                    f"the runs here are over other documents or queries (`{data.get('name')}`)",
+                    file=str(self._folder),
+                    hint="give another folder",
+                )
+            theirs = {**WHOLE, **plan} if isinstance(plan, dict) else self._plan
+            other = [f"{key} {theirs[key]}, not {mine}" for key, mine in self._plan.items() if theirs[key] != mine]
+            if other:
+                raise BadInput(
+                    f"the runs here were made otherwise ({one.parent.name} with {'; '.join(other)})",
+                    file=str(self._folder),
+                    hint="give another folder",
+                )
+
+    def _place(self, about: dict[str, Any]) -> Path:
+        facts = json.dumps([self._same, about], sort_keys=True, default=str)
+        name = hashlib.blake2b(facts.encode("utf-8", "replace"), digest_size=12).hexdigest()
+        return self._folder / ENTRANTS / f"{name}.json"
+
+    def _write_run(self, measured: Measured, kept_as: str = "") -> None:
+        entrant, view = measured.entrant, self._ground.view
+        failed = {one.id: one.error for one in entrant.faults if one.what == "query" and one.why == "failed"}
+        answers = []
+        for query in self._ground.field.queries:
+            found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
+            without = not found and entrant.kind != "words"  # who has a vector finds something
+            answers.append(
+                Answer(
+                    query,
+                    0,
+                    [one for one, _ in found],
+                    [near for _, near in found],
+                    status="error" if without else "ok",
+                    error=(failed.get(query) or "the query has no vector") if without else "",
+                    began=times.pop("began", 0),
+                    total=times.pop("total", 0),
+                    stages=times,
+                )
+            )
+        about = {
+            "system": {"name": entrant.name, "description": str(_told(entrant.description))},
+            "entrant": [entrant.name, kept_as],
+            "dataset": self._data,
+            "plan": self._plan,
+            "origin": manifest.origin(view.asked),
+            "judgments_hash": self._same["judgments"],
+            "finished": manifest.now(),
+            "evidence": {"embedder": entrant.model, "store": "exact"},
+            "notes": [f"{entrant.name}: {one}" for one in entrant.notes],
+            **manifest.circumstances(),
+        }
+        run = archive.as_run(entrant.name, answers, about)
+        if run.timings is not None:  # what was not timed took no time that anybody knows
+            known = [bool(one.total) or one.status != "ok" for one in answers]
+            run = replace(run, timings=run.timings.filter(known))
+        archive.write(run, self._folder / self._slug(entrant.name))
+
+
+def _told(description: str) -> Any:
+    try:
+        return without_secrets(parse(description))
+    except RagaugeError:  # the name of somebody's own object
+        return description

@@ -1,0 +1,241 @@
+"""From vectors to rankings to scores: exact cosines over one field of documents and queries, as often as one likes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragauge.comparisons import Comparison, Method
+from ragauge.errors import BadInput
+from ragauge.lineups import Gap
+from ragauge.measures import from_mappings
+from ragauge.measures.conventions import Convention
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import OwnMeasure, score
+from ragauge.outcomes import Mean
+from ragauge.records import Floats, Ints, Judgments, Scores
+from ragauge.stats.intervals import mean_intervals
+from ragauge.stats.pairs import Pair, compared
+from ragauge.systems.stores.nearest import nearest
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Where embedders compete: the same documents and queries, what is right, and how it is counted.
+
+    Cosines are exact, by the same search as the store `exact`, and of equal ones the earlier document comes first. The
+    order of return is the ranking, as in every run. A row that is all zeros or not finite is no vector: such a query
+    finds nothing, such a document is not found.
+
+    >>> from ragauge.measures.names import parse_all
+    >>> rules = Convention()
+    >>> field = Field(["a", "b"], ["q"], Judgments({"q": {"b": 1}}), parse_all(["mrr@2"], rules), rules, 2)
+    >>> field.scores(np.array([[0.0, 2.0]]), np.array([[3.0, 0.0], [1.0, 1.0]]), name="mine").means
+    {'mrr@2': 1.0}
+    """
+
+    documents: Sequence[str]
+    """Their ids, in the order of the rows."""
+    queries: Sequence[str]
+    judgments: Judgments
+    measures: Sequence[Measure | OwnMeasure]
+    convention: Convention
+    k: int = 10
+    own: frozenset[str] = frozenset()
+    """Queries that are documents themselves: each is left out of its own ranking."""
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise BadInput(f"k is {self.k}, not at least 1")
+        deep = [one for one in self.measures if isinstance(one, Measure) and (one.cutoff or 0) > self.k]
+        if deep:
+            raise BadInput(f"{deep[0]} cannot be told from {self.k} documents a query", hint=f"k of {deep[0].cutoff:g}")
+
+    @property
+    def names(self) -> list[str]:
+        """The canonical names of what is measured."""
+        return [str(one) if isinstance(one, Measure) else getattr(one, "__name__", "own") for one in self.measures]
+
+    def rankings(self, query_vectors: Any, document_vectors: Any, *, among: Any = None) -> tuple[Ints, Floats]:
+        """For each query the rows of the nearest `k` documents and their cosines, best first; -1 and NaN for none.
+
+        `among` are the rows of the documents that exist; all do where it is not given.
+        """
+        asked = _matrix(query_vectors, self.queries, "queries")
+        base = _matrix(document_vectors, self.documents, "documents")
+        if asked.shape[1] != base.shape[1]:
+            raise BadInput(f"queries have {asked.shape[1]} dimensions and documents {base.shape[1]}")
+        positions, cosines = np.full((len(asked), self.k), -1, np.int64), np.full((len(asked), self.k), math.nan)
+        fit, there = usable(asked), usable(base)
+        if among is not None:
+            exists = np.zeros(len(base), np.bool_)
+            exists[np.asarray(among)] = True
+            there &= exists
+        if not fit.any() or not there.any():
+            return positions, cosines
+        allowed = None if there.all() else np.flatnonzero(there)
+        more = bool(self.own)
+        found, distances = nearest(base, asked[fit], self.k + more, "cosine", allowed=allowed)
+        near = 1.0 - distances
+        if more:
+            itself = found == self._own_rows[fit][:, None]
+            near[itself], found[itself] = math.nan, -1
+            kept = np.argsort(itself, axis=1, kind="stable")[:, : self.k]
+            found, near = np.take_along_axis(found, kept, 1), np.take_along_axis(near, kept, 1)
+        width = found.shape[1]
+        positions[fit, :width], cosines[fit, :width] = found, near
+        return positions, cosines
+
+    def scores(self, query_vectors: Any, document_vectors: Any, *, name: str, among: Any = None) -> Scores:
+        """The scores of these vectors, ranked exactly."""
+        positions, _ = self.rankings(query_vectors, document_vectors, among=among)
+        lists = (self._names[row[row >= 0]].tolist() for row in positions)
+        return self.scored(dict(zip(self.queries, lists, strict=True)), name=name)
+
+    def scored(self, found: Mapping[str, Iterable[str]], *, name: str) -> Scores:
+        """The scores of what somebody else found: a store, BM25. Ids, best first; a query without any is a miss."""
+        run = {query: _as_run(found.get(query, ())) for query in self.queries if query in self.judgments.nested}
+        judged = from_mappings.judged_ranks(self.judgments, run, self.convention, top=self._top, name=name)
+        return score(judged, self.measures, self.convention)
+
+    @cached_property
+    def relevant(self) -> Ints:
+        """The rows of all documents that are relevant to a query that is asked, ascending."""
+        grades = self.judgments.nested
+        good = {one for query in self.queries for one, grade in grades.get(query, {}).items() if grade > 0}
+        return np.flatnonzero(np.fromiter((one in good for one in self.documents), np.bool_, len(self.documents)))
+
+    @cached_property
+    def _names(self) -> NDArray[np.object_]:
+        names = np.empty(len(self.documents), np.object_)
+        names[:] = self.documents
+        return names
+
+    @cached_property
+    def _own_rows(self) -> Ints:
+        rows = {one: row for row, one in enumerate(self.documents)}
+        found = (rows.get(query, -2) if query in self.own else -2 for query in self.queries)
+        return np.fromiter(found, np.int64, len(self.queries))
+
+    @property
+    def _top(self) -> int:
+        looks = (
+            m.spec.needs_top or dict(m.options).get("of") == "eps" for m in self.measures if isinstance(m, Measure)
+        )
+        return self.k if any(looks) else 0
+
+
+def usable(vectors: NDArray[Any]) -> Mask:
+    """Which rows are vectors: every number is one, and not all of them are 0.
+
+    >>> usable(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, math.nan]])).tolist()
+    [True, False, False]
+    """
+    return np.asarray(np.isfinite(vectors).all(axis=1) & vectors.any(axis=1))
+
+
+def means(scores: Scores, confidence: float = 0.95, seed: int = 0) -> dict[str, Mean]:
+    """The mean of each measure with its BCa interval."""
+    return all_means([scores], confidence, seed)[0]
+
+
+def all_means(several: Sequence[Scores], confidence: float = 0.95, seed: int = 0) -> list[dict[str, Mean]]:
+    """The same for many scores of the same queries, resampled together: that costs little more than for one."""
+    cells = [(place, measure) for place, scores in enumerate(several) for measure in scores.measures]
+    found: list[dict[str, Mean]] = [{} for _ in several]
+    if not cells:
+        return found
+    columns = np.column_stack([several[place].values[measure] for place, measure in cells])
+    ends = mean_intervals(columns, confidence, seed=seed)
+    for (place, measure), column, low, high in zip(cells, columns.T, *ends.tolist(), strict=True):
+        known = column[~np.isnan(column)]
+        told = several[place].means[measure]
+        plain = float(known.mean()) if len(known) else math.nan
+        averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # a sum or a geometric mean does not
+        # Rounding must not put a mean outside its interval where all values are the same.
+        bounds = (min(low, told), max(high, told)) if averages and len(known) > 1 else (math.nan, math.nan)
+        found[place][measure] = Mean(told, len(known), *bounds)
+    return found
+
+
+def gaps(
+    mine: Mapping[str, Scores | Sequence[Scores]],
+    base: Scores,
+    *,
+    measures: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, dict[str, Gap]]:
+    """How each of some systems differs from the baseline: by system, then by measure.
+
+    Several scores of one system are the same system with other seeds: the interval and the test are then over queries
+    and seeds. P-values are corrected by Holm for all systems that are read together, each measure apart.
+    """
+    chosen = list(base.measures if measures is None else measures)
+    pairs = [
+        pair_of(measure, name, [one.values[measure] for one in _several(scores)], base.values[measure], base.queries)
+        for measure in chosen
+        for name, scores in mine.items()
+    ]
+    rows = compared(pairs, Method(confidence=confidence, seed=seed))
+    found: dict[str, dict[str, Gap]] = {name: {} for name in mine}
+    for row in rows:
+        found[row.system][row.measure] = as_gap(row)
+    return found
+
+
+def gap(
+    mine: Scores | Floats,
+    base: Scores | Floats,
+    measure: str | None = None,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Gap:
+    """How one differs from another by one measure (the first, unless it is named); nothing is corrected.
+
+    >>> found = gap(np.array([0.5, 1.0, 0.75]), np.array([0.25, 0.5, 0.5]))
+    >>> round(found.difference, 4), round(found.p, 4), found.n
+    (0.3333, 0.0572, 3)
+    """
+    columns = [one.values[measure or one.measures[0]] if isinstance(one, Scores) else one for one in (mine, base)]
+    queries = [str(place) for place in range(len(columns[0]))]
+    return as_gap(
+        compared([pair_of("", "", columns[:1], columns[1], queries)], Method(confidence=confidence, seed=seed))[0]
+    )
+
+
+def pair_of(measure: str, name: str, mine: Sequence[Floats], base: Floats, queries: Sequence[str]) -> Pair:
+    """A system (once, or with several seeds) and what it is held against."""
+    labels = [str(place) for place in range(len(mine))] if len(mine) > 1 else []
+    return Pair(measure, "", name, queries, np.asarray(base)[None, :], np.stack(list(mine)), seeds=labels)
+
+
+def as_gap(row: Comparison) -> Gap:
+    """What is kept of a comparison."""
+    return Gap(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
+
+
+def _several(scores: Scores | Sequence[Scores]) -> Sequence[Scores]:
+    return [scores] if isinstance(scores, Scores) else scores
+
+
+def _as_run(found: Iterable[str]) -> dict[str, float]:
+    """Scores that fall from place to place; of an id that comes twice the first place stays."""
+    return {one: -float(place) for place, one in enumerate(dict.fromkeys(found))}
+
+
+def _matrix(vectors: Any, names: Sequence[str], what: str) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is no vector
+        matrix = np.ascontiguousarray(vectors, np.float32)
+    if matrix.ndim != 2 or len(matrix) != len(names):
+        raise BadInput(f"vectors of shape {matrix.shape} are not one row for each of {len(names)} {what}")
+    return matrix

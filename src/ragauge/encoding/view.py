@@ -1,0 +1,122 @@
+"""A dataset as every embedder sees it: the same part of each document, cut after the same number of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from ragauge.errors import BadInput, UnknownName
+from ragauge.records import Dataset, Document, Judgments
+
+PARTS: Mapping[str, Callable[[Document], str]] = {
+    "whole": lambda document: document.whole,
+    "text": lambda document: document.text,
+    "title": lambda document: document.title,
+}
+"""What of a document can be embedded."""
+
+
+def part_of(name: str) -> Callable[[Document], str]:
+    """What takes that part of a document."""
+    if name not in PARTS:
+        raise UnknownName("part of a document", name, PARTS, hint=f"there are {', '.join(PARTS)}")
+    return PARTS[name]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is embedded and asked."""
+
+    asked: Dataset
+    """The dataset as it is, with the queries that are asked and the judgments of those."""
+    documents: list[Document]
+    """Each with nothing but an id and the text that is embedded."""
+    queries: dict[str, str]
+    """The judged ones among those that are asked, cut alike."""
+    part: str
+    context: int | None
+    """Characters of a text that anybody sees."""
+    cut: float
+    """The part of the documents that are longer."""
+    own: frozenset[str]
+    """Queries that are documents of the collection under the same id; finding oneself is no success."""
+    notes: list[str]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts of the documents by id."""
+        return {one.id: one.text for one in self.documents}
+
+
+def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, limit: int | None = None) -> View:
+    """The view of a dataset.
+
+    >>> data = Dataset("d", [Document("1", "some words", "Title")], {"q": "which words"}, Judgments({"q": {"1": 1}}))
+    >>> seen = view(data, context=8)
+    >>> seen.documents[0].text, seen.queries, seen.cut
+    ('Title so', {'q': 'which wo'}, 1.0)
+    """
+    taken = part_of(part)
+    if limit is not None and limit < 1:
+        raise BadInput(f"the limit is {limit}, not at least 1")
+    _refuse(dataset)
+    texts = [taken(one) for one in dataset.documents]
+    if part == "title" and not any(text.strip() for text in texts):
+        raise BadInput(f"no document of {dataset.name} has a title", hint="the parts `whole` and `text` have something")
+    asked, notes = _asked(dataset, limit)
+    judged = {query: text for query, text in asked.queries.items() if query in asked.judgments.nested}
+    if not judged:
+        raise BadInput(f"no query of {dataset.name} that is asked is judged", hint="quality needs judgments")
+    empty = sum(not text.strip() for text in texts)
+    if empty:
+        notes.append(f"{empty:,} of {len(texts):,} documents have nothing in this part of them")
+    own = _own(dataset, judged)
+    if own:
+        notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
+    return View(
+        asked,
+        [Document(one.id, text[:context]) for one, text in zip(dataset.documents, texts, strict=True)],
+        {query: text[:context] for query, text in judged.items()},
+        part,
+        context,
+        0.0 if context is None else sum(len(text) > context for text in texts) / len(texts),
+        own,
+        notes,
+    )
+
+
+def _refuse(dataset: Dataset) -> None:
+    if not dataset.documents:
+        raise BadInput(f"{dataset.name} has no documents")
+    seen: set[str] = set()
+    for one in dataset.documents:
+        if one.id in seen:
+            raise BadInput(f"{dataset.name} has the id `{one.id}` more than once", hint="`ragauge lint` finds them all")
+        seen.add(one.id)
+
+
+def _asked(dataset: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
+    """The dataset with the first so many queries, and judgments of no others: one that is not asked is no zero."""
+    queries = dict(list(dataset.queries.items())[:limit])
+    grades = dataset.judgments.nested
+    kept = {query: grades[query] for query in grades if query in queries}
+    notes = []
+    if len(kept) < len(grades):
+        notes.append(f"{len(grades) - len(kept)} judged queries are not asked and not counted")
+    if len(kept) < len(queries):
+        notes.append(f"{len(queries) - len(kept)} queries are not judged, and not asked")
+    mine = dataset.judgments
+    judgments = Judgments(kept, targets=mine.targets, source=mine.source)
+    return replace(dataset, queries=queries, judgments=judgments), notes
+
+
+def _own(dataset: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
+    """Not by the id alone: many collections number their queries and their documents from 1."""
+    grades = dataset.judgments.nested
+    return frozenset(
+        one.id
+        for one in dataset.documents
+        if (text := queries.get(one.id)) is not None
+        and text.strip() in (one.text.strip(), one.whole.strip())
+        and grades.get(one.id, {}).get(one.id, 0) <= 0
+    )

@@ -1,0 +1,33 @@
+"""The process that an embedder is weighed in: it opens it, embeds some texts, and tells what that took."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from ragauge.encoding.weighing import peak_bytes, refused
+from ragauge.processes import Tell, serve
+from ragauge.systems.building import open_embedder
+
+
+def carry_out(text: str, tell: Tell) -> int:
+    """Do what an order says; 0 when it is done."""
+    order = json.loads(text)
+    texts = json.loads(Path(order["texts"]).read_text(encoding="utf-8"))
+    before, began = peak_bytes(), time.perf_counter()
+    try:
+        embedder = open_embedder(order["embedder"], texts if order["learns"] else None)
+        embedder.embed(texts[:1])
+        seconds = time.perf_counter() - began
+        embedder.embed(texts[: order["some"]])
+    except Exception as error:  # whatever it is, the one who asked is told
+        tell({"error": " ".join(refused(error).split())})
+        return 1
+    tell({"bytes": peak_bytes() - before, "seconds": seconds})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(serve(carry_out))

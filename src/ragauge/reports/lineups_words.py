@@ -1,0 +1,200 @@
+"""Embedders side by side in sentences: who is best, whether that is sure, and what it costs."""
+
+from __future__ import annotations
+
+import math
+
+from ragauge.lineups import Entrant, Lineup, Pair
+from ragauge.reports.charts.sketches import listed
+from ragauge.reports.lineups_controls import sure, unequal
+from ragauge.reports.lineups_rows import (
+    RANK,
+    by_milliseconds,
+    costs,
+    first,
+    ordered,
+    percent,
+    store_names,
+    unbeaten,
+)
+from ragauge.reports.tables import counted, milliseconds, p_value
+
+KINDS = {"whole": "titles and texts", "text": "texts without titles", "title": "titles alone"}
+CHANCE = "chance"
+
+
+def headline(found: Lineup) -> str:
+    """The result in one sentence."""
+    known = [one for one in ordered(found) if not math.isnan(first(found, one).value)]
+    if not known:
+        return "Nothing was measured of any embedder."
+    best, main = known[0], found.measures[0]
+    mean = first(found, best)
+    ends = "" if math.isnan(mean.low) else f" ({mean.low:.3f} to {mean.high:.3f})"
+    told = f"{best.name} is best by {main}: {mean.value:.3f}{ends} over {counted(mean.n, 'query', 'queries')}"
+    if len(known) > 1:
+        told += f", {_next(found, known)}"
+    cost = "" if math.isnan(best.milliseconds) else f"a query takes {milliseconds(best.milliseconds)} ms (median)"
+    return f"{told}; {cost}." if cost else f"{told}."
+
+
+def _next(found: Lineup, known: list[Entrant]) -> str:
+    """Whether the best can be told from the next."""
+    best, other = known[:2]
+    value = f"{other.name} ({first(found, other).value:.3f}"
+    pair = next((one for one in found.pairs if {one.one, one.other} == {best.name, other.name}), None)
+    p = math.nan
+    if pair is not None:
+        p = pair.gap.p_corrected
+    elif other.name == found.baseline and found.measures[0] in best.gaps:
+        p = best.gaps[found.measures[0]].p_corrected
+    if first(found, best).n == 1:
+        return f"then {value}), and one query cannot tell who is better"
+    if math.isnan(p):
+        return f"then {value})"
+    shown = f"p {_equals(p)}"
+    return f"ahead of {value}, {shown})" if sure(found, p) else f"which cannot be told from {value}, {shown})"
+
+
+def _equals(p: float) -> str:
+    text = p_value(p)
+    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
+
+
+def more(found: Lineup) -> list[str]:
+    """What else is to be known first, a sentence each."""
+    return list(filter(None, [_baseline(found), _chance(found), _fast(found), _unequal(found), _lacking(found)]))
+
+
+def _baseline(found: Lineup) -> str:
+    main = found.measures[0] if found.measures else ""
+    gaps = {one.name: one.gaps[main] for one in ordered(found) if main in one.gaps}
+    if not gaps:
+        return ""
+    better = [name for name, gap in gaps.items() if sure(found, gap.p_corrected) and gap.difference > 0]
+    worse = [name for name, gap in gaps.items() if sure(found, gap.p_corrected) and gap.difference < 0]
+    unknown = [name for name, gap in gaps.items() if math.isnan(gap.p_corrected)]
+    if len(unknown) == len(gaps):
+        n = max(gap.n for gap in gaps.values())
+        return f"Against {found.baseline}: {counted(n, 'query', 'queries')} cannot tell who is better."
+    other = [name for name in gaps if name not in (*better, *worse, *unknown)]
+    groups = {"better": better, "not to be told from it": other, "worse": worse, "not to be compared": unknown}
+    told = [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {what}" for what, names in groups.items() if names]
+    return f"Against {found.baseline}: {'; '.join(told)}."
+
+
+def _chance(found: Lineup) -> str:
+    """Embedders whose interval meets that of chance."""
+    chance = next((one for one in found.entrants if one.kind == CHANCE), None)
+    if chance is None or math.isnan(first(found, chance).high):
+        return ""
+    high = first(found, chance).high
+    near = [one.name for one in found.entrants if one is not chance and first(found, one).low <= high]
+    return f"No better than chance, as far as intervals tell: {listed(near)}." if near else ""
+
+
+def _fast(found: Lineup) -> str:
+    offers = unbeaten(by_milliseconds(found))
+    if len(by_milliseconds(found)) < 2:
+        return ""
+    told = [f"{one.name} ({milliseconds(one.price)} ms)" for one in offers]
+    return f"Nobody is both better and faster (p95) than {listed(told)}."
+
+
+def _unequal(found: Lineup) -> str:
+    told = unequal(found)
+    if not told:
+        return ""
+    alone = (
+        "the pairs that differ in one thing stand apart" if _controlled(found) else "no two differ in one thing only"
+    )
+    names = [one.partition(" (")[0] for one in told]
+    return f"Not the same for all: {listed(names)}; {alone}."
+
+
+def _controlled(found: Lineup) -> list[Pair]:
+    return [one for one in found.pairs if one.differs != RANK]
+
+
+def _lacking(found: Lineup) -> str:
+    lack = {one.name: sum(one.faulty.values()) for one in found.entrants if one.faulty}
+    told = [f"{name} has no vector for {counted(count, 'text')}" for name, count in lack.items()]
+    closed = f"Not opened: {listed(list(found.failures))}." if found.failures else ""
+    return " ".join(filter(None, [f"{listed(told)}." if told else "", closed]))
+
+
+def equal(found: Lineup) -> str:
+    """What was the same for all."""
+    cut = (
+        "no text was cut"
+        if found.context is None
+        else f"every text cut after {found.context:,} characters ({percent(found.cut)} of the documents are longer)"
+    )
+    same = (
+        f"{KINDS.get(found.part, found.part)} of the same documents, the same queries, {cut}, exact ranking by cosine"
+    )
+    told = unequal(found)
+    other = (
+        f" Not the same: {listed(told)}. A difference between two rows is due to all of that together." if told else ""
+    )
+    return f"The same for all: {same}.{other}"
+
+
+def about_pairs(found: Lineup) -> str:
+    """How the pairs are to be read."""
+    picked = any(one.differs == RANK for one in found.pairs)
+    told = [
+        "Both differ in the named option and in what follows from it (parameters, what is cut off), in nothing else."
+        if _controlled(found)
+        else "",
+        "That the best and the next best were picked after looking makes their difference look larger."
+        if picked
+        else "",
+        "p-values are of paired t-tests, corrected over all pairs here.",
+    ]
+    return " ".join(filter(None, told))
+
+
+def about_quality(found: Lineup) -> str:
+    """How the means are to be read."""
+    judged = counted(found.queries, "judged query", "judged queries")
+    told = [f"Means over {judged}, ranked exactly, with {found.confidence:.0%} bootstrap intervals."]
+    if any(one.gaps for one in found.entrants):
+        told.append(
+            "Stars are the corrected p-value of the paired t-test: *** below 0.001, ** 0.01, * 0.05, ns otherwise."
+        )
+    told.append("• is the best of a column.")
+    return " ".join(told)
+
+
+def about_costs(found: Lineup) -> str:
+    """How times and sizes are to be read."""
+    columns = costs(found).header
+    store = next((one.shelves[0].store for one in found.entrants if one.shelves and one.kind != "words"), "")
+    told = [f"Milliseconds of single queries, each embedded by itself{f', in the store {store}' if store else ''}."]
+    kinds = {
+        "docs/s": "docs/s are embedded in batches",
+        "bytes": "bytes are a vector's",
+        "MB": "MB is memory beyond a process without it",
+    }
+    others = "; ".join(said for name, said in kinds.items() if name in columns)
+    return " ".join([*(told if "ms p50" in columns else ()), *([f"{others}."] if others else ())])
+
+
+def about_stores(found: Lineup) -> str:
+    """What stores lose of an exact ranking."""
+    several = len(store_names(found))
+    first_store = "The total in any but the first is embedding there and retrieving here." if several > 1 else ""
+    return (
+        f"{found.measures[0]} that an embedder loses at most against exact ranking, the least part of the true nearest "
+        f"ten that is found, and the time of retrieving, each query by itself. {first_store}"
+    ).strip()
+
+
+def about_robustness(found: Lineup) -> str:
+    """How losses are to be read."""
+    level = f"{1 - found.confidence:.2g}"
+    return (
+        f"Queries are written otherwise, documents are not: the change of {found.measures[0]}, * where its corrected p "
+        f"is below {level}. What costs most on average comes first; kept is what is left of it on average."
+    )

@@ -1,0 +1,213 @@
+"""Models on disk: kept by what they were made from, found again instead of trained again, whole or not at all.
+
+A folder has `model.safetensors` (the weights), `config.json` (the recipe and what the training was like) and, where the
+tokenizer is one of Hugging Face's library, its `tokenizer.json`. Nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.systems.embedders.lm import networks
+from ragauge.systems.embedders.lm.numbering import Numbering
+from ragauge.systems.embedders.lm.recipes import Recipe
+from ragauge.systems.embedders.lm.training import Progress
+from ragauge.systems.tokenizers import reopened
+
+if TYPE_CHECKING:
+    import torch
+
+VERSION = 1
+"""Of how models are trained: raised whenever the same recipe and texts would give another model."""
+WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its weights, and what its numbers stand for."""
+
+    recipe: Recipe
+    numbering: Numbering
+    weights: Mapping[str, torch.Tensor]
+    log: Mapping[str, Any]
+    """What it was trained on, for how long, and how the loss fell; empty where it was not trained."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells these very weights from others, however they came about."""
+        whole = hashlib.blake2b(digest_size=8)
+        seen = [] if self.numbering.seen is None else self.numbering.seen.tolist()
+        told = self.recipe.told()
+        shape = {name: told[name] for name in ("kind", "heads", "context") if name in told}
+        whole.update(json.dumps([shape, seen, self.numbering.tokenizer.name]).encode())
+        for name in sorted(self.weights):
+            whole.update(name.encode())
+            whole.update(self.weights[name].detach().cpu().contiguous().numpy().tobytes())
+        return whole.hexdigest()
+
+
+def key(recipe: Recipe, tokenizer: str, corpus: str) -> str:
+    """Under which a model is kept: everything that decides on its weights, but for rounding."""
+    told = json.dumps([VERSION, recipe.told(), tokenizer, corpus], sort_keys=True)
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def keep(folder: Path, model: Model, *, over: bool = False) -> None:
+    """Write a model; the folder appears when it is complete. One that is there already is left alone, or replaced."""
+    tensors = _library()
+    if folder.exists() and not over and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInput("there is something here already", file=str(folder), hint="give a folder that is new or empty")
+    kept = _kept_tokenizer(model)
+    pieces = kept.pop("json", None)
+    seen = model.numbering.seen
+    config = {
+        "ragauge": "lm",
+        "version": VERSION,
+        "recipe": model.recipe.told(),
+        "tokenizer": kept,
+        "seen": None if seen is None else seen.tolist(),
+        "fingerprint": model.fingerprint,
+        "training": dict(model.log),
+    }
+    with _whole_folder(folder, over=over) as part:
+        tensors.save_file({name: one.contiguous() for name, one in model.weights.items()}, part / WEIGHTS)
+        if pieces is not None:
+            (part / TOKENIZER).write_text(pieces, encoding="utf-8")
+        (part / CONFIG).write_text(json.dumps(config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read(folder: Path) -> Model:
+    """A model that was kept, if all of it is there and as it was."""
+    tensors = _library()
+    if not (folder / CONFIG).is_file():
+        raise BadInput("no language model is here", file=str(folder), hint="a folder that `keep` has written")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        if config["ragauge"] != "lm" or config["version"] != VERSION:
+            raise BadInput(f"was written by another version ({config['version']})", file=str(folder))
+        told = dict(config["tokenizer"])
+        if told.get("kind") == "library":
+            told["json"] = (folder / TOKENIZER).read_text(encoding="utf-8")
+        recipe, numbering = Recipe.read(config["recipe"]), Numbering(reopened(told), config["seen"])
+        model = Model(recipe, numbering, tensors.load_file(folder / WEIGHTS), config["training"])
+        shapes = {name: tuple(one.shape) for name, one in model.weights.items()}
+        if shapes != networks.shapes(recipe, numbering.rows) or model.fingerprint != config["fingerprint"]:
+            raise BadInput("the weights are not those that were kept", file=str(folder))
+    except BadInput:
+        raise
+    except Exception as error:  # what a damaged file raises is up to three libraries
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadInput(f"the language model here cannot be read ({message})", file=str(folder)) from error
+    return model
+
+
+def prepare(folder: Path) -> None:
+    """Refuse before a training, and not after it, what cannot be written to."""
+    with _written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        probe.touch()
+        probe.unlink(missing_ok=True)
+
+
+def found(folder: Path) -> Model | None:
+    """The model of a folder in the cache; a damaged one is as good as none: it is made again."""
+    with suppress(BadInput):
+        return read(folder)
+    return None
+
+
+def save(file: Path, progress: Progress) -> None:
+    """Write down how far a training is, in the place of what was written before."""
+    tensors = _library()
+    all_of_it = {f"weights/{name}": one for name, one in progress.weights.items()}
+    all_of_it |= {f"moments/{name}": one for name, one in progress.moments.items()}
+    told = {"step": progress.step, "losses": progress.losses, "tokens": progress.tokens, "seconds": progress.seconds}
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    with _written(file):
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            tensors.save_file(all_of_it, part, metadata={"progress": json.dumps(told)})
+            part.replace(file)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def taken_up(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Progress | None:
+    """How far a training is that was broken off; None where there is none, or it is damaged."""
+    try:
+        from safetensors import safe_open
+
+        with safe_open(file, "pt") as opened:
+            told = json.loads(opened.metadata()["progress"])
+            parts = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
+    except Exception:  # not there, or torn by a machine that went down: what it raises is up to the library
+        return None
+    for name, shape in shapes.items():
+        needed = (f"weights/{name}", f"moments/{name}:first", f"moments/{name}:second")
+        if any(one not in parts or tuple(parts[one].shape) != shape for one in needed):
+            return None
+    # In the order in which they were drawn: the length of a gradient is a sum, and sums depend on the order by a hair.
+    weights = {name: parts[f"weights/{name}"] for name in shapes}
+    moments = {name.removeprefix("moments/"): one for name, one in parts.items() if name.startswith("moments/")}
+    return Progress(weights, moments, **told)
+
+
+def _kept_tokenizer(model: Model) -> dict[str, Any]:
+    tokenizer = model.numbering.tokenizer
+    told = getattr(tokenizer, "kept", None)
+    if not callable(told):
+        raise BadInput(
+            f"the tokenizer `{tokenizer.name}` cannot be kept, and so the model cannot",
+            hint="it has no `kept()`; cache=false trains without keeping",
+        )
+    return dict(told())
+
+
+@contextmanager
+def _whole_folder(folder: Path, *, over: bool) -> Iterator[Path]:
+    part = folder.with_name(f".{folder.name}.{os.getpid()}")
+    with _written(folder):
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            yield part
+            if over:
+                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(FileExistsError, NotADirectoryError) if over else nullcontext():
+                part.rename(folder)  # whoever was faster has made the same
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def _written(place: Path) -> Iterator[None]:
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        words = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        raise BadInput(
+            f"cannot be written ({words})",
+            file=str(place),
+            hint="RAGAUGE_CACHE is another folder; with cache=false nothing is kept",
+        ) from None
+
+
+def _library() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise MissingExtra("the embedder `lm`", "lm") from None
+    return safetensors.torch

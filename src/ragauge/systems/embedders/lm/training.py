@@ -1,0 +1,191 @@
+"""Training: AdamW, a warm-up and a cosine, and nothing left to chance that the seed does not decide."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ragauge.errors import BadInput
+from ragauge.systems.embedders.lm import networks
+from ragauge.systems.embedders.lm.lessons import Lessons
+from ragauge.systems.embedders.lm.numbering import MARK, Numbers
+from ragauge.systems.embedders.lm.recipes import Recipe
+
+if TYPE_CHECKING:
+    import torch
+
+WARM = 0.1
+"""The part of the steps in which the rate rises."""
+LAST = 0.05
+"""What is left of the rate in the end."""
+CLIP = 1.0
+DECAY = 0.01
+BETAS = (0.9, 0.98)
+SIDE_BY_SIDE = 32
+"""Spans that are read together."""
+SAVE_EVERY = 20.0
+"""Seconds between two checkpoints."""
+
+
+@dataclass
+class Progress:
+    """How far a training is: enough to go on from."""
+
+    weights: dict[str, torch.Tensor]
+    moments: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Of the optimizer, two for each of the weights: `NAME:first`, `NAME:second`."""
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    """Of each step, in bits for a token (next) or for a pair."""
+    tokens: int = 0
+    """Seen so far, each as often as it was seen."""
+    seconds: float = 0.0
+
+
+def train(
+    recipe: Recipe,
+    lessons: Lessons,
+    progress: Progress,
+    *,
+    device: str,
+    heard: Callable[[int, int], None] | None = None,
+    save: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """Go on with a training until it is done; `save` gets it now and then, always between two steps."""
+    import torch
+
+    weights = {name: one.to(device).requires_grad_() for name, one in progress.weights.items()}
+    optimizer = _optimizer(recipe, weights, progress)
+    began, saved = time.perf_counter() - progress.seconds, time.perf_counter()
+    with torch.enable_grad():
+        for step in range(progress.step, len(lessons)):
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.rate * _share(step, len(lessons))
+            loss, tokens = (_next if recipe.objective == "next" else _pairs)(recipe, weights, lessons, step, device)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(list(weights.values()), CLIP)
+            optimizer.step()
+            progress.losses.append(loss.item() / math.log(2))
+            if not math.isfinite(progress.losses[-1]):
+                raise BadInput(
+                    f"lm: the loss is no number any more at step {step + 1}", hint=f"a lower rate than {recipe.rate:g}"
+                )
+            progress.tokens += tokens
+            progress.step = step + 1
+            progress.seconds = time.perf_counter() - began
+            if save is not None and time.perf_counter() - saved > SAVE_EVERY and progress.step < len(lessons):
+                _take_in(progress, weights, optimizer)
+                save(progress)
+                saved = time.perf_counter()
+            if heard is not None:
+                heard(progress.step, len(lessons))
+    _take_in(progress, weights, optimizer)
+    return progress
+
+
+def circumstances(device: str) -> dict[str, Any]:
+    """What weights depend on by a hair: the device, how many threads add up, the library."""
+    import torch
+
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+    return {"device": name, "threads": torch.get_num_threads(), "torch": torch.__version__}
+
+
+def filled(rows: Sequence[Numbers], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Texts side by side, each after a mark and filled up with marks; and how many tokens each has."""
+    import torch
+
+    lengths = [len(row) for row in rows]
+    out = np.full((len(rows), 1 + max(lengths, default=0)), MARK, np.int64)
+    for place, row in zip(out, rows, strict=True):
+        place[1 : 1 + len(row)] = row
+    return torch.from_numpy(out).to(device), torch.tensor(lengths, device=device)
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """So many threads of torch inside; as many as before afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(before)
+
+
+def _share(step: int, steps: int) -> float:
+    """Of the rate, at a step."""
+    warm = max(1, round(WARM * steps))
+    if step < warm:
+        return (step + 1) / warm
+    return LAST + (1 - LAST) * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm))) / 2
+
+
+def _optimizer(recipe: Recipe, weights: Mapping[str, torch.Tensor], progress: Progress) -> torch.optim.Optimizer:
+    import torch
+
+    flat = [one for one in weights.values() if one.ndim < 2]
+    wide = [one for one in weights.values() if one.ndim > 1]
+    made = torch.optim.AdamW(
+        [{"params": wide, "weight_decay": DECAY}, {"params": flat, "weight_decay": 0.0}], lr=recipe.rate, betas=BETAS
+    )
+    if progress.moments:
+        for name, one in weights.items():
+            made.state[one] = {
+                "step": torch.tensor(float(progress.step)),
+                "exp_avg": progress.moments[f"{name}:first"].to(one.device),
+                "exp_avg_sq": progress.moments[f"{name}:second"].to(one.device),
+            }
+    return made
+
+
+def _take_in(progress: Progress, weights: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
+    progress.weights = {name: one.detach().cpu().clone() for name, one in weights.items()}
+    for name, one in weights.items():
+        state = optimizer.state[one]
+        progress.moments[f"{name}:first"] = state["exp_avg"].cpu().clone()
+        progress.moments[f"{name}:second"] = state["exp_avg_sq"].cpu().clone()
+
+
+def _next(
+    recipe: Recipe, weights: Mapping[str, torch.Tensor], lessons: Lessons, step: int, device: str
+) -> tuple[torch.Tensor, int]:
+    import torch
+    import torch.nn.functional as F  # noqa: N812 - its usual name
+
+    before, after = lessons.rows(step)
+    numbers, wanted = torch.from_numpy(before).to(device), torch.from_numpy(after).to(device)
+    found = networks.likelihoods(weights, networks.states(recipe, weights, numbers))
+    return F.cross_entropy(found.flatten(0, 1), wanted.flatten()), int((after >= 0).sum())
+
+
+def _pairs(
+    recipe: Recipe, weights: Mapping[str, torch.Tensor], lessons: Lessons, step: int, device: str
+) -> tuple[torch.Tensor, int]:
+    """Each span must find the other one of its text among those of all texts of the step, both ways."""
+    import torch
+    import torch.nn.functional as F  # noqa: N812
+
+    short, long = lessons.pairs(step)
+    both = [*short, *long]
+    # Spans of like length go together, so that little is filled up.
+    order = sorted(range(len(both)), key=lambda i: len(both[i]))
+    parts = []
+    for start in range(0, len(both), SIDE_BY_SIDE):
+        numbers, lengths = filled([both[i] for i in order[start : start + SIDE_BY_SIDE]], device)
+        parts.append(networks.pooled(networks.states(recipe, weights, numbers), lengths))
+    found = torch.cat(parts)[torch.tensor(np.argsort(order), device=device)]
+    near = found[: len(short)] @ found[len(short) :].T / recipe.temperature
+    own = torch.arange(len(near), device=device)
+    return (F.cross_entropy(near, own) + F.cross_entropy(near.T, own)) / 2, sum(map(len, both))

@@ -1,0 +1,147 @@
+"""Tokenizers of Hugging Face's `tokenizers` library: read from a file, or somebody's object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.systems.tokenizers.showing import UNKNOWN, byte_letters, sound, visible, visible_bytes
+
+UNTOLD = 1_000_000
+"""A limit above this is how libraries say that they know none."""
+BATCH = 512
+"""Texts at a time: what the library gives back of each is large."""
+FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
+"""How a piece of one byte is written beside pieces of letters."""
+
+
+def read(path: str, *, limit: int | None = None) -> Library:
+    """A tokenizer.json, or the folder of a model that has one; `limit` is what its model reads, where files are wrong.
+
+    It is known by a hash of what is in it: two files of one name may differ.
+    """
+    library = library_of()
+    place = Path(path)
+    file = place / "tokenizer.json" if place.is_dir() else place
+    if not file.is_file():
+        raise BadInput("no tokenizer is here", file=str(file), hint="a tokenizer.json of Hugging Face, or its folder")
+    try:
+        found: Any = library.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare exceptions
+        raise BadInput(f"this is no tokenizer ({error})", file=str(file)) from None
+    called = file.resolve().parent.name if place.is_dir() else file.name
+    most = limit if limit is not None else _limit(found, file.parent)
+    return Library.around(found, f"{called}-{fingerprint(found)}", limit=most)
+
+
+def library_of() -> Any:
+    """The library itself."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise MissingExtra("a tokenizer of this kind", "tokenizers") from None
+    return tokenizers
+
+
+def fingerprint(library: Any) -> str:
+    """Eight letters that tell what a tokenizer of the library does from what another does."""
+    return hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()[:8]
+
+
+class Library:
+    """A tokenizer of the library. Marks around a text are counted in `marks` and nowhere else."""
+
+    def __init__(self, library: Any, name: str, limit: int | None = None) -> None:
+        self.library = library
+        """The library's own, which neither cuts nor fills up texts."""
+        self.name = name
+        self.limit = limit
+        """Tokens of a text that its model reads, the marks among them; None where nobody says."""
+        # Some leave numbers out, and then the highest is beyond how many pieces there are.
+        self.vocabulary = 1 + max(library.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.unknown = _unknown(library)
+        self.marks = int(library.num_special_tokens_to_add(False))
+        """Tokens that its model has around a text."""
+        decoder = "" if library.decoder is None else library.decoder.__getstate__().decode("utf-8")
+        self._bytewise = '"ByteLevel"' in decoder
+        self._spaced = '"Metaspace"' in decoder or "▁" in decoder
+
+    @classmethod
+    def around(cls, library: Any, name: str, *, limit: int | None = None) -> Library:
+        """A tokenizer around an object of the library, which stays as it is."""
+        copy = type(library).from_str(library.to_str())
+        copy.no_truncation()
+        copy.no_padding()
+        return cls(copy, name, limit)
+
+    @classmethod
+    def read_from(cls, text: str, name: str, limit: int | None = None) -> Library:
+        """A tokenizer from the JSON that the library wrote."""
+        return cls.around(library_of().Tokenizer.from_str(text), name, limit=limit)
+
+    def kept(self) -> dict[str, Any]:
+        """What `reopened` makes it from again."""
+        return {"kind": "library", "json": self.library.to_str(), "name": self.name, "limit": self.limit}
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of each text, all of it, without marks around it."""
+        found: list[list[int]] = []
+        for start in range(0, len(texts), BATCH):
+            batch = [sound(text) for text in texts[start : start + BATCH]]
+            found += [one.ids for one in self.library.encode_batch_fast(batch, add_special_tokens=False)]
+        return found
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The text of numbers, without what is unknown."""
+        known = [n for n in numbers if n != self.unknown]
+        return str(self.library.decode(known, skip_special_tokens=False))
+
+    def pieces(self, text: str) -> list[str]:
+        """The pieces of a text: blanks can be seen, bytes stand as numbers where they make no character."""
+        found = self.library.encode(sound(text), add_special_tokens=False)
+        return [
+            UNKNOWN if number == self.unknown else self._shown(piece)
+            for number, piece in zip(found.ids, found.tokens, strict=True)
+        ]
+
+    def _shown(self, piece: str) -> str:
+        letters = byte_letters()
+        if self._bytewise and all(letter in letters for letter in piece):
+            return visible_bytes(bytes(letters[letter] for letter in piece))
+        if byte := FALLBACK.fullmatch(piece):
+            return visible_bytes(bytes([int(byte[1], 16)]))
+        return visible(piece.replace("▁", " ") if self._spaced else piece)
+
+
+def _unknown(library: Any) -> int | None:
+    """The number of whatever the model does not know; None where it has none."""
+    model = library.model
+    if type(model).__name__ == "Unigram":
+        number = json.loads(model.__getstate__()).get("unk_id")
+    else:
+        token = getattr(model, "unk_token", None)
+        number = None if token is None else library.token_to_id(token)
+    return None if number is None else int(number)
+
+
+def _limit(tokenizer: Any, folder: Path) -> int | None:
+    """What files beside a tokenizer say that its model reads; the least of it, since all of it holds."""
+    cut = tokenizer.truncation
+    told = [*_said(folder), *([cut["max_length"]] if cut else [])]
+    known = [int(one) for one in told if isinstance(one, int | float) and 0 < one < UNTOLD]
+    return min(known, default=None)
+
+
+def _said(folder: Path) -> Iterator[Any]:
+    for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        try:
+            found = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict):
+            yield found.get(key)

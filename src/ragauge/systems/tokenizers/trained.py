@@ -1,0 +1,167 @@
+"""Tokenizers that learn their pieces from the corpus, by the trainers of Hugging Face's `tokenizers` library.
+
+The same texts give the same pieces, in whatever order they come and however many threads there are: what the library
+leaves to the order of a hash table is put in order before it learns (WordPiece) or afterwards (Unigram).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ragauge.errors import BadInput
+from ragauge.systems.tokenizers import Learner
+from ragauge.systems.tokenizers.files import Library, fingerprint, library_of
+from ragauge.systems.tokenizers.showing import sound
+
+CUT = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""Where GPT-2 cuts a text first: no piece goes over these ends. Nothing is lost by it."""
+UNKNOWN = "\uffff"
+"""No character: no text has it, whereas some have `<unk>`."""
+ALPHABET = 1000
+"""Letters that word pieces know at most, as in BERT."""
+DIGITS = 9
+"""Of the scores of Unigram; beyond them they differ by the order in which threads add."""
+STEP = 1e-4
+"""Between the scores of letters that the library adds at the end."""
+
+
+def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Learner:
+    """Byte-pair encoding: the pair of pieces that comes most often becomes one piece, again and again.
+
+    Of pairs that come equally often, the one whose pieces are older goes first; a pair must come `least` times. `kind`
+    is what it begins with: `bytes`, which know every text, or the `characters` of the corpus, which do not.
+    """
+    if kind not in ("bytes", "characters"):
+        raise BadInput(f"bpe: kind is `{kind}`", hint="bytes or characters")
+    if vocabulary < (fewest := 257 if kind == "bytes" else 3):
+        raise BadInput(f"bpe: a vocabulary of {vocabulary} is too small", hint=f"at least {fewest} with kind={kind}")
+    library = library_of()
+
+    def learn(texts: Sequence[str]) -> Library:
+        parts = library.pre_tokenizers
+        options: dict[str, Any] = {"vocab_size": vocabulary, "min_frequency": least, "show_progress": False}
+        if kind == "bytes":
+            made = library.Tokenizer(library.models.BPE())
+            made.pre_tokenizer = parts.ByteLevel(add_prefix_space=False)
+            made.decoder = library.decoders.ByteLevel()
+            options["initial_alphabet"] = sorted(parts.ByteLevel.alphabet())
+        else:
+            made = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN))
+            made.pre_tokenizer = parts.Split(library.Regex(CUT), "isolated")
+            made.decoder = library.decoders.Fuse()
+            options |= {"special_tokens": [UNKNOWN], "limit_alphabet": vocabulary - 2}
+        _train(made, library.trainers.BpeTrainer(**options), texts)
+        return _named("bpe" if kind == "bytes" else "bpe-characters", _plain(made))
+
+    return Learner(_told("bpe", vocabulary, kind=kind if kind != "bytes" else None), learn)
+
+
+def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> Learner:
+    """Word pieces as BERT has them: learned by merging pairs, found by taking the longest that fits, `##` inside words.
+
+    Case and accents go where `lower` says so; a word with a letter that it has not seen is unknown as a whole.
+    """
+    if vocabulary < 5:
+        raise BadInput(f"wordpiece: a vocabulary of {vocabulary} is too small", hint="a few thousand are usual")
+    library = library_of()
+
+    def learn(texts: Sequence[str]) -> Library:
+        made = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - a token of another kind
+        made.normalizer = library.normalizers.BertNormalizer(lowercase=lower)
+        made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        made.decoder = library.decoders.WordPiece(cleanup=False)
+        seen = Counter(c for text in texts for c in made.normalizer.normalize_str(sound(text)) if not c.isspace())
+        room = min(ALPHABET, (vocabulary - 1) // 2)
+        letters = sorted(sorted(seen, key=lambda c: (-seen[c], c))[:room])
+        trainer = library.trainers.WordPieceTrainer(
+            vocab_size=vocabulary,
+            min_frequency=least,
+            show_progress=False,
+            # Named beforehand, so that their numbers, by which ties are decided, do not hang on a hash table.
+            special_tokens=["[UNK]", *letters, *(f"##{c}" for c in letters)],
+            initial_alphabet=letters,
+            limit_alphabet=len(letters),
+        )
+        _train(made, trainer, texts)
+        return _named("wordpiece", _plain(made))
+
+    return Learner(_told("wordpiece", vocabulary), learn)
+
+
+def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> Learner:
+    """Unigram, as SentencePiece has it: of many pieces those stay without which the texts would be least likely.
+
+    It learns slowly, so that of a corpus with more `characters` it takes every second, third … text in the order of
+    their hashes.
+    """
+    if vocabulary < 3 or characters < 1:
+        raise BadInput(f"unigram: a vocabulary of {vocabulary} from {characters} characters is too small")
+    library = library_of()
+
+    def learn(texts: Sequence[str]) -> Library:
+        made = library.Tokenizer(library.models.Unigram())
+        made.pre_tokenizer = library.pre_tokenizers.Metaspace()
+        made.decoder = library.decoders.Metaspace()
+        trainer = library.trainers.UnigramTrainer(
+            vocab_size=vocabulary, unk_token=UNKNOWN, special_tokens=[UNKNOWN], show_progress=False
+        )
+        _train(made, trainer, _some(texts, characters))
+        return _named("unigram", _in_order(made))
+
+    return Learner(_told("unigram", vocabulary), learn)
+
+
+def _told(name: str, vocabulary: int, **options: str | None) -> str:
+    given = {"vocabulary": vocabulary, **options}
+    return f"{name}({', '.join(f'{key}={value}' for key, value in given.items() if value is not None)})"
+
+
+def _some(texts: Sequence[str], characters: int) -> Sequence[str]:
+    """All texts, or so many evenly that about `characters` are left: the same ones in whatever order they come."""
+    step = -(-sum(map(len, texts)) // characters)
+    return texts if step <= 1 else sorted(texts, key=_hash)[::step]
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _train(made: Any, trainer: Any, texts: Sequence[str]) -> None:
+    made.train_from_iterator(map(sound, texts), trainer, length=len(texts))
+
+
+def _plain(made: Any) -> Any:
+    """The same without special tokens: a text that has `<unk>` in it has five characters there, and no mark."""
+    data = json.loads(made.to_str())
+    data["added_tokens"] = []
+    return type(made).from_str(json.dumps(data))
+
+
+def _in_order(made: Any) -> Any:
+    """The same with pieces by score and spelling, and nothing in it that the next training would not find again.
+
+    Letters without which texts would be unknown, though no likely piece has them, get the least score and a step more
+    each, in the order of a hash table: here in that of Unicode.
+    """
+    data = json.loads(made.to_str())
+    data["added_tokens"] = []
+    first, *others = ((str(piece), round(score, DIGITS)) for piece, score in data["model"]["vocab"])
+    last: dict[str, float] = {}
+    steps = 0
+    for piece, score in sorted((one for one in others if len(one[0]) == 1), key=lambda one: one[1]):
+        above = score - min(last.values(), default=score)
+        steps += abs(above - (steps + 1) * STEP) < STEP / 100
+        if abs(above - steps * STEP) < STEP / 100:  # several may have the least: a likely piece, and the first letter
+            last[piece] = score
+    again = dict(zip(sorted(last), sorted(last.values()), strict=True))
+    told = [(piece, again.get(piece, score)) for piece, score in others]
+    data["model"]["vocab"] = [first, *sorted(told, key=lambda one: (-one[1], one[0]))]
+    return type(made).from_str(json.dumps(data))
+
+
+def _named(kind: str, library: Any) -> Library:
+    return Library(library, f"{kind}-{library.get_vocab_size()}-{fingerprint(library)}")

@@ -1,0 +1,69 @@
+"""Whole words: those that come most often in a corpus, and one number for all others."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from ragauge.errors import BadInput
+from ragauge.systems.tokenizers import Learner
+from ragauge.systems.tokenizers.showing import UNKNOWN, sound
+
+WORD = re.compile(r"\w+|[^\w\s]")
+"""Runs of letters and digits, and each other mark; white space is no part of a word."""
+
+
+def words(*, vocabulary: int = 30_000, least: int = 1, lower: bool = False) -> Learner:
+    """The words of a corpus, by how often they come: at most `vocabulary - 1`, each `least` times; 0 is the rest.
+
+    >>> known = words(vocabulary=3).fitted(["to be or not to be", "to do"])
+    >>> known.encode(["to be or to do"]), known.pieces("to do")
+    ([[1, 2, 0, 1, 0]], ['to', '⟨?⟩'])
+    """
+    if vocabulary < 2:
+        raise BadInput(f"words: a vocabulary of {vocabulary} has no words", hint="at least 2: a word, and the unknown")
+
+    def learn(texts: Sequence[str]) -> Words:
+        found = Counter(chain.from_iterable(WORD.findall(text.lower() if lower else text) for text in texts))
+        order = sorted(found, key=lambda word: (-found[word], word))[: vocabulary - 1]
+        return Words([word for word in order if found[word] >= least], lower=lower)
+
+    return Learner(f"words(vocabulary={vocabulary})", learn)
+
+
+class Words:
+    """Known words by number, from 1 on."""
+
+    unknown = 0
+
+    def __init__(self, known: Sequence[str], *, lower: bool = False) -> None:
+        self._words = ["", *known]
+        self._numbers: Mapping[str, int] = {word: number for number, word in enumerate(known, 1)}
+        self._lower = lower
+        self.vocabulary = len(self._words)
+        told = "\n".join([str(lower), *known]).encode("utf-8", "surrogatepass")
+        self.name = f"words-{self.vocabulary}-{hashlib.sha256(told).hexdigest()[:8]}"
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of each text."""
+        find = self._numbers.get
+        return [[find(word, 0) for word in self._cut(text)] for text in texts]
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The words of numbers with a blank between them; without those that it does not know."""
+        return " ".join(self._words[n] for n in numbers if n)
+
+    def pieces(self, text: str) -> list[str]:
+        """A piece for each word and mark."""
+        return [word if word in self._numbers else UNKNOWN for word in self._cut(text)]
+
+    def kept(self) -> dict[str, Any]:
+        """What `reopened` makes it from again."""
+        return {"kind": "words", "words": self._words[1:], "lower": self._lower}
+
+    def _cut(self, text: str) -> list[str]:
+        return WORD.findall(sound(text.lower() if self._lower else text))
