@@ -512,7 +512,7 @@ def test_a_terminal_has_the_short_tables_and_says_which_columns_it_has_no_room_f
 
 
 def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(capsys):
-    tell([whole()], [], as_json=False, as_csv=False)
+    tell([whole()], [], as_json=False, as_csv=False, folded=True)
     lines = capsys.readouterr().out.splitlines()
     prose = [line for line in lines if "  " not in line]
     assert max(map(len, prose)) <= 80

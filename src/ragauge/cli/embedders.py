@@ -145,7 +145,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         fresh=fresh,
         **how,
     )
-    tell([found], written, as_json=as_json, as_csv=as_csv, form=form)
+    tell([found], written, as_json=as_json, as_csv=as_csv, form=form, folded=True)
     if charts is not None:
         from ragauge import account_files
 

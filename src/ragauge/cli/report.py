@@ -179,7 +179,7 @@ def _told(files: list[str], targets: list[str], form: str | None, charts: str | 
     elif not targets and charts is None:
         for one in joint(found) or map(account, found):
             pieces, left = accounts.tables(one, console.data().width)
-            _shown(console.folded(pieces), left, one.notes)
+            _shown(console.folded(pieces) if one.kind == "embedders" else pieces, left, one.notes)
     console.talk(_wrote(targets, charts))
 
 

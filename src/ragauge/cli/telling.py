@@ -42,10 +42,11 @@ def tell(
     as_csv: bool,
     show: Show | None = None,
     form: str | None = None,
+    folded: bool = False,
 ) -> None:
     """Print data or draw tables (by `show` where a verb has a way of its own), say notes, and write files.
 
-    With a form and no file, that form is printed.
+    With a form and no file, that form is printed; `folded` is for sentences too long for a line in a pipe.
     """
     from ragauge import account_files
     from ragauge.reports import accounts
@@ -63,7 +64,7 @@ def tell(
         left = show()
     else:
         pieces, left = accounts.tables(one, console.data().width)
-        console.show(*console.folded(pieces[:-1]))
+        console.show(*(console.folded(pieces[:-1]) if folded else pieces[:-1]))
     with status(after=0.5) as watch:
         watch("writing")
         account_files.write(told, files, form)
