@@ -30,6 +30,7 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/judges.py
 	$(BIN)/python benchmarks/lint.py
 	$(BIN)/python benchmarks/novelty.py
+	$(BIN)/python benchmarks/embedders.py
 
 clean:
 	rm -rf .venv .venv-peers demo

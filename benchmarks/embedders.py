@@ -55,7 +55,8 @@ def main() -> None:
     """Measure, print, write."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--out", type=Path, default=None, help="where the figures go")
-    arguments.add_argument("--dimension", type=int, nargs="+", default=[256], help="of the language models")
+    arguments.add_argument("--dimension", type=int, nargs="+", default=[128], help="of the language models")
+    arguments.add_argument("--passes", type=int, nargs="+", default=[2], help="over the documents")
     given = arguments.parse_args()
     import torch
 
@@ -73,8 +74,11 @@ def main() -> None:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     rows: list[tuple[str, str]] = [
-        (f"{kind}, {tokenizer}, {wide}", f"lm(kind={kind}, tokenizer={tokenizer}, dimension={wide}, cache=false)")
-        for wide, kind, tokenizer in itertools.product(given.dimension, KINDS, TOKENIZERS)
+        (
+            f"{kind}, {tokenizer}, {wide} numbers, {passes} passes",
+            f"lm(kind={kind}, tokenizer={tokenizer}, dimension={wide}, passes={passes}, cache=false)",
+        )
+        for passes, wide, kind, tokenizer in itertools.product(given.passes, given.dimension, KINDS, TOKENIZERS)
     ]
     rows += [(f"{shape}, random weights", f"encoder(model={shape}, untrained=true)") for shape in SHAPES]
     for name, described in rows:
