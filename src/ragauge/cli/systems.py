@@ -43,7 +43,7 @@ def systems(
     name: Annotated[str | None, typer.Argument(help="Explain this one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List the retrievers, embedders, stores, keepers, rerankers and chats, or explain one.
+    """List the retrievers, tokenizers, embedders, stores, keepers, rerankers and chats, or explain one.
 
     [dim]ragauge systems hybrid[/dim]
     """

@@ -252,8 +252,8 @@ class _Nearness:
 
     def __init__(self, field: Field, asked: Vectors, documents: Vectors) -> None:
         self._rows = {name: row for row, name in enumerate(field.documents)}
-        self._asked = dict(zip(field.queries, _units(asked), strict=True))
-        self._documents = _units(documents)
+        self._asked = dict(zip(field.queries, shrinking.unit(asked), strict=True))
+        self._documents = shrinking.unit(documents)
 
     def share(self, asked: Asked, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
         """The part of the true nearest ten that a store found; one that is as near as the tenth is as good."""
@@ -266,8 +266,3 @@ class _Nearness:
             near = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
             shares.append(min(1.0, float((near >= wanted[-1][1] - self.SLACK).sum()) / len(wanted)))
         return float(np.mean(shares)) if shares else math.nan
-
-
-def _units(vectors: Vectors) -> Vectors:
-    with np.errstate(all="ignore"):
-        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)

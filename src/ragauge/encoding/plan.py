@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from ragauge.datasets.perturbed import RATE
 from ragauge.errors import BadInput
+from ragauge.systems.model_folders import inside
 from ragauge.systems.specs import parse, without_secrets
 
 MEASURES = (
@@ -44,19 +44,11 @@ def study() -> dict[str, str]:
     """The study's embedders by name, as far as they are installed."""
     found = {}
     for name, described in STUDY.items():
-        inside = re.search(r"\{([^/}]+)/([^}]+)\}", described)
-        if inside is None:
-            found[name] = described
-        elif (place := _inside(inside[1], inside[2])) is not None:
-            found[name] = described.replace(inside[0], f'"{place}"')
+        carried = re.search(r"\{([^/}]+)/([^}]+)\}", described)
+        with suppress(ImportError):
+            place = carried and inside(carried[1], carried[2])
+            found[name] = described.replace(carried[0], f'"{place}"') if carried else described
     return found
-
-
-def _inside(package: str, folder: str) -> Path | None:
-    """A folder of a package, found without running its code."""
-    spec = importlib.util.find_spec(package)
-    places = [Path(one) / folder for one in (spec.submodule_search_locations or ())] if spec else []
-    return next((one for one in places if one.is_dir()), None)
 
 
 @dataclass(frozen=True)

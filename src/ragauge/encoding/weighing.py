@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ragauge.encoding.vectors import said_by
 from ragauge.errors import RagaugeError
 from ragauge.processes import Child, OutOfTime
 from ragauge.seams import Embedder
@@ -53,7 +54,7 @@ def weight(
             try:
                 keep(Path(folder) / "model")
             except (RagaugeError, OSError) as error:
-                return Weight(note=f"its memory is not known: {refused(error)}")
+                return Weight(note=f"its memory is not known: {said_by(error)}")
             running = {name: value for name, value in spec.options.items() if name in RUNNING}
             spec = Spec(spec.name, {**running, "folder": str(Path(folder) / "model")})
         corpus = Path(folder) / "texts.json"
@@ -88,8 +89,3 @@ def peak_bytes() -> int:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
-
-
-def refused(error: BaseException) -> str:
-    """What is said of an embedder that could not be weighed."""
-    return error.message if isinstance(error, RagaugeError) else f"{type(error).__name__}: {error}"

@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from ragauge.encoding.weighing import peak_bytes, refused
+from ragauge.encoding.vectors import said_by
+from ragauge.encoding.weighing import peak_bytes
 from ragauge.processes import Tell, serve
 from ragauge.systems.building import open_embedder
 
@@ -23,7 +24,7 @@ def carry_out(text: str, tell: Tell) -> int:
         seconds = time.perf_counter() - began
         embedder.embed(texts[: order["some"]])
     except Exception as error:  # whatever it is, the one who asked is told
-        tell({"error": " ".join(refused(error).split())})
+        tell({"error": said_by(error)})
         return 1
     tell({"bytes": peak_bytes() - before, "seconds": seconds})
     return 0
