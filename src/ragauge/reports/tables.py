@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -36,8 +35,6 @@ def counted(number: int, one: str, several: str = "") -> str:
 
 JOINERS = "\u200c\u200d"
 """Nobody sees them, and nothing acts on them: Persian words and many emoji are other ones without."""
-ACTING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""Characters that a terminal acts on, but for tabulators and ends of lines."""
 
 
 def one_line(text: str) -> str:
@@ -160,14 +157,11 @@ def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Comma-separated lines that every reader takes apart again: a carriage return, too, stands in quotes.
 
-    They may be printed: what a terminal would act on is not in them.
-
     >>> csv_text(["query", "text"], [["1", "a, b"]]).splitlines()
     ['query,text', '1,"a, b"']
     """
 
     def field(text: str) -> str:
-        text = ACTING.sub("\ufffd", text)
         quoted = any(mark in text for mark in ',"\r\n')
         return '"' + text.replace('"', '""') + '"' if quoted else text
 
