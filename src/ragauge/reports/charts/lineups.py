@@ -15,7 +15,18 @@ from ragauge.reports.charts.latency import stages
 from ragauge.reports.charts.lineups_curves import by_bytes, by_dimension, by_size, everyone, losses
 from ragauge.reports.charts.looks import NEUTRAL, PALETTE, Cast
 from ragauge.reports.charts.quality import measures, quality_latency
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, listed, panel, sentence, shown
+from ragauge.reports.charts.sketches import (
+    Panel,
+    Rows,
+    Sketch,
+    altair,
+    figure,
+    interval_tips,
+    listed,
+    panel,
+    sentence,
+    shown,
+)
 from ragauge.reports.lineups_controls import bits as bits_rows
 from ragauge.reports.lineups_rows import ordered, store_names
 
@@ -174,9 +185,7 @@ def _tips(alt: Any) -> list[Any]:
     return [
         alt.Tooltip("system:N", title="embedder"),
         alt.Tooltip("k:N", title="cutoff"),
-        alt.Tooltip("value:Q", title="mean", format=".4f"),
-        alt.Tooltip("low:Q", title="from", format=".4f"),
-        alt.Tooltip("high:Q", title="to", format=".4f"),
+        *interval_tips(alt),
         alt.Tooltip("n:Q", title="queries"),
     ]
 

@@ -9,7 +9,18 @@ from typing import Any
 from ragauge.lineups import Lineup
 from ragauge.outcomes import Mean
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, listed, panel, sentence, shown
+from ragauge.reports.charts.sketches import (
+    Panel,
+    Rows,
+    Sketch,
+    altair,
+    figure,
+    interval_tips,
+    listed,
+    panel,
+    sentence,
+    shown,
+)
 from ragauge.reports.lineups_controls import called, key_of, perturbations
 from ragauge.reports.lineups_rows import ALIKE, METHODS, Offer, ordered, unbeaten, with_vectors
 from ragauge.reports.lineups_rows import by_bytes as offered
@@ -108,9 +119,7 @@ def _panel(title: str, lines: Line, cast: Cast, words: str, main: str, *, keyed:
     tips = [
         alt.Tooltip("system:N", title="embedder"),
         alt.Tooltip("x:Q", title=words.partition(" (")[0], format=","),
-        alt.Tooltip("value:Q", title="mean", format=".4f"),
-        alt.Tooltip("low:Q", title="from", format=".4f"),
-        alt.Tooltip("high:Q", title="to", format=".4f"),
+        *interval_tips(alt),
         alt.Tooltip("n:Q", title="queries"),
     ]
     key = list(lines) if keyed else []
@@ -189,9 +198,7 @@ def _tips(alt: Any) -> list[Any]:
         alt.Tooltip("system:N", title="embedder"),
         alt.Tooltip("how:N", title="how"),
         alt.Tooltip("bytes:Q", title="bytes", format=","),
-        alt.Tooltip("value:Q", title="mean", format=".4f"),
-        alt.Tooltip("low:Q", title="from", format=".4f"),
-        alt.Tooltip("high:Q", title="to", format=".4f"),
+        *interval_tips(alt),
     ]
 
 
@@ -247,9 +254,7 @@ def _loss(title: str, rows: Rows, cast: Cast, ends: tuple[float, float]) -> Pane
     y = cast.rows(alt, names)
     tips = [
         alt.Tooltip("system:N", title="embedder"),
-        alt.Tooltip("value:Q", title="change", format="+.4f"),
-        alt.Tooltip("low:Q", title="from", format="+.4f"),
-        alt.Tooltip("high:Q", title="to", format="+.4f"),
+        *interval_tips(alt, "change", sign="+"),
         alt.Tooltip("changed:Q", title="% of queries changed", format=".3~g"),
         alt.Tooltip("seeds:Q", title="seeds"),
     ]

@@ -17,6 +17,7 @@ from ragauge.reports.charts.sketches import (
     Sketch,
     altair,
     figure,
+    interval_tips,
     listed,
     panel,
     powers,
@@ -70,9 +71,7 @@ def quality_latency(overview: Overview) -> Sketch | None:
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
     tips = [
         alt.Tooltip("system:N", title="system"),
-        alt.Tooltip("value:Q", title="mean", format=".4f"),
-        alt.Tooltip("low:Q", title="from", format=".4f"),
-        alt.Tooltip("high:Q", title="to", format=".4f"),
+        *interval_tips(alt),
         alt.Tooltip("ms:Q", title="p95 ms", format=".4~g"),
         alt.Tooltip("n:Q", title="queries"),
     ]

@@ -89,6 +89,12 @@ def _kind(layer: Any) -> str:
     return style if isinstance(style, str) else "figures"
 
 
+def interval_tips(alt: Any, title: str = "mean", *, sign: str = "") -> list[Any]:
+    """What is said of a point with an interval: where it is, from where and to where it reaches."""
+    told = {"value": title, "low": "from", "high": "to"}
+    return [alt.Tooltip(f"{name}:Q", title=word, format=f"{sign}.4f") for name, word in told.items()]
+
+
 def figure(value: float, digits: int = 5) -> float | None:
     """A number with so many digits that count; None for what is not a number, since JSON has no word for it.
 

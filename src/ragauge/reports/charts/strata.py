@@ -8,7 +8,18 @@ from typing import NamedTuple
 
 from ragauge.overviews import Overview, Stratum
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, sentence, shown, span
+from ragauge.reports.charts.sketches import (
+    Panel,
+    Rows,
+    Sketch,
+    altair,
+    figure,
+    interval_tips,
+    panel,
+    sentence,
+    shown,
+    span,
+)
 from ragauge.reports.tags import explained
 
 MOST = 20
@@ -99,9 +110,7 @@ def _panel(
     tips = [
         alt.Tooltip("stratum:N", title="queries"),
         alt.Tooltip("system:N", title="system"),
-        alt.Tooltip("value:Q", title="mean", format=".4f"),
-        alt.Tooltip("low:Q", title="from", format=".4f"),
-        alt.Tooltip("high:Q", title="to", format=".4f"),
+        *interval_tips(alt),
         alt.Tooltip("n:Q", title="n"),
     ]
     chart = alt.Chart(alt.Data(values=rows))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ragauge.histories import History, Point
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, sentence, shown
+from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, interval_tips, panel, sentence, shown
 
 
 class Run(NamedTuple):
@@ -136,9 +136,7 @@ def _panel(title: str, measure: str, series: dict[str, list[Point]], runs: Mappi
     tips = [
         alt.Tooltip("system:N", title="system"),
         alt.Tooltip("at:N", title="UTC"),
-        alt.Tooltip("value:Q", title="mean", format=".4f"),
-        alt.Tooltip("low:Q", title="from", format=".4f"),
-        alt.Tooltip("high:Q", title="to", format=".4f"),
+        *interval_tips(alt),
         alt.Tooltip("n:Q", title="queries"),
         alt.Tooltip("folder:N", title="folder"),
     ]

@@ -123,10 +123,11 @@ def _told(name: str, vocabulary: int, **options: str | None) -> str:
 def _some(texts: Sequence[str], characters: int) -> Sequence[str]:
     """All texts, or so many evenly that about `characters` are left: the same ones in whatever order they come."""
     step = -(-sum(map(len, texts)) // characters)
-    return texts if step <= 1 else sorted(texts, key=_hash)[::step]
+    return texts if step <= 1 else sorted(texts, key=text_hash)[::step]
 
 
-def _hash(text: str) -> bytes:
+def text_hash(text: str) -> bytes:
+    """What puts texts in an order that is theirs and not the corpus's."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ragauge.systems.embedders.lm.numbering import MARK, Numbering, Numbers
 from ragauge.systems.embedders.lm.recipes import Recipe
+from ragauge.systems.tokenizers.trained import text_hash
 
 HELD_OUT = 20
 """One text in so many is never learned from."""
@@ -25,24 +26,20 @@ SPAN = 200
 
 def is_held_out(text: str) -> bool:
     """Whether a text is kept back. Its own hash decides, so that all models are asked about the same ones."""
-    return _hash(text)[0] % HELD_OUT == 0
+    return text_hash(text)[0] % HELD_OUT == 0
 
 
 def taught(texts: Sequence[str]) -> list[str]:
     """The texts that are learned from: each once, in an order that is theirs and not the corpus's."""
-    return sorted({text for text in texts if text.strip() and not is_held_out(text)}, key=_hash)
+    return sorted({text for text in texts if text.strip() and not is_held_out(text)}, key=text_hash)
 
 
 def corpus_hash(texts: Sequence[str]) -> str:
     """What tells one set of texts from another."""
     whole = hashlib.blake2b(digest_size=16)
     for text in texts:
-        whole.update(_hash(text))
+        whole.update(text_hash(text))
     return whole.hexdigest()
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class Lessons:
