@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge.benches import accelerated
+from ragauge.benches import accelerated, cards
 from ragauge.benches.clustered import clustered
 from ragauge.benches.collections import collection
 from ragauge.benches.truth import cached_at, truth
@@ -141,7 +141,7 @@ def test_every_way_gives_the_same_to_the_last_bit(way, kind, metric):
     if way == "faiss":
         found = accelerated.by_faiss(base, queries, 20, metric)
     else:
-        found = accelerated.by_torch(base, queries, 20, metric, device="cpu", half="16" in way)
+        found = cards.by_torch(base, queries, 20, metric, device="cpu", half="16" in way)
     assert found[0].tolist() == exact[0].tolist()
     assert found[1].tolist() == exact[1].tolist()
 
@@ -151,7 +151,7 @@ def test_candidates_suffice_for_ordinary_data_and_do_not_for_equal_vectors(way, 
     pytest.importorskip(way)
     again = []
     monkeypatch.setattr(accelerated, "nearest", lambda *a, **o: again.append(len(a[1])) or nearest(*a, **o))
-    find = accelerated.by_faiss if way == "faiss" else accelerated.by_torch
+    find = accelerated.by_faiss if way == "faiss" else cards.by_torch
     base, queries = made("plain", n=3000, d=32)
     find(base, queries, 10, "l2")
     assert again == []
@@ -162,13 +162,13 @@ def test_candidates_suffice_for_ordinary_data_and_do_not_for_equal_vectors(way, 
 
 def test_a_missing_library_is_named(monkeypatch):
     base, queries = made("plain")
-    for library, find in (("faiss", accelerated.by_faiss), ("torch", accelerated.by_torch)):
+    for library, find in (("faiss", accelerated.by_faiss), ("torch", cards.by_torch)):
         with monkeypatch.context() as patch:
             patch.setitem(__import__("sys").modules, library, None)
             with pytest.raises(MissingExtra, match=library):
                 find(base, queries, 1, "l2")
             if library == "torch":
-                assert accelerated.has_card() is False
+                assert cards.has_card() is False
 
 
 def test_a_card_without_memory_says_so_and_what_to_do(monkeypatch):
@@ -177,9 +177,9 @@ def test_a_card_without_memory_says_so_and_what_to_do(monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 PiB.\nmore words")
 
-    monkeypatch.setattr(accelerated, "_on_card", full)
+    monkeypatch.setattr(cards, "Card", full)
     with pytest.raises(BackendFailed, match=r"Tried to allocate 1 PiB\.[\s\S]*by=numpy"):
-        accelerated.by_torch(*made("plain"), 1, "l2", device="cpu")
+        cards.by_torch(*made("plain"), 1, "l2", device="cpu")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.benches import accelerated
+from ragauge.benches import accelerated, cards
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
 from ragauge.records import Floats, Ints
@@ -104,14 +104,14 @@ def find(
     if way == "faiss":
         return accelerated.by_faiss(base, queries, k, metric)
     if way == "torch":
-        return accelerated.by_torch(base, queries, k, metric)
+        return cards.by_torch(base, queries, k, metric)
     return nearest(base, queries, k, metric, progress=progress)
 
 
 def _computed(data: VectorSet, k: int, by: str, executor: Executor | None, progress: Progress | None) -> Truth:
     way = by
     if by == "auto":
-        way = "torch" if _work(data) > ENOUGH_FOR_A_CARD and accelerated.has_card() else "numpy"
+        way = "torch" if _work(data) > ENOUGH_FOR_A_CARD and cards.has_card() else "numpy"
     base = np.ascontiguousarray(data.base, np.float32)
     queries = np.ascontiguousarray(data.queries, np.float32)
     total, said = len(queries), _Said(progress, len(queries))

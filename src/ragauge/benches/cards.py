@@ -1,0 +1,292 @@
+"""Exact neighbours on a graphics card: 16 bits find all that could be among them, double precision decides.
+
+A sample of the rows tells how near the nearest of a query probably are. Whatever could be that near, by a product of 16
+bits and by how far off it can be at most, is a candidate, and candidates are compared in double precision. Where k of
+them are nearer than anything that was left out can be, they are the nearest, whether the sample was a good one or not;
+the other queries are asked again with what is known of them by then, and the last few are searched by `nearest`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragauge.benches.accelerated import HAIR, Candidates, Double, Found, Single, decided
+from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.systems.stores.nearest import EPSILON
+
+QUERIES_AT_ONCE = 16_384
+SAMPLE, CENTRE = 40_960, 4096
+"""Rows by which the first bound is told, and the centre of all."""
+AGAIN = 2_000_000
+"""From so many rows on, one in SIXTEEN of them makes the bound a better one before all are looked at."""
+SIXTEEN = 16
+ROOM = 2048
+"""Candidates of a query that there is room for."""
+ROUNDS = 4
+"""How often a query is asked before it is given up here."""
+LONG = {True: 1e4, False: 1e15}
+"""Rows and queries from this length on, as a multiple of what is usual, are beyond 16 or 32 bits."""
+HALF = 2.0**-11
+"""By how much a number changes at most when it is rounded to 16 bits, as a share of it."""
+TINY = 2.0**-24
+"""The same for numbers that are next to nothing, not as a share."""
+
+
+def by_torch(
+    base: Single, queries: Single, k: int, metric: str, *, device: str | None = None, half: bool | None = None
+) -> Found:
+    """The `k` nearest rows of each query and their distances; on a card, if there is one, in 16 bits."""
+    torch = _torch()
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    asked, k = np.asarray(queries, np.float64), min(k, len(base))
+    try:
+        there = torch.as_tensor(np.ascontiguousarray(base, np.float32), device=place)
+        card = Card(there, metric, half=place != "cpu" if half is None else half)
+        parts = []
+        for start in range(0, len(asked), QUERIES_AT_ONCE):
+            part = asked[start : start + QUERIES_AT_ONCE]
+            parts.append(decided(base, part, k, metric, card.candidates(part, k)))
+    except torch.OutOfMemoryError as error:
+        raise BackendFailed(f"torch: {str(error).splitlines()[0]}", hint="take by=numpy") from None
+    positions, distances = zip(*parts, strict=True)
+    return np.concatenate(positions), np.concatenate(distances)
+
+
+def has_card() -> bool:
+    """Whether torch is installed and sees a graphics card."""
+    try:
+        return bool(_torch().cuda.is_available())
+    except MissingExtra:
+        return False
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra("exact neighbours by torch", "transformers") from None
+    return torch
+
+
+class Asked(NamedTuple):
+    """Queries as they are compared: moved and scaled like the rows, or at length 1."""
+
+    given: Any
+    ours: Any
+    own: Any
+    """Lengths of `ours`."""
+    shift: Any
+    """What the centre of the rows adds to a product."""
+    norms: Any
+    """Lengths of the queries as given."""
+
+    def some(self, which: Any) -> Asked:
+        """Those of a mask or of places."""
+        return Asked(*(one[which] for one in self))
+
+
+class Card:
+    """The rows of a base on a card, in single precision and as they are compared.
+
+    How close a row is to a query is a number that is larger for nearer ones: the product of both around the centre,
+    less half the square of the row where the metric is l2.
+    """
+
+    def __init__(self, there: Any, metric: str, *, half: bool = True) -> None:
+        self.torch = _torch()
+        self.there, self.metric, self.half = there, metric, half
+        count, dimension = there.shape
+        sample = self._directed(there[:: max(1, count // CENTRE)].double())
+        self.centre = sample.mean(dim=0)
+        most = float((sample - self.centre).norm(dim=1).max())
+        # At most about 1, so that 16 bits hold every product; a power of two changes no digit.
+        self.scale = 2.0 ** -math.frexp(most)[1] if 0 < most < math.inf else 1.0
+        part = min(128, max(16, 1 << (dimension - 1).bit_length()))
+        width = -(-dimension // part) * part if half else dimension
+        self.rows = self.torch.zeros(
+            (count, width), dtype=self.torch.float16 if half else self.torch.float32, device=there.device
+        )
+        self.sizes, self.halves = (self.torch.zeros(count, device=there.device) for _ in range(2))
+        for start in range(0, count, step := max(4096, (1 << 27) // dimension)):
+            block = slice(start, start + step)
+            moved = (self._directed(there[block].double()) - self.centre) * self.scale
+            size = moved.norm(dim=1)
+            wild = ~(size < LONG[half])
+            self.rows[block, :dimension] = moved.masked_fill_(wild[:, None], 0)
+            self.sizes[block] = size.masked_fill(wild, 0) * (1 + 4 * EPSILON)
+            if metric == "l2":
+                self.halves[block] = size * size / 2 * (1 - 16 * EPSILON)
+            # What is too long to be compared may be anything: it is always a candidate.
+            self.halves[block].masked_fill_(wild, -math.inf)
+        self.stride = max(1, count // SAMPLE)
+        self.rounding = (2.25 * HALF if half else (dimension + 16) * EPSILON) + 16 * EPSILON
+        self.least = math.sqrt(dimension) * TINY if half else 1e-30
+
+    def candidates(self, queries: Double, k: int) -> Candidates:
+        """The `k` nearest rows of each query, and any that double precision can hardly tell from them.
+
+        Of a query that could not be settled here, nothing is known of the rest.
+        """
+        torch = self.torch
+        asked = self._asked(torch.as_tensor(queries, device=self.there.device))
+        left = torch.arange(len(queries), device=self.there.device)
+        rest = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.there.device)
+        owners, found = [left[:0]], [left[:0]]
+        bound = self._guess(asked, k)
+        for _ in range(ROUNDS):
+            mine = asked.some(left)
+            threshold = self._threshold(mine, bound)
+            places, distances, whole = self._candidates(mine, threshold)
+            if distances.shape[1] < k:
+                break
+            kth = distances.kthvalue(k, dim=1).values
+            beyond = self._beyond(mine, threshold)
+            sure = whole & (kth < beyond)
+            margin = HAIR * (kth.abs() + (mine.norms if self.metric == "l2" else kth.abs() + 1))
+            rows, columns = (sure[:, None] & (distances <= (kth + margin)[:, None])).nonzero(as_tuple=True)
+            owners.append(left[rows])
+            found.append(places[rows, columns])
+            rest[left[sure]] = beyond[sure]
+            # So many rows are that near, so no more than that is looked for; where there are not, the sample says.
+            left, mine, kth = left[~sure], mine.some(~sure), kth[~sure]
+            if not len(left):
+                break
+            bound = torch.where(kth < math.inf, kth, self._in_sample(mine, self.stride, k))
+        return Candidates(torch.cat(owners).cpu().numpy(), torch.cat(found).cpu().numpy(), rest.cpu().numpy())
+
+    def _directed(self, rows: Any) -> Any:
+        return _unit(self.torch, rows) if self.metric == "cosine" else rows
+
+    def _asked(self, given: Any) -> Asked:
+        norms = given.norm(dim=1)
+        ours = (given - self.centre) * self.scale if self.metric == "l2" else _unit(self.torch, given)
+        return Asked(given, ours, ours.norm(dim=1), ours @ self.centre, norms)
+
+    def _guess(self, asked: Asked, k: int) -> Any:
+        """How far the k-th nearest probably is, no more than a little too far; it may be wrong."""
+        stride = self.stride
+        bound = self._in_sample(asked, stride, _rank(k, 1 / stride))
+        if len(self.rows) < AGAIN:
+            return bound
+        wanted = _rank(k, 1 / SIXTEEN)
+        first = self._in_sample(asked, stride, _rank(wanted, SIXTEEN / stride))
+        _, distances, whole = self._candidates(asked, self._threshold(asked, first), SIXTEEN)
+        if distances.shape[1] < wanted:
+            return bound
+        better = distances.kthvalue(wanted, dim=1).values
+        return self.torch.where(whole & (better < math.inf), better.minimum(bound), bound)
+
+    def _in_sample(self, asked: Asked, stride: int, rank: int) -> Any:
+        """The distance of the nearest of some rows with this rank: of those at least, that seem to have it."""
+        rows, halves = self.rows[::stride], self.halves[::stride]
+        rank = min(rank, len(rows))
+        found = []
+        for start in range(0, len(asked.ours), step := max(1, (1 << 29) // len(rows))):
+            part = slice(start, start + step)
+            products = (asked.ours[part].to(rows.dtype) @ rows[:, : asked.ours.shape[1]].T).float()
+            best = (products - halves).nan_to_num_(nan=-math.inf).topk(rank, dim=1).indices
+            far = self._far(asked.given[part], best * stride)
+            found.append(far.amax(dim=1))
+        return self.torch.cat(found).nan_to_num_(nan=math.inf)
+
+    def _candidates(self, asked: Asked, threshold: Any, stride: int = 1) -> tuple[Any, Any, Any]:
+        """Rows that may be as close as the threshold, their distances, and whether all of them are here.
+
+        Where a query has fewer than another, infinite distances stand at the end.
+        """
+        torch = self.torch
+        rows, halves, sizes = (one[::stride].contiguous() for one in (self.rows, self.halves, self.sizes))
+        many = len(asked.ours)
+        left = torch.zeros((many, rows.shape[1]), dtype=rows.dtype, device=rows.device)
+        left[:, : asked.ours.shape[1]] = asked.ours
+        edges = (self.rounding * asked.own + self.least).float()
+        counts = torch.zeros(many, dtype=torch.int32, device=rows.device)
+        places = torch.zeros((many, min(ROOM, len(rows))), dtype=torch.int32, device=rows.device)
+        kernel = _kernel() if rows.is_cuda and self.half else None
+        (kernel or _plainly)(left, rows, halves, sizes, edges, threshold, counts, places)
+        most = min(int(counts.max()), places.shape[1])
+        places = places[:, :most].long() * stride
+        there = torch.arange(most, device=rows.device) < counts[:, None]
+        distances = self._far(asked.given, places).masked_fill_(~there, math.inf)
+        sane = (asked.own < LONG[self.half]) & torch.isfinite(threshold)
+        return places, distances, (counts <= places.shape[1]) & sane
+
+    def _threshold(self, asked: Asked, bound: Any) -> Any:
+        """How close a row at this distance is, less what rounding may do to that."""
+        if self.metric == "l2":
+            squares = (bound * self.scale).square()
+            close = (asked.own.square() - squares) / 2
+            slack = HAIR * (asked.own.square() + squares)
+        else:
+            product = 1 - bound if self.metric == "cosine" else -bound / asked.norms
+            close = (product - asked.shift) * self.scale
+            slack = HAIR * (1 + product.abs() + asked.shift.abs()) * self.scale
+        close = close - slack - self.least * asked.own
+        return self.torch.nextafter(close.float(), close.new_tensor(-math.inf, dtype=self.torch.float32))
+
+    def _beyond(self, asked: Asked, threshold: Any) -> Any:
+        """How near a row that is less close than the threshold can be at most."""
+        close = threshold.double()
+        if self.metric == "l2":
+            squares = asked.own.square() - 2 * close - HAIR * asked.own.square()
+            return squares.clamp(min=0).sqrt() / self.scale * (1 - HAIR)
+        product = close / self.scale + asked.shift
+        product = product + HAIR * (1 + product.abs() + asked.shift.abs())
+        return 1 - product if self.metric == "cosine" else -product * asked.norms
+
+    def _far(self, given: Any, places: Any) -> Any:
+        """The distances of candidates in double precision, to some digits those that NumPy gives."""
+        torch = self.torch
+        out = torch.empty(places.shape, dtype=torch.float64, device=places.device)
+        few = max(1, (1 << 27) // max(1, places.shape[1] * self.there.shape[1]))
+        for start in range(0, len(given), few):
+            rows = self.there[places[start : start + few]].double()
+            ours = given[start : start + few, None, :]
+            if self.metric == "l2":
+                out[start : start + few] = rows.sub_(ours).square_().sum(dim=2).sqrt_()
+                continue
+            products = -(rows * ours).sum(dim=2)
+            if self.metric == "cosine":
+                sizes = rows.norm(dim=2) * ours.norm(dim=2)
+                products = 1 + products / torch.where(sizes > 0, sizes, 1.0)
+            out[start : start + few] = products
+        return out
+
+
+def _rank(k: int, share: float) -> int:
+    """The rank in a part of the rows that is hardly ever below rank k of all: five deviations and five more."""
+    expected = k * min(share, 1.0)
+    return min(k, math.ceil(expected + 5 * math.sqrt(expected) + 5))
+
+
+def _unit(torch: Any, rows: Any) -> Any:
+    sizes = rows.norm(dim=1, keepdim=True)
+    return rows / torch.where(sizes > 0, sizes, 1.0)
+
+
+def _kernel() -> Any:
+    try:
+        from ragauge.benches import kernels
+    except ImportError:  # a torch without Triton
+        return None
+    return kernels.launch
+
+
+def _plainly(left: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any) -> None:
+    """What the kernel does, by way of the products."""
+    import torch
+
+    for start in range(0, len(rows), step := max(1, (1 << 27) // max(1, len(left)))):
+        block = slice(start, start + step)
+        products = (left @ rows[block].T).float()
+        hits = products.addr_(edges, sizes[block]).sub_(halves[block]) >= least[:, None]
+        owner, column = hits.nonzero(as_tuple=True)
+        many = hits.sum(dim=1)
+        before = counts.long() - (many.cumsum(0) - many)
+        number = torch.arange(len(owner), device=rows.device) + before[owner]
+        kept = number < places.shape[1]
+        places[owner[kept], number[kept]] = (column[kept] + start).int()
+        counts += many.int()
