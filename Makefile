@@ -31,6 +31,7 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/lint.py
 	$(BIN)/python benchmarks/novelty.py
 	$(BIN)/python benchmarks/embedders.py
+	$(BIN)/python benchmarks/graphs.py
 
 clean:
 	rm -rf .venv .venv-peers demo

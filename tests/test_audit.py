@@ -296,7 +296,7 @@ def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folde
     assert len(below) == 1
     problems = sum(line.startswith("! ") for line in lines)
     assert sum(line.lstrip().startswith("do: ") for line in lines) == problems
-    assert done.stderr.splitlines()[-1].endswith(f"{problems} problems found, 4 checks not made")
+    assert done.stderr.splitlines()[-1].endswith(f"{problems} problems found, 5 checks not made")
     assert "12 judged queries, 2 runs, convention default" in done.stderr
 
 

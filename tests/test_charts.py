@@ -142,7 +142,7 @@ def texts(svg: str) -> list[str]:
 
 
 def test_every_chart_is_drawn_where_everything_is_known(drawings):
-    assert list(drawings) == list(CHARTS)
+    assert list(drawings) == [name for name in CHARTS if name != "panels"]  # which has measures of its own
     for drawing in drawings.values():
         assert drawing.title
         assert drawing.caption.endswith(".")
@@ -552,7 +552,7 @@ def test_whatever_systems_are_called_they_stand_in_the_picture_and_in_no_express
     import vl_convert
 
     found = drawn(overview)
-    assert list(found) == list(CHARTS)
+    assert set(found) == set(CHARTS) - {"panels"}
     names = [name for name in overview.systems if name != "bm25"]
     for kind, drawing in found.items():
         spec = drawing.sheet()

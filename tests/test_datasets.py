@@ -8,6 +8,7 @@ import random
 import statistics
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import ragauge
 from ragauge.datasets import interpreter_docs, synthetic
 from ragauge.datasets.loading import listing, load
+from ragauge.datasets.names import SYLLABLES, made_up
 from ragauge.datasets.strata import overlap, words
 from ragauge.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.experiments import run
@@ -40,6 +42,21 @@ def test_every_graded_answer_is_a_document_of_this_interpreter(docs):
         assert set(grades) <= set(docs.texts), (query, set(grades) - set(docs.texts))
         assert 2 in grades.values(), query
         assert set(grades.values()) <= {1, 2}
+
+
+def test_documents_link_what_they_are_a_part_of_and_chapters_what_is_related(docs):
+    links = {document.id: document.metadata["links"] for document in docs.documents}
+    for document, by_relation in links.items():
+        assert set(by_relation) <= {"part of", "related"}
+        for others in by_relation.values():
+            assert others
+            assert set(others) <= set(links) - {document}
+    assert links["str.split"] == {"part of": ["str"]}
+    assert links["str"] == links["len"] == {"part of": ["builtins"]}
+    assert links["pathlib.Path.cwd"] == {"part of": ["pathlib.Path"]}
+    assert links["json.dumps"] == {"part of": ["json"]}
+    assert {"reference:numbers", "inspect"} <= set(links["reference:types"]["related"])
+    assert sum(map(bool, links.values())) > 0.9 * len(links)
 
 
 def test_every_question_has_a_reference_answer_and_its_strata(docs):
@@ -161,6 +178,14 @@ def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypa
     assert "did you mean `mine`" in str(caught.value.hint)
     with pytest.raises((BadInput, UnknownName)):
         load("../" + tmp_path.name + "x")
+
+
+def test_names_that_are_made_up_never_run_out():
+    taken: set[str] = set()
+    names = [made_up(random.Random(seed), taken) for seed in range(300)]
+    assert len(set(names)) == len(taken) == 300
+    every = {"".join(parts).capitalize() for parts in product(SYLLABLES.split(), repeat=3)}
+    assert made_up(random.Random(0), set(every)) not in every
 
 
 @pytest.mark.parametrize("kind", synthetic.KINDS)

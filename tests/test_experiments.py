@@ -466,7 +466,7 @@ def test_an_experiment_file_is_run_and_leaves_its_files(tmp_path):
     out = tmp_path / "runs" / "test"
     assert {one.name for one in out.iterdir()} == {
         "report.html", "report.md", "summary.csv", "scores.csv", "judgments.parquet", "queries.parquet",
-        "experiment.json",
+        "experiment.json", "targets.json",
         "words", "both",
     }  # fmt: skip
     assert pl.read_parquet(out / "both" / "timings.parquet").height == 12

@@ -35,6 +35,8 @@ NOUNS = {
     "ages",
     "ordeals",
     "lineups",
+    "graphs",
+    "webs",
 }
 DOING = {"datasets", "systems", "runs", "seams", "stages", "plugins", "fusion"}
 MAY_IMPORT = {
@@ -54,11 +56,14 @@ MAY_IMPORT = {
     "ordeals": {"errors", "records"},
     "lineups": {"errors", "records", "outcomes"},
     "stages": set(),
+    "chances": set(),
+    "graphs": {"errors", "records"},
+    "webs": {"findings", "outcomes", "records"},
     "threads": set(),
     "together": set(),
     "keys": set(),
     "processes": set(),
-    "seams": {"errors", "records", "verdicts"},
+    "seams": {"errors", "graphs", "records", "verdicts"},
     "plugins": {"errors"},
     "formats": {
         "errors",
@@ -74,8 +79,8 @@ MAY_IMPORT = {
     },
     "fusion": {"errors", "records"},
     "datasets": {"errors", "records", "findings", "formats", "verdicts"},
-    "systems": {"errors", "records", "seams", "stages", "plugins", "fusion", "keys"},
-    "runs": {"errors", "records", "seams", "stages", "threads", "together", "formats"},
+    "systems": {"errors", "records", "graphs", "chances", "seams", "stages", "plugins", "fusion", "keys"},
+    "runs": {"errors", "records", "chances", "seams", "stages", "threads", "together", "formats"},
     "judges": {"errors", "records", "verdicts", "seams", "plugins", "threads", "together", "formats", "keys"},
     "proceedings": NOUNS | {"seams", "judges", "together", "measures", "systems"},
     "judging": NOUNS
@@ -93,6 +98,8 @@ MAY_IMPORT = {
     "encoding": NOUNS | DOING | {"formats", "measures", "processes", "stats", "texts"},
     "embedding": NOUNS | DOING | {"encoding", "experiments", "formats", "measures", "verbs"},
     "tokenizing": NOUNS | DOING | {"corpora", "encoding", "formats"},
+    "reaches": NOUNS | {"stats"},
+    "graphing": NOUNS | DOING | {"corpora", "measures", "reaches"},
     "benches": NOUNS | DOING | {"formats", "measures", "processes"},
     "benching": NOUNS | DOING | {"benches", "formats", "measures", "verbs"},
     "stressing": NOUNS | DOING | {"formats", "knowledge", "verbs"},
@@ -228,7 +235,7 @@ def test_every_option_and_value_stands_in_conventions_md(option):
 
 VERBS = """
 run evaluate compare report bench gate audit reliability calibrate history k-range fuse validate convert
-datasets systems measures demo gain novelty stress lint freshness embedders tokenizers
+datasets systems measures demo gain novelty stress lint freshness embedders tokenizers graph
 """
 
 

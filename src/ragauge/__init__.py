@@ -47,10 +47,12 @@ _HOMES = {
     "Run": "ragauge.records",
     "Sample": "ragauge.verdicts",
     "Scores": "ragauge.records",
+    "Study": "ragauge.outcomes",
     "Sweep": "ragauge.sweeps",
     "Tokenizers": "ragauge.lineups",
     "UnknownName": "ragauge.errors",
     "VectorSet": "ragauge.sweeps",
+    "Web": "ragauge.webs",
     "arrays": "ragauge.formats",
     "audit": "ragauge.auditing",
     "bench": "ragauge.benching",
@@ -62,6 +64,7 @@ _HOMES = {
     "fuse": "ragauge.fusing",
     "gain": "ragauge.gaining",
     "gate": "ragauge.gating",
+    "graph": "ragauge.graphing",
     "estimate": "ragauge.judging",
     "history": "ragauge.chronicle",
     "judge": "ragauge.judging",
@@ -77,6 +80,7 @@ _HOMES = {
     "reliability": "ragauge.trials",
     "report": "ragauge.reporting",
     "run": "ragauge.experiments",
+    "run_each": "ragauge.experiments",
     "stage": "ragauge.stages",
     "stress": "ragauge.stressing",
     "subtopic_judgments": "ragauge.formats",
@@ -106,13 +110,14 @@ if TYPE_CHECKING:
         UnknownName,
     )
     from ragauge.evaluator import RAGEvaluator
-    from ragauge.experiments import run
+    from ragauge.experiments import run, run_each
     from ragauge.findings import Audit, Finding, Lint
     from ragauge.formats import arrays, neighbours, read_judgments, read_run, subtopic_judgments
     from ragauge.fusing import fuse, tune
     from ragauge.gaining import gain
     from ragauge.gates import Gate
     from ragauge.gating import gate
+    from ragauge.graphing import graph
     from ragauge.histories import History
     from ragauge.judging import estimate, judge, judge_async, recount
     from ragauge.lineups import Lineup, Tokenizers
@@ -121,7 +126,7 @@ if TYPE_CHECKING:
     from ragauge.measures.names import Measure
     from ragauge.novelties import novelty
     from ragauge.ordeals import Ordeal
-    from ragauge.outcomes import Experiment, Reliability
+    from ragauge.outcomes import Experiment, Reliability, Study
     from ragauge.overviews import Overview
     from ragauge.records import Dataset, Document, Hit, Judgments, Run, Scores
     from ragauge.reporting import overview, report
@@ -134,6 +139,7 @@ if TYPE_CHECKING:
     from ragauge.trials import reliability
     from ragauge.verbs import evaluate
     from ragauge.verdicts import Judged, Sample
+    from ragauge.webs import Web
     from ragauge.worths import Gain, Novelty
 
 __all__ = [
@@ -173,10 +179,12 @@ __all__ = [
     "Run",
     "Sample",
     "Scores",
+    "Study",
     "Sweep",
     "Tokenizers",
     "UnknownName",
     "VectorSet",
+    "Web",
     "__version__",
     "arrays",
     "audit",
@@ -190,6 +198,7 @@ __all__ = [
     "fuse",
     "gain",
     "gate",
+    "graph",
     "history",
     "judge",
     "judge_async",
@@ -204,6 +213,7 @@ __all__ = [
     "reliability",
     "report",
     "run",
+    "run_each",
     "stage",
     "stress",
     "subtopic_judgments",

@@ -90,6 +90,8 @@ class Seeds:
     differences: Sequence[float]
     paired: bool
     """Whether both systems have these seeds, or one of them has none; otherwise every pair of seeds is here."""
+    share: float = math.nan
+    """The part of the variance of the mean difference that more seeds would take away; NaN where it is not known."""
 
     @property
     def flips(self) -> bool:
@@ -251,4 +253,5 @@ def figures(row: Comparison) -> dict[str, float | int | str | None]:
         "p_noninferior": None if row.margin is None else row.margin.p_noninferior,
         "p_equivalent": None if row.margin is None else row.margin.p_equivalent,
         "sign_flips": None if row.seeds is None else row.seeds.flips,
+        "seeds_share": None if row.seeds is None else row.seeds.share,
     }

@@ -14,7 +14,7 @@ from ragauge.runs.execute import Plan
 from ragauge.systems.specs import Spec, from_table, parse
 
 KINDS: dict[str, tuple[type, ...]] = {
-    "dataset": (str,),
+    "dataset": (str, list, dict),
     "split": (str,),
     "measures": (list,),
     "baseline": (str,),
@@ -33,19 +33,33 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 def read_experiment(path: str) -> dict[str, Any]:
-    """The arguments of `run` that a file holds; a dataset may be a folder beside the file."""
+    """The arguments of `run` that a file holds, or of `run_each` where its datasets are a list or a table of names.
+
+    A dataset may be a folder beside the file.
+    """
     data = read_settings(path, KINDS)
-    if not all(isinstance(name, str) for name in data.get("measures", [])):
-        raise BadInput(f"`measures` is {data['measures']!r}, not a list of names", file=path)
+    for key in ("measures", "dataset"):
+        given = data.get(key)
+        several = list(given.values()) if isinstance(given, dict) else given
+        if isinstance(several, list) and not all(isinstance(name, str) for name in several):
+            raise BadInput(f"`{key}` is {given!r}, not a list of names", file=path)
     for key in ("dataset", "systems"):
         if key not in data:
             raise BadInput(f"there is no `{key}`", file=path, hint='dataset = "pydocs", and a table [systems.bm25]')
     Plan(**{key: value for key, value in data.items() if key in Plan.__dataclass_fields__})  # says what is out of range
-    beside = Path(path).parent / data["dataset"]
-    if beside.is_dir():
-        data["dataset"] = str(beside)
+    data["dataset"] = _places(data["dataset"], path)
     data["systems"] = _systems(data["systems"], path)
     return data
+
+
+def _places(dataset: Any, path: str) -> Any:
+    """A dataset, or each of several, as it is or as the folder beside the file."""
+    if isinstance(dataset, dict):
+        return {name: _places(one, path) for name, one in dataset.items()}
+    if isinstance(dataset, list):
+        return [_places(one, path) for one in dataset]
+    beside = Path(path).parent / dataset
+    return str(beside) if beside.is_dir() else dataset
 
 
 def _systems(systems: Any, path: str) -> dict[str, Spec]:

@@ -118,9 +118,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures)
 
 
-def run_each(
-    datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any
-) -> Study:
+def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any) -> Study:
     """The same systems over several datasets, each an experiment of its own.
 
     `datasets` are names, folders or datasets, or a mapping from names to these; `how` are the other arguments of `run`.
@@ -162,19 +160,19 @@ def _told(
 ) -> tuple[list[Measure | OwnMeasure], list[str]]:
     """The measures that these judgments can tell, seen before anything runs; and why they cannot tell the others."""
     nothing: dict[str, dict[str, float]] = {query: {} for query in judgments.nested}
+    lenient = rules.but(missing="zero")
     kept: list[Measure | OwnMeasure] = []
-    refused: list[MissingEvidence] = []
+    refused: dict[str, MissingEvidence] = {}
     for one in measures:
         try:
             if isinstance(one, Measure):
-                score(count(judgments, nothing, [one], rules), [one], rules)
+                score(count(judgments, nothing, [one], lenient), [one], lenient)
             kept.append(one)
         except MissingEvidence as error:
-            error.message = f"{one} is left out: {error.message}"
-            refused.append(error)
+            refused[str(one)] = error
     if not kept:
-        raise refused[0]
-    return kept, [error.message for error in refused]
+        raise next(iter(refused.values()))
+    return kept, [f"{name} is left out: {error.message}" for name, error in refused.items()]
 
 
 def _write_targets(judgments: Judgments, path: Path) -> None:

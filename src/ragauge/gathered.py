@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ragauge.corpora import Texts, texts_of, texts_of_runs
-from ragauge.errors import BadInput, Incomparable, UnknownName
-from ragauge.formats import layouts
+from ragauge.errors import BadInput, Incomparable, RagaugeError, UnknownName
+from ragauge.formats import layouts, read_judgments
 from ragauge.formats.files import Source
-from ragauge.inputs import named, open_run
-from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.inputs import gather, named, open_run
+from ragauge.measures.conventions import PRESETS, Convention, convention
 from ragauge.measures.scoring import score
 from ragauge.outcomes import Experiment
 from ragauge.overviews import Overview
@@ -136,6 +137,37 @@ def from_files(
 
 def _values(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Scores]:
     return scores.values() if isinstance(scores, Mapping) else scores
+
+
+def for_layout(given: Any, layout: layouts.Layout, rules: str | Convention | None) -> tuple[dict[str, Any], list[str]]:
+    """The measures and the convention that a layout's figures are counted by, and what to say of them.
+
+    Those of a file are counted already. Where the data have a target map and the layout has a place for what it tells,
+    that is taken, unless the convention that is asked for says otherwise.
+    """
+    files = [] if isinstance(given, Experiment) else [given] if isinstance(given, str | Path) else list(given)
+    paths = [named(str(one))[1] for one in files]
+    if paths and all(path != "-" and Path(path).is_file() and layouts.recognise(path) for path in paths):
+        return {}, []
+    known = _has_targets(given) if rules is None else convention(rules).targets == "map"
+    if not (layout.mapped and known):
+        return {"measures": layout.measures(), "convention": layout.convention}, []
+    own = f"--convention {layout.convention} takes each document for its own target"
+    said = f"dr and diversity_count go by the target map of the data; {own}"
+    return {"measures": layout.mapped, "convention": PRESETS[layout.convention].but(targets="map")}, [said]
+
+
+def _has_targets(given: Any) -> bool:
+    """Whether there is a target map beside the judgments."""
+    if isinstance(given, Experiment):
+        return given.dataset.judgments.targets is not None
+    try:
+        found = gather([str(one) for one in ([given] if isinstance(given, str | Path) else given)]).qrels
+        if isinstance(found, str):
+            found = read_judgments(found) if Path(found).is_dir() else None
+    except RagaugeError:
+        return False  # what is wrong with the files is told when they are scored
+    return found is not None and found.targets is not None
 
 
 def from_layouts(

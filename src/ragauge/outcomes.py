@@ -129,6 +129,33 @@ class Experiment:
         return "\n".join(map(repr, self.scores.values()))
 
 
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The same systems over several datasets."""
+
+    experiments: Mapping[str, Experiment]
+    """By dataset."""
+    failures: Mapping[str, RagaugeError] = field(default_factory=dict)
+    """Datasets that could not be run, and why."""
+    folder: Path | None = None
+
+    def means(self, measure: str | None = None) -> dict[str, dict[str, float]]:
+        """`{system: {dataset: mean}}` of a measure, that of the first time it was asked; the first unless one is named.
+
+        Where a system or a measure is missing on a dataset, so is its mean.
+        """
+        found: dict[str, dict[str, float]] = {}
+        for dataset, one in self.experiments.items():
+            for system, scores in one.scores.items():
+                mine = found.setdefault(system, {})
+                if (wanted := measure or one.measures[0]) in scores.means:
+                    mine[dataset] = scores.means[wanted]
+        return found
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}:\n{one!r}" for name, one in self.experiments.items())
+
+
 class Estimate(NamedTuple):
     """A figure, and how far it may be off."""
 

@@ -16,10 +16,96 @@ from ragauge.lineups import Lineup, Tokenizers
 from ragauge.ordeals import Ordeal
 from ragauge.outcomes import Advice, Mean, Speed
 from ragauge.records import Document, Floats, Judgments, Run, Scores
+from ragauge.webs import Web
 from ragauge.worths import Gain, Novelty
 
-Told = Lint | Novelty | Gain | Freshness | Ordeal | Lineup | Tokenizers
-"""What can be told beside runs: of a knowledge base, of embedders and tokenizers."""
+Told = Lint | Novelty | Gain | Freshness | Ordeal | Lineup | Tokenizers | Web
+"""What can be told beside runs: of a knowledge base, of embedders and tokenizers, of a graph."""
+
+
+class Parts(NamedTuple):
+    """Something in three parts: between queries, between trials, and the rest, which is of one query in one trial."""
+
+    queries: float
+    trials: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How the values of a system vary by one measure: from query to query, and from trial to trial.
+
+    Every query is asked in every trial, and each value is the mean plus what its query, its trial and the two together
+    add to it: random effects, whose variances the mean squares tell (their expectations solved for them).
+    """
+
+    trials: int
+    n: int
+    """Queries that have a value in every trial."""
+    squares: Parts
+    """The mean squares."""
+    unstable: int
+    """Queries that do not have the same value in every trial."""
+    left_out: int = 0
+    """Queries that have none in some trial."""
+
+    @property
+    def estimates(self) -> Parts:
+        """The variances without bias: what is 0 comes out below 0 about as often as above."""
+        queries, trials, rest = self.squares
+        return Parts((queries - rest) / self.trials, (trials - rest) / self.n, rest)
+
+    @property
+    def variances(self) -> Parts:
+        """The same with 0 for what is below 0."""
+        return Parts(*(max(0.0, one) for one in self.estimates))
+
+    @property
+    def below(self) -> list[str]:
+        """Which estimates are below 0, and taken for 0."""
+        return [name for name, one in self.estimates._asdict().items() if one < 0]
+
+    @property
+    def shares(self) -> Parts:
+        """What part of the variance of a value each is; NaN where nothing varies."""
+        whole = sum(self.variances)
+        return Parts(*(one / whole if whole else math.nan for one in self.variances))
+
+    @property
+    def of_mean(self) -> Parts:
+        """The variance of the mean, were other queries and other trials taken: what each of them adds to it.
+
+        More queries make the first and the last smaller, more trials the second and the last.
+        """
+        queries, trials, rest = self.variances
+        return Parts(queries / self.n, trials / self.trials, rest / (self.n * self.trials))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean over queries and trials."""
+        return math.sqrt(sum(self.of_mean))
+
+    @property
+    def by_queries(self) -> float:
+        """The part of the variance of the mean that endlessly many queries would take away; NaN where there is none."""
+        return self._part(self.of_mean.queries + self.of_mean.rest)
+
+    @property
+    def by_trials(self) -> float:
+        """The part that endlessly many trials would take away, likewise."""
+        return self._part(self.of_mean.trials + self.of_mean.rest)
+
+    def _part(self, some: float) -> float:
+        whole = sum(self.of_mean)
+        return some / whole if whole else math.nan
+
+    def enough(self, share: float = 0.1) -> int | None:
+        """How many trials make that part no more than a share; None where queries add nothing, and no number does."""
+        queries, trials, rest = self.variances
+        chance = trials + rest / self.n
+        if not chance:
+            return 1
+        return math.ceil(round(chance * (1 - share) / share / (queries / self.n), 9)) or 1 if queries else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +128,20 @@ class Entry:
     """`{query: what went wrong}`: each counts as an empty ranking."""
     told: Mapping[str, Any] = field(default_factory=dict)
     """Circumstances that a file of figures tells, where there is no run to hold them."""
+    variation: Mapping[str, Variation] = field(default_factory=dict)
+    """By measure, where it was asked several times and did not always answer alike."""
+
+    def table(self, measure: str) -> Floats:
+        """A row for each time it was asked, a column for each query of the first scores; NaN where there is none."""
+        rows = []
+        for one in self.scores:
+            known = dict(zip(one.queries, one.values[measure].tolist(), strict=True)) if measure in one.values else {}
+            rows.append([known.get(query, math.nan) for query in self.scores[0].queries])
+        return np.array(rows)
 
     def values(self, measure: str) -> Floats:
         """A value for each query of the first scores: its mean over all times that it was asked and scored."""
-        columns = []
-        for one in self.scores:
-            known = dict(zip(one.queries, one.values[measure].tolist(), strict=True)) if measure in one.values else {}
-            columns.append([known.get(query, math.nan) for query in self.scores[0].queries])
-        table: Floats = np.array(columns)
+        table = self.table(measure)
         scored = ~np.isnan(table)
         with np.errstate(invalid="ignore"):
             return np.asarray(np.where(scored, table, 0.0).sum(axis=0) / scored.sum(axis=0))

@@ -23,7 +23,16 @@ TABLE = {
         "pipeline": "ragauge.systems.pipeline:Pipeline",
         "filtered": "ragauge.systems.pipeline:Filtered",
         "pgvector": "ragauge.systems.pgvector_db:open_retriever",
+        "pagerank": "ragauge.systems.graphs.pagerank:PageRank",
+        "graphflow": "ragauge.systems.graphs.graphflow:GraphFlow",
+        "swarm": "ragauge.systems.graphs.swarm:Swarm",
         "http": "ragauge.systems.http:HTTP",
+    },
+    "graphs": {
+        "links": "ragauge.systems.graphs.linkers:Links",
+        "knn": "ragauge.systems.graphs.linkers:Nearest",
+        "entities": "ragauge.systems.graphs.entities:Entities",
+        "field": "ragauge.systems.graphs.linkers:Field",
     },
     "tokenizers": {
         "bytes": "ragauge.systems.tokenizers.bytewise:Bytes",
@@ -81,6 +90,7 @@ TABLE = {
         "mmr": "ragauge.systems.rerankers.embedding:MMR",
         "cross-encoder": "ragauge.systems.rerankers.cross_encoder:CrossEncoder",
         "llm": "ragauge.systems.rerankers.llm:LLM",
+        "swarm": "ragauge.systems.graphs.swarm:SwarmReranker",
     },
     "chats": {
         "openai": "ragauge.judges.chats.openai:OpenAI",

@@ -17,7 +17,7 @@ from ragauge.errors import BadInput
 from ragauge.formats import layouts
 from ragauge.formats.settings import as_record
 from ragauge.forms import Kind, kind_of, write_charts, written
-from ragauge.gathered import Gathered, from_experiment, from_files, from_layouts
+from ragauge.gathered import Gathered, for_layout, from_experiment, from_files, from_layouts
 from ragauge.inputs import named
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
@@ -141,10 +141,12 @@ def report(
         return given
     kinds = {file: kind_of(file, form, KINDS) for file in files}
     _refuse_to_overwrite(given, files)
+    notes: list[str] = []
     for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
-        layout = layouts.find(str(kind))
-        options = {"measures": layout.measures(), "convention": layout.convention, **options}
+        usual, notes = for_layout(given, layouts.find(str(kind)), options.get("convention"))
+        options = {**usual, **options}
     found = overview(given, watch=watch, **options)
+    found = replace(found, notes=[*found.notes, *notes])
     look = watch or _unwatched
     for file, kind in kinds.items():
         look(f"writing {file}")

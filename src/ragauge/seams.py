@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.graphs import Links
 from ragauge.records import Document, Hit
 from ragauge.verdicts import Reply
 
@@ -209,6 +210,20 @@ class Reranker(Protocol):
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         """The same hits or fewer, best first, with the scores that say so."""
+        ...
+
+
+@runtime_checkable
+class Linker(Protocol):
+    """Finds what links documents: what stands in them, what they share, or how near they are."""
+
+    @property
+    def name(self) -> str:
+        """The kind of its links, with whatever sets it apart from another of its kind."""
+        ...
+
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> Links:
+        """Pairs of documents by their places here; `vectors` has a row for each, at length 1 or all zeros."""
         ...
 
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar, Token
 from time import perf_counter_ns
 from types import TracebackType
 
-STAGES = ("embed", "retrieve", "rerank")
+STAGES = ("embed", "retrieve", "walk", "rerank")
 """The stages that reports have columns for; any other name is kept as well."""
 
 

@@ -17,10 +17,12 @@ from ragauge.measures.names import Measure, parse_all
 from ragauge.measures.scoring import score
 from ragauge.measures.speed import milliseconds, speed
 from ragauge.outcomes import Advice, Mean
-from ragauge.overviews import Curve, Entry, Stratum
+from ragauge.overviews import Curve, Entry, Stratum, Variation
 from ragauge.records import ByMeasure, Floats, Run, Scores
+from ragauge.stats.components import variation
 from ragauge.stats.enough import enough_each
 from ragauge.stats.intervals import mean_intervals
+from ragauge.stats.seeds import trial_intervals
 
 KS = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 OVER_K = ("hit_rate", "recall")
@@ -52,8 +54,17 @@ def entries(trials: Trials, measures: Sequence[str], runs: Mapping[str, Run], co
             {} if timings is None else milliseconds(timings),
             {key: float(about[key]) for key in ("build_seconds", "cold_ms") if about.get(key) is not None},
             {} if run is None else _failed(run),
+            variation=_variation(bare[name], measures),
         )
     return found
+
+
+def _variation(entry: Entry, measures: Sequence[str]) -> dict[str, Variation]:
+    """How the system varies over trials by each measure; nothing of one that was asked, or answered, but once."""
+    if len(entry.scores) < 2:
+        return {}
+    found = {m: variation(entry.table(m)) for m in measures if m in entry.scores[0].values}
+    return {measure: one for measure, one in found.items() if one is not None}
 
 
 def restricted(scores: Scores, queries: Sequence[str]) -> Scores:
@@ -84,18 +95,47 @@ def _means(systems: Mapping[str, Entry], measures: Sequence[str], confidence: fl
     for name, entry in systems.items():
         for measure in measures:
             if measure in entry.scores[0].values:
-                values = entry.values(measure)
-                sizes.setdefault(len(values), []).append((name, measure, values))
+                table = entry.table(measure)
+                sizes.setdefault(table.shape[1], []).append((name, measure, table))
     for rows in sizes.values():
-        ends = mean_intervals(np.column_stack([values for _, _, values in rows]), confidence)
-        for (name, measure, values), low, high in zip(rows, *ends.tolist(), strict=True):
-            told = float(np.mean([one.means[measure] for one in systems[name].scores]))
-            n = int((~np.isnan(values)).sum())
-            plain = _mean(values)
-            averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # a sum or a geometric mean does not
+        ends = _intervals([table for _, _, table in rows], confidence)
+        for (name, measure, table), low, high in zip(rows, *ends.tolist(), strict=True):
+            means = [one.means[measure] for one in systems[name].scores]
+            told = float(np.mean(means))
+            n = int((~np.isnan(table)).any(axis=0).sum())
+            # A sum or a geometric mean is no mean that queries could be resampled for.
+            averages = all(_near(mean, _mean(values)) for mean, values in zip(means, table, strict=True))
             # Rounding must not put a mean outside its interval where all values are the same.
             found[name][measure] = Mean(told, n, min(low, told), max(high, told)) if averages else Mean(told, n)
     return {name: {m: found[name][m] for m in measures if m in found[name]} for name in systems}
+
+
+def _near(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _intervals(tables: Sequence[Floats], confidence: float, rounds: int = 10_000) -> Floats:
+    """The interval of the mean of each table of trials by queries: a row of lower ends and one of upper ends.
+
+    Over queries; over queries and trials where trials differ. Queries that some trial has no value for say nothing of
+    how trials differ: where there are such, the interval of the others is moved to the mean of all.
+    """
+    whole = [table.mean(axis=0) for table in tables]  # NaN where any trial has no value
+    ends = mean_intervals(np.column_stack(whole), confidence, rounds=rounds)
+    several: dict[bytes, list[int]] = {}
+    for place, (table, values) in enumerate(zip(tables, whole, strict=True)):
+        scored = ~np.isnan(values)
+        if scored.sum() > 1 and (table[:, scored] != table[0, scored]).any():
+            several.setdefault(scored.tobytes(), []).append(place)
+    for places in several.values():
+        scored = ~np.isnan(whole[places[0]])
+        ends[:, places] = np.transpose(
+            trial_intervals([tables[i][:, scored] for i in places], confidence, rounds=rounds)
+        )
+    for place, (table, values) in enumerate(zip(tables, whole, strict=True)):
+        if len(table) > 1 and (np.isnan(values) & ~np.isnan(table).all(axis=0)).any():
+            ends[:, place] += float(np.mean([_mean(row) for row in table])) - _mean(values)
+    return ends
 
 
 def _failed(run: Run) -> dict[str, str]:
@@ -194,8 +234,8 @@ def tagged(tags: Tags, scores: Scores) -> dict[str, dict[str, str]]:
 def strata(trials: Trials, measure: str, tags: Tags, by: Sequence[str], confidence: float) -> dict[str, list[Stratum]]:
     """Each system's mean in parts of the queries, for each tag that is asked for; else for those that split well."""
     queries = next(iter(trials.values()))[0].queries
-    columns = {
-        name: Entry(name, {}, scores).values(measure) for name, scores in trials.items() if scores[0].queries == queries
+    tables = {
+        name: Entry(name, {}, scores).table(measure) for name, scores in trials.items() if scores[0].queries == queries
     }
     known = {name for values in tags.values() for name in values}
     for tag in by:
@@ -214,16 +254,17 @@ def strata(trials: Trials, measure: str, tags: Tags, by: Sequence[str], confiden
         order = [one for one in ORDER if one in parts] + sorted(
             (one for one in parts if one not in ORDER), key=lambda one: -values.count(one)
         )
-        found[tag] = [_stratum(one, np.array([value == one for value in values]), columns, confidence) for one in order]
+        found[tag] = [_stratum(one, np.array([value == one for value in values]), tables, confidence) for one in order]
     return found
 
 
-def _stratum(value: str, mask: Any, columns: Mapping[str, Floats], confidence: float) -> Stratum:
-    mine = np.column_stack([column[mask] for column in columns.values()])
-    ends = mean_intervals(mine, confidence, rounds=2_000)
+def _stratum(value: str, mask: Any, tables: Mapping[str, Floats], confidence: float) -> Stratum:
+    mine = [table[:, mask] for table in tables.values()]
+    ends = _intervals(mine, confidence, rounds=2_000)
     means = {}
-    for name, column, low, high in zip(columns, mine.T, *ends.tolist(), strict=True):
-        means[name] = Mean(_mean(column), int((~np.isnan(column)).sum()), low, high)
+    for name, table, low, high in zip(tables, mine, *ends.tolist(), strict=True):
+        scored = int((~np.isnan(table)).any(axis=0).sum())
+        means[name] = Mean(float(np.mean([_mean(row) for row in table])), scored, low, high)
     return Stratum(value, int(mask.sum()), means)
 
 

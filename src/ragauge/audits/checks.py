@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ragauge.audits import chance, conventions, corpus, explain, honesty, leakage, limits, steadiness, ties, unjudged
+from ragauge.audits import (
+    chance,
+    conventions,
+    corpus,
+    explain,
+    footing,
+    honesty,
+    leakage,
+    limits,
+    steadiness,
+    ties,
+    unjudged,
+)
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.remedies import with_remedy
 from ragauge.errors import MissingEvidence, MissingExtra, UnknownName
@@ -54,6 +66,7 @@ CHECKS: Mapping[str, Check] = {
         Check("chance", "scores no better than chance; the oracle", chance.chance, ("a run",)),
         Check("perfection", "scores that are too good", honesty.perfection, ("a run",)),
         Check("sameness", "runs or measures of which two are one", honesty.sameness, ("a run",)),
+        Check("footing", "runs that had not the same to work with", footing.footing, ("a run",)),
         Check("repeats", "rankings that change from time to time", steadiness.repeats, ("a run", "repeats")),
         Check("enough", "too few queries, also for a difference", steadiness.enough),
         Check("orphans", "judgments of what is not there", corpus.orphans),

@@ -25,6 +25,8 @@ REMEDIES: Mapping[str, str] = {
     "ordered by grade": "find out whether the grades went into the run; if so, throw it away",
     "all alike": "look at single queries (`evaluate -q`): a constant is no measurement",
     "same run": "find out which of the files is the copy, and leave it out",
+    "other data": "run all of them on the same documents and queries",
+    "footing": "give all walkers the same embedder, graph and prior, or call it a comparison of whole systems",
     "repeats": "fix seeds and the order of equal scores, or report the mean and the spread of several runs",
     "few queries": "judge 25 queries or more, 50 if you can, before you call one system better",
     "enough queries": "judge more queries, or call the runs equal",

@@ -20,6 +20,7 @@ from ragauge.cli.freshness import freshness
 from ragauge.cli.fuse import fuse
 from ragauge.cli.gain import gain
 from ragauge.cli.gate import gate
+from ragauge.cli.graph import graph
 from ragauge.cli.history import history
 from ragauge.cli.judge import judge
 from ragauge.cli.k_range import k_range
@@ -63,6 +64,7 @@ app.command()(freshness)
 app.command()(lint)
 app.command()(stress)
 app.command()(tokenizers)
+app.command()(graph)
 app.command("k-range")(k_range)
 app.command()(fuse)
 app.command()(validate)

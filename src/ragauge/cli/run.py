@@ -1,4 +1,7 @@
-"""`ragauge run EXPERIMENT.toml` or `ragauge run DATASET --system …`: let systems answer, time and score them."""
+"""`ragauge run EXPERIMENT.toml` or `ragauge run DATASET --system …`: let systems answer, time and score them.
+
+Where a file has several datasets, each is an experiment of its own, and one table puts them together.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,36 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from ragauge import plugins
 from ragauge.cli import console
 from ragauge.cli.progress import Bar
 from ragauge.datasets.folders import name_of
-from ragauge.errors import BadInput, MissingExtra
+from ragauge.errors import BadInput, MissingExtra, RagaugeError
 from ragauge.experiment_files import read_experiment
+from ragauge.experiments import named_datasets, slug
 from ragauge.experiments import run as run_systems
-from ragauge.experiments import slug
 from ragauge.formats.writing import whole_file
 from ragauge.outcomes import Experiment
+from ragauge.overviews import Overview
 from ragauge.reporting import KINDS, overview
+from ragauge.reports import experiments as joint
 from ragauge.reports.overviews import strata_table, tables, tested_by, timed_by
 from ragauge.reports.overviews_csv import queries_csv, summary_csv
 from ragauge.reports.overviews_data import as_data
 from ragauge.reports.overviews_markdown import markdown
-from ragauge.reports.tables import counted, one_line
+from ragauge.reports.overviews_trials import wavered_by
+from ragauge.reports.page.account import page
+from ragauge.reports.tables import cell, counted, one_line
 from ragauge.systems.specs import parse, without_secrets
+from ragauge.vega import vega
 
 
 def run(  # noqa: PLR0913 - each is an option of the command
@@ -40,6 +49,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-s", "--system", help="bm25, dense, 'dense(embedder=minilm)', NAME=…, or module:function; again for more."
         ),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option("-d", "--dataset", help="In the place of the file's datasets; again for more."),
     ] = None,
     measure: Annotated[list[str] | None, typer.Option("-m", "--measure", help="A measure; again for more.")] = None,
     k: Annotated[int | None, typer.Option("-k", help="Documents a query.  [dim]default 10[/dim]")] = None,
@@ -75,6 +88,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
     settings: dict[str, Any] = {"convention": "default"}
     if what.endswith(".toml"):
         settings.update(read_experiment(what))
+    elif dataset:
+        raise BadInput("--dataset goes with an experiment file", hint='or write one: dataset = ["pydocs", "…"]')
     else:
         settings.update(dataset=what, systems={})
     if system:
@@ -82,6 +97,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split, "limit": limit,
+        "dataset": dataset or None,
     }  # fmt: skip
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:
@@ -92,7 +108,55 @@ def run(  # noqa: PLR0913 - each is an option of the command
     if "{now}" in str(settings["out"]):
         settings["out"] = str(settings["out"]).replace("{now}", datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S"))
         again += f" with --out {shlex.quote(settings['out'])}"
-    finish(perform(settings, fresh=fresh, again=again), as_json=output, by=by)
+    if isinstance(settings["dataset"], list | dict):
+        _each(settings, fresh=fresh, again=again, as_json=output, by=by)
+    else:
+        finish(perform(settings, fresh=fresh, again=again), as_json=output, by=by)
+
+
+def _each(settings: dict[str, Any], *, fresh: bool, again: str, as_json: bool, by: str | None) -> None:
+    """An experiment for each dataset, and what they say together; one that cannot be run stops no other."""
+    folder = Path(settings["out"])
+    named = named_datasets(settings["dataset"])
+    places = {name: slug(name) for name in named}
+    seen: dict[str, Overview] = {}
+    experiments: list[Experiment] = []
+    failures: list[RagaugeError] = []
+    absent: dict[str, str] = {}
+    for name, dataset in named.items():
+        sys.stderr.write(f"{one_line(name)}\n")
+        try:
+            found = perform({**settings, "dataset": dataset, "out": folder / places[name]}, fresh=fresh, again=again)
+            if not as_json:
+                console.show(*([""] if seen else []), cell(name, "bold"))
+            seen[name] = _told(found, as_json=as_json, by=by)
+        except RagaugeError as error:
+            absent[name] = error.message
+            failures.append(_of(name, error))
+            continue
+        experiments.append(found)
+        failures += [_of(name, error) for error in found.failures.values()]
+    if not seen:
+        raise failures[0]
+    title = folder.resolve().name
+    files = {"report.md": joint.markdown(title, seen, absent, places), "summary.csv": joint.csv(seen)}
+    notes = joint.about(seen)
+    notes += _write(files, folder, lambda: page([joint.account(title, seen, absent, places)], vega()))
+    if as_json:
+        _echo({"datasets": {name: as_data(one) for name, one in seen.items()}, "failures": absent})
+    else:
+        shown, left = joint.tables(seen, console.data().width)
+        console.show("", cell(joint.headline(seen), "bold"))
+        _show(shown)
+        notes += _unseen(left)
+    console.talk([*notes, f"wrote {folder}{os.sep}: {', '.join(files)}, and a folder for each dataset"])
+    _end(failures, experiments)
+
+
+def _of(dataset: str, error: RagaugeError) -> RagaugeError:
+    """An error that says of which dataset it is."""
+    error.message = f"{dataset}: {error.message}"
+    return error
 
 
 def perform(settings: dict[str, Any], *, fresh: bool, again: str = "the same command") -> Experiment:
@@ -111,25 +175,24 @@ def perform(settings: dict[str, Any], *, fresh: bool, again: str = "the same com
 
 def finish(experiment: Experiment, *, as_json: bool, by: str | None = None, audited: bool = False) -> None:
     """Write the report beside the runs, show the tables, name the files."""
+    seen = _told(experiment, as_json=as_json, by=by, audited=audited)
+    if as_json:
+        _echo(as_data(seen))
+    _end(list(experiment.failures.values()), [experiment])
+
+
+def _told(experiment: Experiment, *, as_json: bool, by: str | None, audited: bool = False) -> Overview:
+    """What is to be known of an experiment, written beside its runs, and shown unless data is wanted."""
     folder = experiment.folder or Path()
     seen = overview(experiment, by=by or (), audited=audited)
     files = {"report.md": markdown(seen), "summary.csv": summary_csv(seen), "scores.csv": queries_csv(seen)}
-    notes = list(experiment.notes)
-    try:
-        files["report.html"] = KINDS["html"].write(seen)
-    except MissingExtra as missing:
-        notes.append(f"no report.html: {missing.message} ({missing.hint})")
-    for name, text in files.items():
-        with whole_file(str(folder / name)) as file:
-            file.write(text.encode("utf-8", "replace"))
+    notes = list(experiment.notes) + _write(files, folder, lambda: KINDS["html"].write(seen))
     left: list[str] = []
-    if as_json:
-        typer.echo(json.dumps(as_data(seen), indent=2, ensure_ascii=False, allow_nan=False))
-    else:
+    if not as_json:
         width = console.data().width
         shown, left = tables(seen, width)
         shown += [] if by is None else [strata_table(seen, by, width)]
-        console.show(*[part for table in shown for part in (table, "")][:-1])
+        _show(shown)
     data = experiment.dataset
     console.talk(
         [
@@ -141,19 +204,52 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None, audi
                 if seen.baseline is not None
             ),
             *timed_by(seen),
-            *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
+            *wavered_by(seen),
+            *_unseen(left),
             *notes,
             f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
             f"queries.parquet, and a folder for each run ({', '.join(map(slug, experiment.runs))})",
         ]
     )
-    for error in experiment.failures.values():
+    return seen
+
+
+def _write(files: dict[str, str], folder: Path, page: Callable[[], str]) -> list[str]:
+    """Write files, and the page to them; or say why there is none."""
+    notes = []
+    try:
+        files["report.html"] = page()
+    except MissingExtra as missing:
+        notes.append(f"no report.html: {missing.message} ({missing.hint})")
+    for name, text in files.items():
+        with whole_file(str(folder / name)) as file:
+            file.write(text.encode("utf-8", "replace"))
+    return notes
+
+
+def _show(shown: Sequence[Table]) -> None:
+    console.show(*[part for table in shown for part in (table, "")][:-1])
+
+
+def _unseen(left: Sequence[str]) -> list[str]:
+    return [f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []
+
+
+def _echo(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _end(failures: Sequence[RagaugeError], experiments: Iterable[Experiment]) -> None:
+    """Tell what could not be run, and end with the code that goes with it."""
+    for error in failures:
         hint = f" ({error.hint})" if error.hint else ""
         sys.stderr.write(f"error: {one_line(error.message + hint)}\n")
-    if experiment.failures:
-        raise typer.Exit(max(error.exit_code for error in experiment.failures.values()))
-    if all(one.failed + one.timed_out == one.asked for one in experiment.speeds.values()):
-        raise typer.Exit(3)
+    codes = [error.exit_code for error in failures]
+    for one in experiments:
+        if all(speed.failed + speed.timed_out == speed.asked for speed in one.speeds.values()):
+            codes.append(3)
+    if codes:
+        raise typer.Exit(max(codes))
 
 
 def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,8 +38,13 @@ Row = dict[str, Any]
 
 
 def documents() -> Iterator[Row]:
-    """Every document of MODULES, then the chapters of the language reference."""
+    """Every document of MODULES, then the chapters of the language reference.
+
+    Links say what a document is a part of, a method of its class and that of its module, and which chapters and
+    documents `pydoc` calls related to a chapter.
+    """
     seen: dict[int, Any] = {}  # holds what it has seen, since the number of a thing that is gone is given again
+    known: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated modules say so when they are imported
         for name in MODULES.split():
@@ -47,12 +52,47 @@ def documents() -> Iterator[Row]:
                 module = importlib.import_module(name)
             except ImportError:  # an interpreter built without sqlite3 or ssl still has the rest
                 continue
-            yield from _of_module(name, module, seen)
+            for row in _of_module(name, module, seen):
+                known.add(row["id"])
+                whole = next((above for above in _above(row["id"], name) if above in known), None)
+                row["metadata"]["links"] = {"part of": [whole]} if whole else {}
+                yield row
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    related = _related(topics, known)
     for topic, text in sorted(topics.items()):
         lines = text.strip().splitlines()
         title = lines[0] if lines else topic
-        yield _row(f"reference:{topic}", text.strip(), title, "reference", "reference")
+        row = _row(f"reference:{topic}", text.strip(), title, "reference", "reference")
+        row["metadata"]["links"] = {"related": related[topic]} if related[topic] else {}
+        yield row
+
+
+def _above(identifier: str, module: str) -> Iterator[str]:
+    """What something can be a part of, the nearest first: everything before a dot in its name, then its module."""
+    parts = identifier.split(".")
+    yield from (".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1))
+    if module == "builtins" and identifier != module:
+        yield module
+
+
+def _related(topics: dict[str, str], known: set[str]) -> dict[str, list[str]]:
+    """For each chapter what `pydoc` names below it: other chapters by their labels and keywords, or documents."""
+    helper = importlib.import_module("pydoc").Helper
+    labels: dict[str, Any] = {**helper.keywords, **helper.topics}
+
+    def chapter(label: str) -> str:
+        """The chapter that a label stands for; some only stand for another label."""
+        said = labels.get(label, "")
+        return str(said[0]) if isinstance(said, tuple) else chapter(said) if said else ""
+
+    found: dict[str, dict[str, None]] = {topic: {} for topic in topics}
+    for said in labels.values():
+        topic, more = said if isinstance(said, tuple) else ("", "")
+        for word in more.split() if topic in found else ():
+            other = f"reference:{chapter(word)}" if chapter(word) in found else word
+            if other in known or (other.startswith("reference:") and other != f"reference:{topic}"):
+                found[topic][other] = None
+    return {topic: list(others) for topic, others in found.items()}
 
 
 def _row(identifier: str, text: str, title: str, kind: str, module: str) -> Row:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragauge.datasets import attack, folders, synthetic
+from ragauge.datasets.places import collection, data_folder
 from ragauge.errors import BadInput, UnknownName
 from ragauge.records import Dataset, Judgments
 
@@ -39,7 +40,7 @@ def load(name: str | Path | Dataset, *, split: str | None = None) -> Dataset:
         return attack.load(text)
     if Path(text).is_dir():
         return folders.load(Path(text), split=split)
-    found = _collection(text)
+    found = collection(text)
     if found is not None:
         return folders.load(found, split=split)
     if os.sep in text:
@@ -52,7 +53,7 @@ def judgments_of(name: str) -> str | Judgments:
     """The judgments of a dataset that is called so, unless a file or a folder is; then the name as it is."""
     if name == "-" or Path(name).exists():
         return name
-    known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or _collection(name) is not None
+    known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or collection(name) is not None
     return load(name).judgments if known else name
 
 
@@ -62,24 +63,8 @@ def listing() -> Iterator[Listed]:
     for name, about in synthetic.KINDS.items():
         yield Listed(f"synthetic:{name}", "made", about)
     yield Listed("stix:FILE", "file", "a STIX bundle of MITRE ATT&CK, with questions from its relations")
-    folder = _data_folder()
+    folder = data_folder()
     if folder is not None:
         for one in sorted(folder.iterdir()):
             if one.is_dir() and folders.find(one) is not None:
                 yield Listed(one.name, "folder", str(one))
-
-
-def _data_folder() -> Path | None:
-    named = os.environ.get("RAGAUGE_DATA")
-    if not named:
-        return None
-    if not Path(named).is_dir():
-        raise BadInput("no such folder", file=named, hint="RAGAUGE_DATA is a folder of BEIR folders")
-    return Path(named)
-
-
-def _collection(name: str) -> Path | None:
-    folder = _data_folder()
-    if folder is None or name in ("", ".", "..") or Path(name).name != name:
-        return None
-    return folder / name if (folder / name).is_dir() else None

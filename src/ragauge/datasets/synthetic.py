@@ -2,7 +2,7 @@
 
 No label leaks by construction: every document is made, shuffled and named before any question is drawn, all by one
 recipe, so that nothing but its content can tell the documents that will be asked for from the others. In `leaky` one
-does, on purpose; it has a module of its own.
+does, on purpose; it has a module of its own, as has `graph`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ragauge.datasets import leaky
+from ragauge.datasets import knowledge_graph, leaky
+from ragauge.datasets.names import made_up
 from ragauge.datasets.strata import number_of_answers
 from ragauge.errors import BadInput, UnknownName
 from ragauge.records import Dataset, Document, Judgments
@@ -21,8 +22,11 @@ KINDS = {
     "duplicates": "every fact told several times in other words; a target map says which are the same",
     "versions": "facts that were replaced; only the newest is right",
     "multihop": "questions that need two documents, a bridge and the answer",
+    "graph": "a knowledge graph with links, and questions along one to three of its relations",
     "leaky": "a flaw to be caught: the answers are those of a hidden number, and most texts stand twice",
 }
+USUAL, SIZES = (1000, 100), {"graph": (500, 200)}
+"""How many documents and queries there are where nobody says, and of which kinds there are others."""
 
 
 class Attribute(NamedTuple):
@@ -89,9 +93,6 @@ FILLER = (
     "A photograph hangs in the hall.",
     "The record is kept with the others.",
 )
-SYLLABLES = """
-ba cor del fin gar hul jo kan lor mer nim os pra quil ru sol tem ul vas wen yor zan
-"""
 
 
 class Fact(NamedTuple):
@@ -104,30 +105,54 @@ class Fact(NamedTuple):
 
 
 def load(name: str) -> Dataset:
-    """`synthetic:KIND(documents=1000, queries=100, seed=0)`; what is left out has these values."""
+    """`synthetic:KIND(documents=1000, queries=100, seed=0)`; what is left out has these values, or those of SIZES.
+
+    `synthetic:graph(leak=true)` is the same graph with the flaw of `leaky`.
+    """
     kind, _, inside = name.removeprefix("synthetic:").partition("(")
     if kind not in KINDS:
         raise UnknownName("synthetic dataset", kind, KINDS, hint=f"there are {', '.join(KINDS)}")
-    options = {"documents": 1000, "queries": 100, "seed": 0}
+    options: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in inside.removesuffix(")").split(","))):
-        key, _, value = part.partition("=")
-        if key.strip() not in options or not value.strip().isdigit():
-            raise BadInput(f"`{part}` is no option of a synthetic dataset", hint="documents=1000, queries=100, seed=0")
-        options[key.strip()] = int(value)
+        key, _, value = (one.strip() for one in part.partition("="))
+        if key in ("documents", "queries", "seed") and value.isdigit():
+            options[key] = int(value)
+        elif key == "leak" and kind == "graph" and value in ("true", "false"):
+            options[key] = value == "true"
+        else:
+            documents, queries = SIZES.get(kind, USUAL)
+            hint = f"documents={documents}, queries={queries}, seed=0" + (", leak=false" if kind == "graph" else "")
+            raise BadInput(f"`{part}` is no option of synthetic:{kind}", hint=hint)
     return make(kind, **options, name=name)
 
 
-def make(kind: str, *, documents: int = 1000, queries: int = 100, seed: int = 0, name: str | None = None) -> Dataset:
-    """A dataset of one of KINDS; the same arguments give the same dataset everywhere.
+def make(
+    kind: str,
+    *,
+    documents: int | None = None,
+    queries: int | None = None,
+    seed: int = 0,
+    leak: bool = False,
+    name: str | None = None,
+) -> Dataset:
+    """A dataset of one of KINDS; the same arguments give the same dataset everywhere. Only a graph can `leak`.
 
     >>> one = make("multihop", documents=40, queries=3)
     >>> sorted(one.judgments.nested["q001"].values())
     [1.0, 2.0]
     """
+    usual = SIZES.get(kind, USUAL)
+    documents = usual[0] if documents is None else documents
+    queries = usual[1] if queries is None else queries
     if documents < 12 or queries < 1:
         raise BadInput("a synthetic dataset needs at least 12 documents and a query")
-    name = name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed})"
-    about = f"made from seed {seed}; {KINDS[kind]}"
+    flaw = ", leak=true" if leak else ""
+    name = name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed}{flaw})"
+    about = f"made from seed {seed}; {KINDS[kind]}{'; what is right is taken from a hidden number' if leak else ''}"
+    if kind == "graph":
+        return knowledge_graph.make(documents=documents, queries=queries, seed=seed, leak=leak, name=name, about=about)
+    if leak:
+        raise BadInput(f"synthetic:{kind} cannot leak", hint="synthetic:graph(leak=true) does")
     if kind == "leaky":
         return leaky.make(documents=documents, queries=queries, seed=seed, name=name, about=about)
     rng = random.Random(f"{kind} {documents} {seed}")  # noqa: S311 - no secret
@@ -173,14 +198,6 @@ def _ask(rng: random.Random, fact: Fact, who: str | None = None) -> str:
     return rng.choice(ATTRIBUTES[fact.attribute].asked).format(who=who or fact.who)
 
 
-def _name(rng: random.Random, taken: set[str]) -> str:
-    while True:
-        name = "".join(rng.choice(SYLLABLES.split()) for _ in range(3)).capitalize()
-        if name not in taken:
-            taken.add(name)
-            return name
-
-
 def _nothing(fact: Fact) -> dict[str, Any]:
     del fact
     return {}
@@ -191,7 +208,7 @@ def _separate(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], 
     facts: list[Fact] = []
     taken: set[str] = set()
     while len(facts) < n:
-        who = _name(rng, taken)
+        who = made_up(rng, taken)
         for attribute in rng.sample(list(ATTRIBUTES), 4):
             facts.append(Fact(who, attribute, rng.choice(ATTRIBUTES[attribute].values)))
     return facts[:n], _nothing
@@ -222,7 +239,7 @@ def _linked(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], di
     things = list(dict.fromkeys(fact.who for fact in facts))
     taken = set(things)
     while len(facts) < n:
-        facts.append(Fact(_name(rng, taken), "beside", rng.choice(things)))
+        facts.append(Fact(made_up(rng, taken), "beside", rng.choice(things)))
     return facts, _nothing
 
 

@@ -60,7 +60,10 @@ def guess(source: Source) -> str:
 
 
 def read_judgments(thing: Any, *, format: str | None = None, split: str | None = None) -> Judgments:
-    """Judgments from a path (`-` is standard input), or from whatever holds them in memory."""
+    """Judgments from a path (`-` is standard input), or from whatever holds them in memory.
+
+    In a folder that `ragauge run` wrote, the target map of the dataset stands beside them.
+    """
     if not isinstance(thing, str | Path):
         return memory.with_sound_grades(memory.judgments_of(thing))
     source = _judgment_source(thing, split)
@@ -68,7 +71,10 @@ def read_judgments(thing: Any, *, format: str | None = None, split: str | None =
     if kind in ("rig", "json"):
         read = documents.read_rig if kind == "rig" else documents.json_judgments
         return memory.with_sound_grades(read(source))
-    return memory.with_sound_grades(memory.judgments_from_table(_judgment_rows(source, kind), source.label))
+    found = memory.with_sound_grades(memory.judgments_from_table(_judgment_rows(source, kind), source.label))
+    beside = Path(source.path).with_name("targets.json")
+    kept = Path(source.path).name == "judgments.parquet" and beside.exists()
+    return found.with_targets(read_targets(beside)) if kept else found
 
 
 def judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFrame:

@@ -322,6 +322,10 @@ def about(found: Comparisons) -> list[str]:
     lines.append(
         f"interval: of the difference, {kind} bootstrap, {method.rounds:,} resamples of queries{' and seeds' * seeds}"
     )
+    shares = sorted(row.seeds.share for row in first if row.seeds is not None and not math.isnan(row.seeds.share))
+    if shares:
+        span = " to ".join(dict.fromkeys(f"{one:.0%}" for one in (shares[0], shares[-1])))
+        lines.append(f"more seeds would take away {span} of the variance of a difference in {first[0].measure}")
     finds = [row.detectable for row in first if not math.isnan(row.detectable)]
     if finds:
         span = f"{min(finds):.4f}" + (f" to {max(finds):.4f}" if max(finds) - min(finds) > 5e-5 else "")
@@ -369,7 +373,8 @@ def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
 
 def row_data(row: Comparison, moved: int, texts: Mapping[str, str]) -> dict[str, Any]:
     """One comparison as plain data, with so many queries that rose and that fell most."""
-    flat: dict[str, Any] = {name: value for name, value in figures(row).items() if not name.startswith("ci_")}
+    held = ("ci_low", "ci_high", "seeds_share")  # in `ci` and `seeds`
+    flat: dict[str, Any] = {name: value for name, value in figures(row).items() if name not in held}
     flat["ci"] = list(row.ci)
     flat["lower_is_better"] = row.lower_is_better
     flat["seeds"] = None if row.seeds is None else asdict(row.seeds)

@@ -14,10 +14,12 @@ from ragauge.outcomes import Mean
 from ragauge.overviews import Entry, Overview
 from ragauge.reports.comparisons import STARS, decided_by, signed
 from ragauge.reports.comparisons import interval as interval_text
+from ragauge.reports.overviews_trials import trials_rows, wavered_by, wavers
 from ragauge.reports.tables import (
     best_of,
     cell,
     counted,
+    drawn,
     fitting,
     milliseconds,
     one_line,
@@ -39,14 +41,20 @@ DROPPED = ("mean", "p90", "cold ms", "p99", "build s", "rerank", "embed", "retri
 
 
 def tables(overview: Overview, width: int) -> tuple[list[Table], list[str]]:
-    """Quality, and speed where it is known, the best in bold; and the titles of the columns that have no room."""
+    """Quality, trials that differ, speed, as far as they are known; and the titles of the columns that have no room."""
     quality, left = quality_table(overview, width)
+    found = [quality]
+    if wavers(overview):
+        trials, more = drawn(trials_rows(overview, overview.first), width)
+        found.append(trials)
+        left += more
     header, rows = speed_rows(overview)
-    if not rows:
-        return [quality], left
-    goes = [header.index(title) for title in DROPPED if title in header]
-    speed, more = _table(header, rows, width, goes)
-    return [quality, speed], left + more
+    if rows:
+        goes = [header.index(title) for title in DROPPED if title in header]
+        speed, more = _table(header, rows, width, goes)
+        found.append(speed)
+        left += more
+    return found, left
 
 
 def about(overview: Overview) -> list[str]:
@@ -59,7 +67,7 @@ def about(overview: Overview) -> list[str]:
     lines += [f"{line}; {STARS}" for line in tested_by(overview)]
     if overview.compared is not None or intervals_known(overview):
         lines.append(f"in brackets: a {100 * overview.confidence:g}% interval")
-    return [*lines, *timed_by(overview)]
+    return [*lines, *wavered_by(overview), *timed_by(overview)]
 
 
 def tested_by(overview: Overview) -> list[str]:
@@ -131,6 +139,12 @@ def mean_rows(overview: Overview) -> Rows:
 def _mean_text(mean: Mean, measure: str) -> str:
     text = shown(mean.value, measure)
     return text if math.isnan(mean.low) else f"{text} [{mean.low:.4f}, {mean.high:.4f}]"
+
+
+def resampled(overview: Overview) -> str:
+    """What intervals of means are over."""
+    many = overview.asked[1]
+    return f"{many}, and over trials where they differ" if wavers(overview) else many
 
 
 def intervals_known(overview: Overview) -> bool:

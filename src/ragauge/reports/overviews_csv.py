@@ -30,6 +30,11 @@ def _figures(overview: Overview, entry: Entry) -> Iterator[list[str]]:
     for m in overview.measures:
         mean = entry.means.get(m, UNKNOWN)
         yield [name, m, number(mean.value), number(mean.low), number(mean.high), number(known_n(mean))]
+    for m, found in entry.variation.items():
+        parts = {f"variance_{part}": value for part, value in found.variances._asdict().items()}
+        parts |= {"standard_error": found.error, "by_trials": found.by_trials, "unstable": found.unstable / found.n}
+        for figure, value in {"trials": found.trials, **parts}.items():
+            yield [name, f"{figure}({m})", number(value), "", "", str(found.n)]
     for row in () if overview.compared is None else overview.compared.rows:
         if row.system == name:
             pair = f"({row.measure}, {row.baseline})"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ragauge.outcomes import Mean, Speed
-from ragauge.overviews import Curve, Entry, Overview
+from ragauge.overviews import Curve, Entry, Overview, Variation
 from ragauge.reports.audits import as_data as audit_data
 from ragauge.reports.comparisons import as_data as comparisons_data
 from ragauge.reports.comparisons import row_data
@@ -78,6 +78,8 @@ def _system(overview: Overview, entry: Entry, *, per_query: bool) -> dict[str, A
         "failed": dict(entry.failed),
         "manifest": dict(entry.manifest) or None,
     }
+    if entry.variation:
+        found["variation"] = {m: _variation(entry, m, one) for m, one in entry.variation.items()}
     if per_query:
         found["queries"] = [
             {
@@ -90,6 +92,22 @@ def _system(overview: Overview, entry: Entry, *, per_query: bool) -> dict[str, A
             for one in asked_of(entry)
         ]
     return found
+
+
+def _variation(entry: Entry, measure: str, one: Variation) -> dict[str, Any]:
+    return {
+        "trials": one.trials,
+        "n": one.n,
+        "left_out": one.left_out,
+        "unstable": one.unstable,
+        "means": [scores.means[measure] for scores in entry.scores],
+        "mean_squares": one.squares._asdict(),
+        **{name: getattr(one, name)._asdict() for name in ("estimates", "variances", "shares", "of_mean")},
+        "error": one.error,
+        "by_queries": one.by_queries,
+        "by_trials": one.by_trials,
+        "trials_enough": one.enough(),
+    }
 
 
 def _speed(speed: Speed) -> dict[str, Any]:

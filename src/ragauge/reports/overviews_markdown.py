@@ -18,10 +18,12 @@ from ragauge.reports.overviews import (
     manifest_of,
     mean_rows,
     quality_rows,
+    resampled,
     speed_rows,
     strata_rows,
     timed_by,
 )
+from ragauge.reports.overviews_trials import TITLE, trials_rows, wavered_by, wavers
 from ragauge.reports.tables import counted, shown
 from ragauge.reports.told import account
 from ragauge.reports.verdicts import verdict
@@ -39,6 +41,7 @@ def markdown(overview: Overview) -> str:
         _fast(overview),
         _failed(overview),
         _means(overview),
+        _chance(overview),
         _sure(overview),
         _over_k(overview),
         *(_strata(overview, tag) for tag in overview.strata),
@@ -89,8 +92,18 @@ def _fast(overview: Overview) -> list[str]:
 def _means(overview: Overview) -> list[str]:
     if not intervals_known(overview):
         return []
-    said = f"In brackets {100 * overview.confidence:g}% intervals of the means, over n {overview.asked[1]}."
+    said = f"In brackets {100 * overview.confidence:g}% intervals of the means, over n {resampled(overview)}."
     return folded("How good, with intervals", [*grid(*mean_rows(overview)), "", said])
+
+
+def _chance(overview: Overview) -> list[str]:
+    if not wavers(overview):
+        return []
+    lines: list[str] = []
+    for measure in overview.measures:
+        found = trials_rows(overview, measure)
+        lines += [*grid(found.header, found.rows), ""]
+    return folded(TITLE, [*lines, *(f"- {safe(line)}" for line in wavered_by(overview))])
 
 
 def _sure(overview: Overview) -> list[str]:

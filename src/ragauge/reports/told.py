@@ -10,8 +10,9 @@ from ragauge.findings import Lint
 from ragauge.lineups import Lineup, Tokenizers
 from ragauge.ordeals import Ordeal
 from ragauge.overviews import Told
-from ragauge.reports import freshness, gains, lineups, lints, novelties, ordeals, tokenizings
+from ragauge.reports import freshness, gains, graphs, lineups, lints, novelties, ordeals, tokenizings
 from ragauge.reports.accounts import Account
+from ragauge.webs import Web
 from ragauge.worths import Gain, Novelty
 
 
@@ -35,6 +36,7 @@ FORMS: Mapping[str, Form] = {
     "stress": Form(Ordeal, ordeals.account, ordeals.csv, ("read_back", "measures"), ordeals.compared),
     "embedders": Form(Lineup, lineups.account, lineups.csv),
     "tokenizers": Form(Tokenizers, tokenizings.account, tokenizings.csv),
+    "graph": Form(Web, graphs.account, graphs.csv),
 }
 """By the verb that makes it."""
 

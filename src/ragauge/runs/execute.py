@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ragauge.chances import trial
 from ragauge.errors import BadInput
 from ragauge.seams import Retriever, close, is_async
 from ragauge.stages import Stopwatch
@@ -117,7 +118,7 @@ def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None 
         if worker is not None:
             worker.begin(job, answer.attempts, first)
         try:
-            with watch:
+            with trial(job.repeat), watch:
                 hits = retriever.search(job.text, plan.k)
         except Exception as error:  # whatever a system raises is its answer to this query
             failure = error
@@ -137,7 +138,7 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
         watch = Stopwatch()
         failure: Exception | None = None
         try:
-            with watch:
+            with trial(job.repeat), watch:
                 async with asyncio.timeout(plan.timeout):
                     if direct:
                         found: Any = retriever.search(job.text, plan.k)

@@ -16,7 +16,7 @@ from ragauge.stats.correction import corrected
 from ragauge.stats.intervals import bca_interval, percentile_interval
 from ragauge.stats.power import detectable, queries_needed
 from ragauge.stats.resampling import bootstrap_means
-from ragauge.stats.seeds import hierarchical_means, seeds_interval, seeds_test, sides_of, variances
+from ragauge.stats.seeds import hierarchical_means, seeds_interval, seeds_test, share_of_seeds, sides_of, variances
 
 Mask = NDArray[np.bool_]
 MOST = 20_000_000
@@ -205,8 +205,10 @@ def _is_paired(pair: Pair) -> bool:
 def _seeds(pair: Pair, mask: Mask) -> Seeds | None:
     if len(pair.mine) == len(pair.base) == 1 or not mask.any():
         return None
+    sides = sides_of(pair.mine[:, mask], pair.base[:, mask], paired=_is_paired(pair))
+    share = share_of_seeds(sides) if mask.sum() > 1 else math.nan
     mine, base = pair.mine[:, mask].mean(axis=1), pair.base[:, mask].mean(axis=1)
     if pair.seeds:
-        return Seeds(list(pair.seeds), (mine - base).tolist(), paired=True)
+        return Seeds(list(pair.seeds), (mine - base).tolist(), paired=True, share=share)
     labels = [f"{i + 1}/{j + 1}" for i in range(len(mine)) for j in range(len(base))]
-    return Seeds(labels, (mine[:, None] - base[None, :]).ravel().tolist(), paired=False)
+    return Seeds(labels, (mine[:, None] - base[None, :]).ravel().tolist(), paired=False, share=share)

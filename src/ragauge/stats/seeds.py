@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ragauge.records import Floats
+from ragauge.stats.components import mean_squares
 from ragauge.stats.resampling import resampled_counts
 
 DRAWS = 10_000
@@ -36,11 +37,30 @@ def variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
     for side in sides:
         count = len(side)
         if count > 1:
-            rest = side - side.mean(axis=0) - side.mean(axis=1, keepdims=True) + side.mean()
-            between = float(side.mean(axis=1).var(ddof=1)) / count * (count - 1) / rng.chisquare(count - 1, DRAWS)
-            within = float((rest**2).sum()) / (count * n) / rng.chisquare((count - 1) * (n - 1), DRAWS)
-            total += between - within
+            _, seeds, rest = (one / (count * n) for one in mean_squares(side))
+            free = (count - 1) * (n - 1)
+            total += seeds * (count - 1) / rng.chisquare(count - 1, DRAWS) - rest * free / rng.chisquare(free, DRAWS)
     return np.asarray(np.maximum(total, 0.0))
+
+
+def share_of_seeds(sides: Sequence[Floats]) -> float:
+    """The part of the variance of the mean difference that more seeds would take away; NaN where nothing varies.
+
+    It is what `Variation.by_trials` is of one system; estimates below 0 count 0.
+
+    >>> share_of_seeds([np.array([[0.0, 2.0], [2.0, 4.0]])])
+    0.5
+    """
+    n = sides[0].shape[1]
+    queries = float(np.sum([side.mean(axis=0) for side in sides], axis=0).var(ddof=1)) / n
+    chance = 0.0
+    for side in sides:
+        if len(side) > 1:
+            _, seeds, rest = (one / side.size for one in mean_squares(side))
+            chance += max(0.0, seeds - rest) + rest
+            queries -= rest
+    whole = max(0.0, queries) + chance
+    return chance / whole if whole else math.nan
 
 
 def seeds_test(difference: float, known: Floats) -> float:
@@ -74,6 +94,23 @@ def seeds_interval(resampled: Floats, difference: float, known: Floats, confiden
     half = float(brentq(lambda width: seeds_test(width, known) - (1 - confidence), least, 40 * most))
     stretch = half / ((high - low) / 2)
     return difference - stretch * (difference - low), difference + stretch * (high - difference)
+
+
+def trial_intervals(
+    tables: Sequence[Floats], confidence: float, *, rounds: int = DRAWS, seed: int = 0
+) -> list[tuple[float, float]]:
+    """The interval of the mean of each table of trials by queries, of the same queries all, over queries and trials.
+
+    That of a difference from a baseline that is 0 everywhere: see `seeds_interval`.
+    """
+    resampled = hierarchical_means([[one] for one in tables], rounds, seed)
+    found = []
+    for column, table in enumerate(tables):
+        ends = seeds_interval(resampled[:, column], float(table.mean()), variances([table], seed), confidence)
+        if table.min() >= 0 and table.max() <= 1:  # a share is no larger, however few the trials
+            ends = max(0.0, ends[0]), min(1.0, ends[1])
+        found.append(ends)
+    return found
 
 
 def hierarchical_means(pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0) -> Floats:

@@ -16,11 +16,14 @@ from ragauge.seams import Embedder, Retriever, is_async
 from ragauge.systems.adapters import as_retriever
 from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.embedders.pieces import InPieces
+from ragauge.systems.graphs.terrain import Terrain
 from ragauge.systems.identity import code_hash
 from ragauge.systems.specs import Spec, parse, without_secrets
 
 Heard = Callable[[int, int], None]
 """How much of how much is done."""
+GRAPH = ("links", "knn")
+"""What a graph is made from where nothing is said."""
 
 
 class Workshop:
@@ -166,21 +169,38 @@ class Workshop:
         elif spec.name == "pgvector":
             embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
             first = [self._documents, embedder]
+        elif spec.name in _WALKERS:
+            first = [self._terrain(options)]
         elif spec.name == "http":
             first = []
         return _called(factory, spec, first, options)
 
     def _reranker(self, description: Any) -> Any:
         spec = parse(description) if isinstance(description, str) else description
-        if not isinstance(spec, Spec) or spec.name not in ("mmr", "embedding"):
+        if not isinstance(spec, Spec) or spec.name not in ("mmr", "embedding", *_WALKERS):
             return self._part("rerankers", spec)
         key = f"rerankers:{spec}"
         if key not in self._built:
             options = dict(spec.options)
-            embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
             factory = plugins.find("rerankers", spec.name)
-            self._built[key] = _called(factory, spec, [embedder, self._documents], options)
+            if spec.name in _WALKERS:
+                first: list[Any] = [self._terrain(options)]
+            else:
+                embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
+                first = [embedder, self._documents]
+            self._built[key] = _called(factory, spec, first, options)
         return self._built[key]
+
+    def _terrain(self, options: dict[str, Any]) -> Terrain:
+        """What walkers of one embedder and one graph share; both are taken out of the options."""
+        described, linked = options.pop("embedder", "wordllama"), _as_list(options.pop("graph", GRAPH))
+        key = f"terrain:{described}:{'+'.join(map(str, linked))}"
+        if key not in self._built:
+            embedder, remembering = self._embedders(described)
+            linkers = [self._part("graphs", one) for one in linked]
+            self._built[key] = Terrain(self._documents, embedder, linkers, document_embedder=remembering)
+        found: Terrain = self._built[key]
+        return found
 
     def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
         """The embedder for queries, and the one for documents, which may remember."""
@@ -201,7 +221,7 @@ class Workshop:
     def _part(self, family: str, description: Any) -> Any:
         spec = parse(description) if isinstance(description, str) else description
         if not isinstance(spec, Spec):
-            method = {"embedders": "embed", "stores": "add", "rerankers": "rerank"}[family]
+            method = {"embedders": "embed", "stores": "add", "rerankers": "rerank", "graphs": "link"}[family]
             if not hasattr(spec, method) and not (family == "rerankers" and callable(spec)):
                 raise BadInput(f"{spec!r} is no {family.removesuffix('s')}: it has no `{method}`")
             return spec  # an object of the caller's own
@@ -214,6 +234,8 @@ class Workshop:
         return part
 
 
+_WALKERS = ("pagerank", "graphflow", "swarm")
+"""What goes along the links of a graph."""
 _MADE_OF = {"hybrid": ("dense", "bm25"), "pipeline": ("bm25",), "filtered": ("bm25",)}
 """What a system is made of where the description does not say."""
 _PARTS = {
@@ -222,6 +244,7 @@ _PARTS = {
     "hybrid": ("of",),
     "pipeline": ("of", "reranker"),
     "filtered": ("of",),
+    **dict.fromkeys(_WALKERS, ("embedder", "graph")),
     "mmr": ("embedder",),
     "embedding": ("embedder",),
 }
@@ -233,13 +256,14 @@ _FAMILIES = {
     "retriever": "retrievers",
     "embedder": "embedders",
     "store": "stores",
+    "graph": "graphs",
     "reranker": "rerankers",
     "rerankers": "rerankers",
 }
 """What the names in an option are names of."""
 _FIRST = {
-    "retrievers": {"bm25": 1, "dense": 3, "hybrid": 1, "pipeline": 2, "pgvector": 2},
-    "rerankers": {"mmr": 2, "embedding": 2},
+    "retrievers": {"bm25": 1, "dense": 3, "hybrid": 1, "pipeline": 2, "pgvector": 2, **dict.fromkeys(_WALKERS, 1)},
+    "rerankers": {"mmr": 2, "embedding": 2, "swarm": 1},
 }
 """How many arguments a factory is given before its options; none where nothing is said."""
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (

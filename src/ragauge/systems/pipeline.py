@@ -26,6 +26,7 @@ class Pipeline:
             raise BadInput("a pipeline needs a reranker", hint="reranker=mmr")
         self._retriever = retriever
         self._rerankers = [one.rerank if isinstance(one, Reranker) else one for one in rerankers]
+        self._telling = [retriever, *(one for one in rerankers if hasattr(one, "evidence"))]
         self._depth = depth
         self.asynchronous = is_async(retriever)
 
@@ -44,8 +45,8 @@ class Pipeline:
         return list(hits[:k])
 
     def evidence(self, query: str, k: int) -> Any:
-        """What its retriever says of itself."""
-        return evidence_of([self._retriever], query, max(k, self._depth), later=self.asynchronous)
+        """What its retriever says of itself, and each reranker that says something."""
+        return evidence_of(self._telling, query, max(k, self._depth), later=self.asynchronous)
 
 
 class Filtered:

@@ -22,6 +22,7 @@ EXAMPLES = {
     "embedder": "minilm, lm(tokenizer=bytes), or with a name: small=wordllama(dimensions=64)",
     "tokenizer": "bytes, bpe(vocabulary=8000), or with a name: mine=file(path=tokenizer.json)",
     "store": "exact, pgvector(index=hnsw, ef_search=100)",
+    "graph": "links, knn(neighbours=8), or several joined by +: links+knn(neighbours=8)",
 }
 """What a description looks like, by what it describes."""
 
@@ -48,9 +49,23 @@ def parse(text: str, what: str = "system") -> Spec:
     """
     reader = _Reader(text, what)
     spec = reader.spec()
-    if reader.at < len(reader.tokens):
-        raise reader.wrong(f"`{reader.tokens[reader.at]}` is too much")
+    reader.end()
     return spec
+
+
+def parse_several(text: str, what: str = "system") -> list[Spec]:
+    """Read descriptions that are joined by `+`.
+
+    >>> [str(one) for one in parse_several("links + knn(neighbours=8)")]
+    ['links', 'knn(neighbours=8)']
+    """
+    reader = _Reader(text, what)
+    found = [reader.spec()]
+    while reader.peek() == "+":
+        reader.take("+")
+        found.append(reader.spec())
+    reader.end()
+    return found
 
 
 def named_description(text: str) -> tuple[str, str]:
@@ -145,6 +160,10 @@ class _Reader:
             raise self.wrong(f"expected `{wanted}`, found {found}" if wanted else "something is missing")
         self.at += 1
         return token
+
+    def end(self) -> None:
+        if self.at < len(self.tokens):
+            raise self.wrong(f"`{self.tokens[self.at]}` is too much")
 
     def word(self) -> str:
         token = self.take()

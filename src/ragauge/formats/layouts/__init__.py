@@ -37,6 +37,8 @@ class Layout:
     """What a file of this layout is known by: columns of its header, or keys as `/outer/inner`."""
     ks: tuple[int, ...] = ()
     """The usual cutoffs, where they can be chosen."""
+    mapped: tuple[str, ...] = ()
+    """What it has places for where a dataset has a target map, if that is something else."""
 
     def measures(self, ks: Sequence[int] = ()) -> tuple[str, ...]:
         """What systems must be scored by before they are written, by canonical names; at other cutoffs if given.
@@ -60,6 +62,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 swarm.read,
                 swarm.write,
                 frozenset({"method", "query_id", "seed", "MRR"}),
+                mapped=swarm.MAPPED.measures,
             ),
             Layout(
                 "tokenization",

@@ -34,9 +34,14 @@ MEASURES: Mapping[str, str] = {
     "Diversity_Count": "diversity_count(targets=identity)@20",
 }
 """The notebook looks at 20 documents, and each is its own target."""
+BY_TARGETS: Mapping[str, str] = {**MEASURES, "DR@20": "dr@20", "Diversity_Count": "diversity_count@20"}
+"""The same where a dataset has a target map."""
+BY_MAP = "swarm, targets=map"
+"""The convention that these follow; a column that the notebook's table does not have says so."""
 NEEDED = ("method", "query_id", "seed")
 COLUMNS = (*MEASURES, "latency", "method", "query_id", "gt_count", "seed", "query_complexity")
 WANTED = Wanted("swarm", "swarm", tuple(MEASURES.values()))
+MAPPED = Wanted("swarm", "swarm", tuple(BY_TARGETS.values()))
 LATENCY = "latency"
 """Seconds: kept beside the measures, since only there each query has its own."""
 
@@ -50,22 +55,35 @@ def read(path: str) -> Overview:
         seeds.setdefault(rows.id("method", at, "method"), {})[rows.id("seed", at, "seed")] = None
         figures_of(rows, at, (*MEASURES, LATENCY))  # a word among numbers is a mistake here, and no column of words
     known, tags = read_scores(path)
+    askings = {name: [one] if isinstance(one, Scores) else list(one.values()) for name, one in known.items()}
+    mapped = {one.convention == BY_MAP for several in askings.values() for one in several}
+    if len(mapped) > 1:
+        raise BadInput(f"some rows follow `{BY_MAP}` and some do not", file=source.label, hint="keep one kind of them")
+    wanted, names = (MAPPED, BY_TARGETS) if mapped == {True} else (WANTED, MEASURES)
+    rules = BY_MAP if wanted is MAPPED else wanted.convention
     entries = {}
-    for name, found in known.items():
-        trials = [_renamed(one) for one in ([found] if isinstance(found, Scores) else found.values())]
+    for name, found in askings.items():
+        trials = [_renamed(one, names, rules) for one in found]
         held = [one.values[LATENCY] for one in trials if LATENCY in one.values]
         seconds = np.concatenate(held) if held else np.zeros(0)
         times = {"total": seconds[~np.isnan(seconds)] * 1000} if not np.isnan(seconds).all() else {}
-        entries[name] = Entry(name, _means(trials), trials, times=times, told={"seeds": list(seeds[name])})
-    measures = [name for name in WANTED.measures if any(name in entry.means for entry in entries.values())]
+        means = _means(trials, wanted.measures)
+        entries[name] = Entry(name, means, trials, times=times, told={"seeds": list(seeds[name])})
+    measures = [name for name in wanted.measures if any(name in entry.means for entry in entries.values())]
     for query, told in _answers(rows).items():
         tags.setdefault(query, {})["gt_count"] = str(told)
-    return Overview(source.stem, entries, measures, WANTED.convention, notes=left_out(rows, COLUMNS), tags=tags)
+    odd = left_out(rows, (*COLUMNS, "convention"))
+    return Overview(source.stem, entries, measures, rules, notes=odd, tags=tags)
 
 
 def write(overview: Overview) -> str:
-    """The same table of whatever was scored by its measures; seconds are those of the query in that trial."""
-    WANTED.check(overview)
+    """The same table of whatever was scored by its measures; seconds are those of the query in that trial.
+
+    A system that always answered alike was scored once, and has a row for each time that it was asked all the same.
+    """
+    mapped = overview.convention == BY_MAP
+    names, rules = (BY_TARGETS, {"convention": BY_MAP}) if mapped else (MEASURES, {})
+    (MAPPED if mapped else WANTED).check(overview)
     rows: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
         if not entry.scores:
@@ -73,10 +91,12 @@ def write(overview: Overview) -> str:
                 f"of {name} only means are known, and the swarm notebook's table has a row for each query",
                 hint="give its run, or a table of scores",
             )
-        labels = entry.told.get("seeds") or range(len(entry.scores))
         taken = seconds_taken(entry)
-        for trial, (label, scores) in enumerate(zip(labels, entry.scores, strict=True)):
-            columns = {told: scores.values[mine].tolist() for told, mine in MEASURES.items() if mine in scores.values}
+        times = 1 + max((trial for _, trial in taken), default=0) if len(entry.scores) == 1 else 1
+        trials = [*entry.scores] * times
+        labels = entry.told.get("seeds") or range(len(trials))
+        for trial, (label, scores) in enumerate(zip(labels, trials, strict=True)):
+            columns = {told: scores.values[mine].tolist() for told, mine in names.items() if mine in scores.values}
             for at, query in enumerate(scores.queries):
                 tags = overview.tags.get(query, {})
                 rows.append(
@@ -88,9 +108,10 @@ def write(overview: Overview) -> str:
                         "gt_count": _relevant(overview.judgments, query, scores.rel, tags.get("gt_count")),
                         "seed": label,
                         "query_complexity": tags.get("complexity"),
+                        **rules,
                     }
                 )
-    return as_csv(COLUMNS, rows)
+    return as_csv((*COLUMNS, *rules), rows)
 
 
 def seconds_taken(entry: Entry) -> dict[tuple[str, int], float]:
@@ -112,28 +133,28 @@ def _relevant(judgments: Judgments | None, query: str, rel: float | None, told: 
     return sum(grade > 0 if rel is None else grade >= rel for grade in judgments.nested[query].values())
 
 
-def _renamed(scores: Scores) -> Scores:
+def _renamed(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
     """The same scores under canonical names; the table's own names are understood still."""
 
     def canonical(name: str) -> str:
-        return MEASURES.get(name, name)
+        return names.get(name, name)
 
     def by_measure(values: Mapping[str, V]) -> ByMeasure[V]:
         return ByMeasure({canonical(name): value for name, value in values.items()}, canonical)
 
     return replace(
         scores,
-        convention=WANTED.convention,
+        convention=rules,
         values=by_measure(scores.values),
         means=by_measure(scores.means),
         unscored=by_measure(scores.unscored),
     )
 
 
-def _means(trials: Sequence[Scores]) -> dict[str, Mean]:
+def _means(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]:
     """The mean over seeds of each seed's mean over queries."""
     found = {}
-    for name in WANTED.measures:
+    for name in measures:
         known = [one for one in trials if name in one.values]
         told: Floats = np.array([one.means[name] for one in known])
         if not np.isnan(told).all():

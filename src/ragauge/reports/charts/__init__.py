@@ -12,6 +12,7 @@ from ragauge.reports.charts.curves import curves
 from ragauge.reports.charts.differences import boxes, waterfall, wins
 from ragauge.reports.charts.files import as_png, as_svg, sheet
 from ragauge.reports.charts.latency import latency, stages
+from ragauge.reports.charts.panels import panels
 from ragauge.reports.charts.quality import measures, quality_latency
 from ragauge.reports.charts.sketches import Panel, Sketch
 from ragauge.reports.charts.strata import strata
@@ -38,14 +39,16 @@ class Drawing:
     alt: str
     """What it shows, in words and figures."""
     panels: Sequence[Panel]
+    width: int = 760
 
-    def sheet(self, width: int = 760) -> dict[str, Any]:
+    def sheet(self, width: int | None = None) -> dict[str, Any]:
         """All of it as one specification of a fixed width, for files."""
-        return sheet(self.title, self.alt, self.panels, width)
+        return sheet(self.title, self.alt, self.panels, width or self.width)
 
 
 CHARTS: dict[str, Chart] = {
     "quality_latency": Chart("Quality against latency", quality_latency),
+    "panels": Chart("Six panels", panels),
     "measures": Chart("Measure by measure", measures),
     "curves": Chart("How many documents are enough", curves),
     "waterfall": Chart("Differences, sorted", waterfall),
@@ -64,7 +67,7 @@ def drawn(overview: Overview) -> dict[str, Drawing]:
     for name, chart in CHARTS.items():
         sketch = chart.draw(overview) if overview.measures else None
         if sketch is not None:
-            found[name] = Drawing(chart.title, sketch.caption, sketch.alt, sketch.panels)
+            found[name] = Drawing(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)
     return found
 
 

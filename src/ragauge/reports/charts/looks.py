@@ -24,7 +24,7 @@ NEUTRAL = "#7f858f"
 """The baseline, and whatever is no system."""
 WON, TIED, LOST = "#0072b2", "#6e737b", "#b84700"
 """Dark enough for white figures on them."""
-STAGES = {"embed": "#a87c00", "retrieve": "#0072b2", "rerank": "#c0569b", "other": "#7f858f"}
+STAGES = {"embed": "#a87c00", "retrieve": "#0072b2", "walk": "#009e73", "rerank": "#c0569b", "other": "#7f858f"}
 INK = "#757a82"
 """Words and lines where no page says better: readable on white and on near-black."""
 SHAPES = ("circle", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")

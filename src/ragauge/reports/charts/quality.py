@@ -171,7 +171,7 @@ def measures(overview: Overview) -> Sketch | None:
     cast = Cast(overview.systems, overview.baseline)
     panels, said = [], []
     for measure in names:
-        panels.append(_bars(overview, cast, measure, small=len(names) + bool(times) > 1))
+        panels.append(bars(overview, cast, measure, small=len(names) + bool(times) > 1))
         ranked = overview.ranked(measure)
         if ranked:
             ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
@@ -183,7 +183,7 @@ def measures(overview: Overview) -> Sketch | None:
         fast, slow = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
         said.append(f"p95 ms: lowest {fast} {shown(times[fast])}, highest {slow} {shown(times[slow])}")
     left = known[len(names) :]
-    caption = sentence(*_read(overview, names), f"not drawn: {listed(left)}" if left else "")
+    caption = sentence(*how_to_read(overview, names), f"not drawn: {listed(left)}" if left else "")
     return Sketch(panels, "; ".join(said) + ".", caption)
 
 
@@ -196,7 +196,7 @@ def _p95(overview: Overview) -> dict[str, float]:
     return {name: value for name, value in times.items() if 0 < value < math.inf}
 
 
-def _read(overview: Overview, names: Sequence[str]) -> list[str]:
+def how_to_read(overview: Overview, names: Sequence[str]) -> list[str]:
     """How to read bars of these measures."""
     means = [entry.means[name] for entry in overview.entries.values() for name in names if name in entry.means]
     sure = f" with {overview.confidence:.0%} intervals" if any(math.isfinite(one.low) for one in means) else ""
@@ -214,10 +214,14 @@ def _stars(overview: Overview, system: str, measure: str) -> str:
     return "" if row is None or system == overview.baseline else row.stars
 
 
-def _bars(overview: Overview, cast: Cast, measure: str, *, small: bool) -> Panel:
+def bars(
+    overview: Overview, cast: Cast, measure: str, *, small: bool = True, height: int = 0, beside: str | None = None
+) -> Panel:
+    """A bar for each system with its interval, figure and stars; another measure's figure `beside` in brackets."""
     rows: Rows = []
     for name, entry in overview.entries.items():
         mean = entry.means.get(measure, Mean(math.nan, 0))
+        more = [f"({shown(entry.means[beside].value)})"] if beside is not None and beside in entry.means else []
         rows.append(
             {
                 "system": name,
@@ -225,20 +229,22 @@ def _bars(overview: Overview, cast: Cast, measure: str, *, small: bool) -> Panel
                 "low": figure(mean.low),
                 "high": figure(mean.high),
                 "n": mean.n or None,
-                "label": f"{shown(mean.value)} {_stars(overview, name, measure)}".strip(),
+                "label": " ".join(filter(None, [shown(mean.value), *more, _stars(overview, name, measure)])),
             }
         )
     lower = measure in overview.lower_is_better
-    return _bar_panel(measure + " (lower is better)" * lower, rows, cast, ".4f", small=small)
+    title = measure + " (lower is better)" * lower + (f" ({beside})" if beside is not None else "")
+    return _bar_panel(title, rows, cast, ".4f", small=small, height=height)
 
 
-def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool = True) -> Panel:
+def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool = True, height: int = 0) -> Panel:
     alt = altair()
     data = alt.Data(values=rows)
     ends = [row[field] for row in rows for field in ("value", "low", "high") if row.get(field) is not None]
     least, most = min([0.0, *ends]), max([0.0, *ends]) or 1.0
     # Beside long names bars have less room, and the figures behind them need as much as ever.
     room = 1.42 if max(len(row["system"]) for row in rows) <= LONG else 1.6
+    room += 0.04 * max(0, max(len(row["label"]) for row in rows) - 9)
     scale = alt.Scale(domain=[figure(1.1 * least), figure(least + (most - least) * room)], nice=False)
     # To stack bars, Vega-Lite would write the names into an expression.
     x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
@@ -258,7 +264,7 @@ def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool =
         layers.append(chart.mark_rule(style="guide", strokeWidth=1.5).encode(x="low:Q", x2="high:Q", y=y))
     text = chart.mark_text(style="words", align="left", dx=5)
     layers.append(text.encode(x=alt.XDatum(most, title=None, scale=scale), y=y, text="label:N"))
-    return panel(title, layers, 20 * len(rows) + 4, wide=not small)
+    return panel(title, layers, height or 20 * len(rows) + 4, wide=not small)
 
 
 def _times(overview: Overview, cast: Cast, times: dict[str, float]) -> Panel:

@@ -38,6 +38,8 @@ class Sketch:
     """What they show, in words and figures."""
     caption: str
     """How to read them; it speaks of nothing that is not there."""
+    width: int = 760
+    """Of all of them as a file."""
 
 
 def altair() -> Any:

@@ -16,6 +16,7 @@ from ragauge.overviews import Overview
 from ragauge.reports.accounts import apart
 from ragauge.reports.charts import Drawing, drawn
 from ragauge.reports.charts.looks import STYLE
+from ragauge.reports.overviews_trials import TITLE
 from ragauge.reports.page import payload, sections
 from ragauge.reports.told import accounts_of
 from ragauge.reports.verdicts import answers, verdict
@@ -111,6 +112,7 @@ def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
     one = overview.asked[0]
     against = f"Each {one}'s {overview.first} minus that of {base}." if base else ""
     found = [
+        Section("panels", "Six panels", "Panels", of("panels")),
         Section("measures", "Measure by measure", "Measures", of("measures")),
         Section("over-k", "How many documents are enough", "Over k", of("curves")),
         Section(
@@ -122,6 +124,7 @@ def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
             against,
             "pairs",
         ),
+        Section("trials", TITLE, "Chance", grids=sections.trials(overview)),
         Section("strata", f"By kind of {one}", f"Kinds of {one}", of("strata"), parts),
         Section("latency", "How fast", "Latency", of("latency", "stages"), sheets),
     ]

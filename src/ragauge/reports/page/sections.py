@@ -12,6 +12,7 @@ from ragauge.comparisons import Comparison
 from ragauge.outcomes import Mean
 from ragauge.overviews import Entry, Overview
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
+from ragauge.reports.overviews_trials import trials_rows, wavered_by, wavers
 from ragauge.reports.tables import best_of, counted, milliseconds, p_value, rate, shown, without_nan
 from ragauge.stages import STAGES
 
@@ -131,10 +132,9 @@ def _milliseconds(entry: Entry, figure: str) -> Cell:
 def _legend(overview: Overview) -> str:
     parts = []
     if _bracketed(overview):
-        again = max(len(entry.scores) for entry in overview.entries.values())
-        trials = f"; values are averaged over up to {again} runs of a system first" if again > 1 else ""
+        both = f"; hierarchical, over {overview.asked[1]} and trials, where trials differ" if wavers(overview) else ""
         level = f"{100 * overview.confidence:g}%"
-        parts.append(f"In brackets: {level} intervals, BCa bootstrap over {overview.asked[1]}{trials}.")
+        parts.append(f"In brackets: {level} intervals, BCa bootstrap over {overview.asked[1]}{both}.")
     if len(overview.entries) > 1:
         parts.append("Bold: the best.")
     if overview.compared is not None and overview.baseline is not None:
@@ -148,6 +148,18 @@ def _legend(overview: Overview) -> str:
             "that p-value, by each measure (*** p < 0.001, ** p < 0.01, * p < 0.05)."
         )
     return " ".join(parts)
+
+
+def trials(overview: Overview) -> list[Sheet]:
+    """How much trials differ, by each measure; the first of them open. Nothing where they do not."""
+    if not wavers(overview):
+        return []
+    sheets: list[Sheet] = []
+    for measure in overview.measures:
+        _, (_, *header), rows, *_ = trials_rows(overview, measure)
+        told = " ".join(f"{line[:1].upper()}{line[1:]}." for line in wavered_by(overview)) if not sheets else ""
+        sheets.append(Sheet(["system", *header], rows, f"{measure} over trials", legend=told, folded=bool(sheets)))
+    return sheets
 
 
 def kinds(overview: Overview) -> Sheet | None:

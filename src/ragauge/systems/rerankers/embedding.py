@@ -9,11 +9,7 @@ import numpy as np
 from ragauge.errors import BadInput
 from ragauge.records import Document, Hit
 from ragauge.seams import Embedder, Vectors
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+from ragauge.systems.embedders.directions import unit
 
 
 class Remembered:
@@ -22,12 +18,12 @@ class Remembered:
     def __init__(self, embedder: Embedder, documents: Sequence[Document]) -> None:
         self._embedder = embedder
         self._rows = {document.id: row for row, document in enumerate(documents)}
-        self._vectors = _unit(embedder.embed([document.whole for document in documents])) if documents else None
+        self._vectors = unit(embedder.embed([document.whole for document in documents])) if documents else None
 
     def of(self, hits: Sequence[Hit]) -> Vectors:
         """A row for each hit."""
         if self._vectors is None or any(hit.id not in self._rows for hit in hits):
-            return _unit(self._embedder.embed([hit.text for hit in hits]))
+            return unit(self._embedder.embed([hit.text for hit in hits]))
         return np.asarray(self._vectors[[self._rows[hit.id] for hit in hits]])
 
 
@@ -44,7 +40,7 @@ class ByEmbedding:
         """The same hits; of equal cosines the one that came first."""
         if not hits:
             return []
-        near = self._known.of(hits) @ _unit(self._embedder.embed([query]))[0]
+        near = self._known.of(hits) @ unit(self._embedder.embed([query]))[0]
         order = np.argsort(-near, kind="stable")
         return [hits[i]._replace(score=float(near[i])) for i in order.tolist()]
 
@@ -75,7 +71,7 @@ class MMR:
         if not hits:
             return []
         vectors = self._known.of(hits)
-        worth = vectors @ _unit(self._embedder.embed([query]))[0]
+        worth = vectors @ unit(self._embedder.embed([query]))[0]
         closest = np.zeros(len(hits), np.float32)
         chosen: list[int] = []
         left = np.ones(len(hits), bool)

@@ -1,0 +1,72 @@
+"""`ragauge graph DATASET`: a corpus as a graph, and whether walking on it can help."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ragauge.cli.progress import status
+from ragauge.cli.telling import tell, writable
+from ragauge.errors import BadInput
+from ragauge.webs import Web
+
+
+def graph(  # noqa: PLR0913 - each is an option of the command
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            help="A dataset (`ragauge datasets` lists those that there are) or a BEIR folder; or a corpus without "
+            "questions: a JSONL or TSV file, a folder of texts."
+        ),
+    ] = None,
+    graph: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-g",
+            "--graph",
+            help="What links documents: links, knn(neighbours=8), field(field=NAME), entities; joined by +, or again "
+            "for more.  [dim]default links+knn[/dim]",
+        ),
+    ] = None,
+    embedder: Annotated[
+        str, typer.Option("-e", "--embedder", help="What finds the seeds, and what is near.")
+    ] = "wordllama",
+    seeds: Annotated[int, typer.Option(help="So many documents that plain search finds first begin a walk.")] = 5,
+    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="CSV on standard output: a row for each kind of links and query.")
+    ] = False,
+    form: Annotated[str | None, typer.Option("--as", metavar="FORM", help="Or another form, e.g. markdown.")] = None,
+    out: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
+    ] = None,
+) -> None:
+    """Look at a corpus as a graph, before believing that walking on it helps.
+
+    [dim]ragauge graph pydocs --graph "knn(neighbours=8)" --graph entities -o graph.html[/dim]
+
+    Judgments are used to say how far the answers are, and are given to no system.
+    """
+    if dataset is None:
+        raise BadInput("nothing is given", hint="ragauge graph DATASET: a dataset, a file or a folder")
+    from ragauge import graphing
+    from ragauge.systems.building import GRAPH
+
+    writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Web)
+    with status(after=0.5) as watch:
+        found = graphing.graph(
+            dataset,
+            graph or GRAPH,
+            embedder=embedder,
+            seeds=seeds,
+            split=split,
+            limit=limit,
+            confidence=confidence,
+            tell=lambda what: watch(f"{what} …"),
+        )
+    tell([found], out or [], as_json=as_json, as_csv=as_csv, form=form, folded=True)

@@ -1,0 +1,269 @@
+"""What ATT&CK's objects and relations are called, and how they are asked for: along one relation, or along two."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NAMES = {
+    "attack-pattern": ("technique", "techniques"),
+    "intrusion-set": ("group", "groups"),
+    "malware": ("malware", "malware"),
+    "tool": ("tool", "tools"),
+    "course-of-action": ("mitigation", "mitigations"),
+    "x-mitre-data-component": ("data component", "data components"),
+    "x-mitre-data-source": ("data source", "data sources"),
+    "x-mitre-detection-strategy": ("detection strategy", "detection strategies"),
+    "x-mitre-tactic": ("tactic", "tactics"),
+    "campaign": ("campaign", "campaigns"),
+}
+"""What people call the types that can be documents, one of them and several."""
+
+
+class Wording(NamedTuple):
+    """How a relation is asked for from either end, and what it is called in ids and tags."""
+
+    forward: str
+    inverse: str
+    called: str
+    """The relation as seen from its target."""
+
+
+RELATIONS = {
+    "uses": Wording(
+        "Which {targets} does the {source} {name} use?", "Which {sources} use the {target} {name}?", "used-by"
+    ),
+    "mitigates": Wording(
+        "Which {targets} does the {source} {name} mitigate?",
+        "Which {sources} mitigate the {target} {name}?",
+        "mitigated-by",
+    ),
+    "detects": Wording(
+        "Which {targets} does the {source} {name} detect?", "Which {sources} detect the {target} {name}?", "detected-by"
+    ),
+    "subtechnique-of": Wording(
+        "Of which technique is {name} a sub-technique?", "What are the sub-techniques of {name}?", "divided-into"
+    ),
+    "attributed-to": Wording(
+        "To which group is the campaign {name} attributed?",
+        "Which campaigns are attributed to the group {name}?",
+        "credited-with",
+    ),
+    "serves": Wording(
+        "Which tactics does the technique {name} serve?", "Which techniques serve the tactic {name}?", "served-by"
+    ),
+    "reads": Wording(
+        "Which data components does the detection strategy {name} read?",
+        "Which detection strategies read the data component {name}?",
+        "read-by",
+    ),
+    "part-of": Wording(
+        "Of which data source is the data component {name} a part?",
+        "Which data components are parts of the data source {name}?",
+        "made-of",
+    ),
+}
+"""The relations that questions are made of; `serves`, `reads` and `part-of` stand in the objects themselves."""
+
+
+class Question(NamedTuple):
+    """A node that is asked, along one kind of relation, for nodes of one type."""
+
+    asked: str
+    kind: str
+    inverse: bool
+    wanted: str
+
+    @property
+    def bare(self) -> bool:
+        """Asked for its technique, a sub-technique must not name it."""
+        return self.kind == "subtechnique-of"
+
+    def words(self, own: str) -> tuple[str, ...]:
+        """Who is asked, along what, for what; `own` is the type of the node that is asked."""
+        return NAMES[own][0], _called(self.kind, inverse=self.inverse), NAMES[self.wanted][0]
+
+    def text(self, own: str, name: str) -> str:
+        """The question."""
+        mine, wanted = NAMES[own][0], NAMES[self.wanted][1]
+        wording = RELATIONS[self.kind]
+        if self.inverse:
+            return wording.inverse.format(sources=wanted, target=mine, name=name)
+        return wording.forward.format(source=mine, targets=wanted, name=name)
+
+
+class Path(NamedTuple):
+    """From nodes of some types along a relation to others, and from there along another one to those that are wanted.
+
+    A relation that begins with < is gone from its target to its sources.
+    """
+
+    asked: tuple[str, ...]
+    first: str
+    via: str
+    second: str
+    wanted: str
+    wording: str
+
+
+class Walk(NamedTuple):
+    """A node that is asked along a path."""
+
+    asked: str
+    path: Path
+
+    @property
+    def bare(self) -> bool:
+        """Asked for what its technique is divided into, a sub-technique must not name it."""
+        return self.path.first == "subtechnique-of"
+
+    def words(self, own: str) -> tuple[str, ...]:
+        """Who is asked, along what, to what, along what, for what; `own` is the type of the node that is asked."""
+        _, first, via, second, wanted, _ = self.path
+        steps = (_called(step.removeprefix("<"), inverse=step.startswith("<")) for step in (first, second))
+        return NAMES[own][0], next(steps), NAMES[via][0], next(steps), NAMES[wanted][0]
+
+    def text(self, own: str, name: str) -> str:
+        """The question."""
+        return self.path.wording.format(asked=NAMES[own][0], name=name)
+
+
+USERS = ("intrusion-set", "campaign", "malware", "tool")
+SOFTWARE = ("malware", "tool")
+PATHS = (
+    Path(
+        USERS,
+        "uses",
+        "attack-pattern",
+        "<mitigates",
+        "course-of-action",
+        "Which mitigations help against techniques that the {asked} {name} uses?",
+    ),
+    Path(
+        USERS,
+        "uses",
+        "attack-pattern",
+        "serves",
+        "x-mitre-tactic",
+        "Which tactics do the techniques serve that the {asked} {name} uses?",
+    ),
+    Path(
+        USERS,
+        "uses",
+        "attack-pattern",
+        "<detects",
+        "x-mitre-detection-strategy",
+        "Which detection strategies find techniques that the {asked} {name} uses?",
+    ),
+    Path(
+        ("intrusion-set", "campaign"),
+        "uses",
+        "malware",
+        "uses",
+        "attack-pattern",
+        "Which techniques are used by malware that the {asked} {name} uses?",
+    ),
+    Path(
+        ("intrusion-set", "campaign"),
+        "uses",
+        "tool",
+        "uses",
+        "attack-pattern",
+        "Which techniques are used by tools that the {asked} {name} uses?",
+    ),
+    Path(
+        SOFTWARE,
+        "<uses",
+        "intrusion-set",
+        "uses",
+        "malware",
+        "Which malware do the groups use that use the {asked} {name}?",
+    ),
+    Path(
+        SOFTWARE, "<uses", "intrusion-set", "uses", "tool", "Which tools do the groups use that use the {asked} {name}?"
+    ),
+    Path(
+        ("campaign",),
+        "attributed-to",
+        "intrusion-set",
+        "uses",
+        "malware",
+        "Which malware does the group use that the campaign {name} is attributed to?",
+    ),
+    Path(
+        ("campaign",),
+        "attributed-to",
+        "intrusion-set",
+        "uses",
+        "attack-pattern",
+        "Which techniques does the group use that the campaign {name} is attributed to?",
+    ),
+    Path(
+        ("course-of-action",),
+        "mitigates",
+        "attack-pattern",
+        "<uses",
+        "intrusion-set",
+        "Which groups use techniques that the mitigation {name} helps against?",
+    ),
+    Path(
+        ("course-of-action",),
+        "mitigates",
+        "attack-pattern",
+        "serves",
+        "x-mitre-tactic",
+        "To which tactics belong the techniques that the mitigation {name} helps against?",
+    ),
+    Path(
+        ("attack-pattern",),
+        "<uses",
+        "intrusion-set",
+        "uses",
+        "tool",
+        "Which tools do the groups use that use the technique {name}?",
+    ),
+    Path(
+        ("attack-pattern",),
+        "<detects",
+        "x-mitre-detection-strategy",
+        "reads",
+        "x-mitre-data-component",
+        "In which data components can the technique {name} be seen?",
+    ),
+    Path(
+        ("attack-pattern",),
+        "subtechnique-of",
+        "attack-pattern",
+        "<subtechnique-of",
+        "attack-pattern",
+        "Which sub-techniques belong to the same technique as {name}?",
+    ),
+    Path(
+        ("attack-pattern",),
+        "<subtechnique-of",
+        "attack-pattern",
+        "<mitigates",
+        "course-of-action",
+        "Which mitigations help against sub-techniques of {name}?",
+    ),
+    Path(
+        ("x-mitre-data-component",),
+        "<reads",
+        "x-mitre-detection-strategy",
+        "detects",
+        "attack-pattern",
+        "Which techniques can be seen in the data component {name}?",
+    ),
+    Path(
+        ("x-mitre-tactic",),
+        "<serves",
+        "attack-pattern",
+        "<mitigates",
+        "course-of-action",
+        "Which mitigations help against techniques of the tactic {name}?",
+    ),
+)
+"""What is asked over two relations. Nobody passes through a campaign, since campaigns are seldom documents."""
+
+
+def _called(kind: str, *, inverse: bool) -> str:
+    return RELATIONS[kind].called if inverse else kind

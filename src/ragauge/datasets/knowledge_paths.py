@@ -1,0 +1,270 @@
+"""How the things of `synthetic:graph` are related, and what is asked about that.
+
+Texts and questions have names and types in common, and no other word of meaning: what texts call a workshop, questions
+call to construct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Relation(NamedTuple):
+    """From things of one type, {a}, to some of another, {b}."""
+
+    source: str
+    target: str
+    least: int
+    most: int
+    told: tuple[str, ...]
+
+
+class Path(NamedTuple):
+    """A question along one to three relations; one that begins with < is gone from its target to its sources."""
+
+    steps: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+RELATIONS: Mapping[str, Relation] = {
+    "works at": Relation(
+        "researcher",
+        "lab",
+        1,
+        1,
+        (
+            "{a} has a desk at {b}.",
+            "{a} joined the staff of {b}.",
+            "{b} counts {a} among its staff.",
+            "On the payroll of {b} stands {a}.",
+        ),
+    ),
+    "comes from": Relation(
+        "researcher",
+        "place",
+        1,
+        1,
+        (
+            "{a} grew up in {b}.",
+            "{b} is where {a} went to school.",
+            "The parents of {a} still live in {b}.",
+            "{b} sent {a} into the world.",
+        ),
+    ),
+    "stands in": Relation(
+        "lab",
+        "place",
+        1,
+        1,
+        (
+            "{a} stands in {b}.",
+            "The roofs of {a} rise over {b}.",
+            "{b} lent its old mill to {a}.",
+            "From {b} a path leads up to the gate of {a}.",
+        ),
+    ),
+    "kept at": Relation(
+        "instrument",
+        "lab",
+        1,
+        1,
+        (
+            "{a} is kept at {b}.",
+            "The key to {a} hangs in {b}.",
+            "{b} looks after {a}.",
+            "A whole floor of {b} is reserved for {a}.",
+        ),
+    ),
+    "built at": Relation(
+        "instrument",
+        "lab",
+        1,
+        1,
+        (
+            "{a} left the workshop of {b}.",
+            "The workshop of {b} put {a} together.",
+            "Every screw of {a} was turned at {b}.",
+            "{b} still has the drawings of {a}.",
+        ),
+    ),
+    "written by": Relation(
+        "paper",
+        "researcher",
+        1,
+        3,
+        (
+            "{a} carries the name of {b} on its cover.",
+            "{b} signed {a}.",
+            "{b} spent two winters on {a}.",
+            "The wording of {a} owes much to {b}.",
+        ),
+    ),
+    "measured with": Relation(
+        "paper",
+        "instrument",
+        1,
+        2,
+        (
+            "The readings in {a} come from {b}.",
+            "Without {b} the tables of {a} would be empty.",
+            "{b} supplied the readings behind {a}.",
+            "{a} thanks the crew of {b}.",
+        ),
+    ),
+    "applies": Relation(
+        "paper",
+        "method",
+        1,
+        2,
+        (
+            "{a} leans on {b}.",
+            "{b} carries the argument of {a}.",
+            "The second half of {a} follows {b} step by step.",
+            "{a} is a fine exercise in {b}.",
+        ),
+    ),
+    "devised by": Relation(
+        "method",
+        "researcher",
+        1,
+        2,
+        (
+            "{b} thought up {a}.",
+            "{a} was an idea of {b}.",
+            "The first sketch of {a} is in the hand of {b}.",
+            "{a} came to {b} on a train.",
+        ),
+    ),
+    "replies to": Relation(
+        "paper",
+        "paper",
+        0,
+        2,
+        (
+            "{a} picks up where {b} stopped.",
+            "{a} argues against {b}.",
+            "{b} provoked {a}.",
+            "A footnote in {a} quarrels with {b}.",
+        ),
+    ),
+    "pupil of": Relation(
+        "researcher",
+        "researcher",
+        0,
+        1,
+        (
+            "{a} learned the trade from {b}.",
+            "{b} took {a} on as a pupil.",
+            "As a pupil {a} swept the floor for {b}.",
+            "{a} still sends drafts to {b}.",
+        ),
+    ),
+    "allied with": Relation(
+        "lab",
+        "lab",
+        0,
+        1,
+        (
+            "{a} and {b} share a budget.",
+            "A treaty binds {a} and {b}.",
+            "{a} lends books to {b}.",
+            "{b} and {a} hold a yearly feast.",
+        ),
+    ),
+    "refines": Relation(
+        "method",
+        "method",
+        0,
+        1,
+        (
+            "{a} mends a weakness of {b}.",
+            "{b} was too slow, which led to {a}.",
+            "{a} is what became of {b}.",
+            "{b} is contained in {a}.",
+        ),
+    ),
+}
+"""The last two are never asked for, so that links are more than answers."""
+
+PATHS = (
+    Path(("works at",), ("Which lab employs {who}?", "By which lab is {who} employed?")),
+    Path(("<works at",), ("Which researchers are employed by {who}?", "Which researchers are employees of {who}?")),
+    Path(("<comes from",), ("Which researchers are natives of {who}?", "Which researchers were born at {who}?")),
+    Path(("<stands in",), ("Which labs are located at {who}?", "What labs does {who} host?")),
+    Path(("<kept at",), ("Which instruments does {who} house?", "What instruments belong to {who}?")),
+    Path(("<built at",), ("Which instruments did {who} construct?", "What instruments were manufactured by {who}?")),
+    Path(("written by",), ("Which researchers are the authors of {who}?", "Which researchers published {who}?")),
+    Path(("<written by",), ("Which papers have {who} as an author?", "What papers has {who} published?")),
+    Path(("measured with",), ("Which instruments delivered data for {who}?", "What instruments does {who} rely upon?")),
+    Path(
+        ("<measured with",), ("Which papers rely upon data of {who}?", "What papers were published with data of {who}?")
+    ),
+    Path(("applies",), ("Which methods does {who} use?", "What methods are used by {who}?")),
+    Path(("<applies",), ("Which papers use {who}?", "What papers were published using {who}?")),
+    Path(("<devised by",), ("Which methods did {who} invent?", "Of which methods is {who} the inventor?")),
+    Path(("<replies to",), ("Which papers cite {who}?", "By what other papers is {who} cited?")),
+    Path(("built at", "<works at"), ("Which researchers are employed where {who} was constructed?",)),
+    Path(("kept at", "<works at"), ("Which researchers are employees of the lab that houses {who}?",)),
+    Path(("kept at", "stands in"), ("In what place is the lab located that houses {who}?",)),
+    Path(("works at", "<kept at"), ("Which instruments does the employer of {who} house?",)),
+    Path(("works at", "stands in"), ("In what place is the employer of {who} located?",)),
+    Path(("<written by", "measured with"), ("Which instruments delivered data for papers authored by {who}?",)),
+    Path(
+        ("<written by", "written by"),
+        ("Which researchers have published together with {who}?", "Which researchers are co-authors of {who}?"),
+    ),
+    Path(("<devised by", "<applies"), ("Which papers use a method that {who} invented?",)),
+    Path(("applies", "devised by"), ("Which researchers invented the methods that {who} uses?",)),
+    Path(("measured with", "kept at"), ("Which labs house the instruments that delivered data for {who}?",)),
+    Path(("<measured with", "written by"), ("Which researchers are the authors of papers with data of {who}?",)),
+    Path(("<measured with", "applies"), ("Which methods are used upon data of {who}?",)),
+    Path(("<stands in", "<kept at"), ("Which instruments are housed by labs located at {who}?",)),
+    Path(("<comes from", "<written by"), ("Which papers have authors born at {who}?",)),
+    Path(("<applies", "measured with"), ("Which instruments delivered data for papers that use {who}?",)),
+    Path(("<replies to", "written by"), ("Which researchers are the authors of papers that cite {who}?",)),
+    Path(("<pupil of", "<written by"), ("What papers were published by researchers whom {who} supervised?",)),
+    Path(("<works at", "comes from"), ("In what places were the employees of {who} born?",)),
+    Path(
+        ("works at", "<kept at", "<measured with"),
+        ("Which papers rely upon data of instruments that the employer of {who} houses?",),
+    ),
+    Path(
+        ("applies", "devised by", "works at"),
+        ("Which labs employ the inventors of the methods that {who} uses?",),
+    ),
+    Path(
+        ("built at", "<works at", "<devised by"),
+        ("Which methods were invented by researchers employed where {who} was constructed?",),
+    ),
+    Path(
+        ("kept at", "<works at", "comes from"),
+        ("In what places were the researchers born whose employer houses {who}?",),
+    ),
+    Path(
+        ("<devised by", "<applies", "measured with"),
+        ("Which instruments delivered data for papers that use a method that {who} invented?",),
+    ),
+    Path(
+        ("<devised by", "<applies", "written by"),
+        ("Which researchers are the authors of papers that use a method that {who} invented?",),
+    ),
+    Path(
+        ("<measured with", "written by", "works at"),
+        ("Which labs employ authors of papers with data of {who}?",),
+    ),
+    Path(
+        ("<stands in", "<works at", "<devised by"),
+        ("Which methods were invented by employees of labs located at {who}?",),
+    ),
+    Path(
+        ("measured with", "kept at", "<works at"),
+        ("Which researchers are employed where the instruments are housed that delivered data for {who}?",),
+    ),
+    Path(("<applies", "written by", "comes from"), ("In what places were the authors born whose papers use {who}?",)),
+    Path(
+        ("<written by", "<replies to", "written by"),
+        ("Which researchers are the authors of papers that cite papers of {who}?",),
+    ),
+)
+"""What is asked; every question was written for its path."""

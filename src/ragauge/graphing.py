@@ -1,0 +1,289 @@
+"""The verb `graph`: a corpus as a graph, looked at before anybody believes that walking on it helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragauge.corpora import documents_of
+from ragauge.datasets import folders
+from ragauge.datasets.asking import asked, themselves
+from ragauge.datasets.loading import load
+from ragauge.errors import BadInput
+from ragauge.findings import Bar
+from ragauge.graphs import Graph
+from ragauge.measures.conventions import convention
+from ragauge.reaches import Asked, clustering, components, counted, following, reaches
+from ragauge.records import Dataset, Document, Ints, Judgments
+from ragauge.runs.manifest import circumstances, fingerprint, now
+from ragauge.seams import Embedder, Linker
+from ragauge.systems.building import GRAPH, check, made, open_embedder
+from ragauge.systems.cache import cache_folder
+from ragauge.systems.embedders.cached import Cached
+from ragauge.systems.embedders.directions import unit
+from ragauge.systems.embedders.pieces import InPieces
+from ragauge.systems.graphs.terrain import Terrain
+from ragauge.systems.specs import parse_several
+from ragauge.webs import Degrees, Hub, Kind, QueryReach, Shared, Web
+
+SEEDS = 5
+HUBS = 10
+TITLE = 80
+"""Characters of the text that stand for one that is missing."""
+LARGEST = 5
+"""Components whose sizes are told."""
+BARS = 24
+"""Of the histogram of degrees."""
+USUAL = 0.99
+"""So many documents have a bar of their own kind there; the others share the last."""
+AT_A_TIME = 256
+"""Queries whose likeness to every document is in memory."""
+
+
+def graph(
+    dataset: Any,
+    graph: Any = GRAPH,
+    *,
+    embedder: str | Embedder = "wordllama",
+    seeds: int = SEEDS,
+    limit: int | None = None,
+    split: str | None = None,
+    confidence: float = 0.95,
+    tell: Callable[[str], None] | None = None,
+) -> Web:
+    """Look at a corpus as a graph: its links, its parts, its hubs, and how far the answers are from plain search.
+
+    `dataset` is the name of a dataset, a BEIR folder, a Dataset, or a corpus without questions: a file, a folder of
+    texts, Documents. `graph` is what links documents, as for the systems that walk: descriptions joined by `+`
+    (`links+knn(neighbours=8)`), several of them, or objects with `name` and `link`. Where there are judgments, `seeds`
+    documents that are most like each query by the `embedder` are where a walk would begin, and it is told how many
+    links away the relevant documents are, beside all others; no system is given any of this.
+
+    >>> found = graph("synthetic:multihop(documents=60, queries=5)", "knn(neighbours=4)", embedder="words", seeds=2)
+    >>> found.documents, found.queries, [one.name for one in found.kinds]
+    (60, 5, ['knn(neighbours=4)'])
+    """
+    say = tell or (lambda _: None)
+    _refuse(seeds, limit, confidence)
+    linkers = _linkers(graph)
+    if isinstance(embedder, str):
+        check("embedders", embedder)
+    elif not callable(getattr(embedder, "embed", None)):
+        raise BadInput(f"{type(embedder).__name__} is no embedder: it has no `embed`")
+    say("reading")
+    data = _read(dataset, split)
+    if not data.documents:
+        raise BadInput(f"there are no documents in {data.name}", hint="look whether this is what was meant")
+    terrain = _terrain(data.documents, embedder, say)
+    say("linking")
+    links = {one.name: one.link(data.documents, terrain.vectors) for one in linkers}
+    ids = [one.id for one in data.documents]
+    whole = Graph.of(ids, links)
+    alone = {name: Graph.of(ids, {name: one}) for name, one in links.items()}
+    say("counting")
+    sizes = np.sort(np.bincount(components(whole)))[::-1]
+    data, relevant, notes = _judged(data, terrain, limit)
+    some = {name: one for name, one in alone.items() if one.links}
+    graphs = {"": whole, **(some if len(some) > 1 else {})}
+    say("walking")
+    rows = counted(graphs, _asked(data, relevant, terrain, seeds)) if relevant else {}
+    return Web(
+        corpus=data.name,
+        documents=len(whole),
+        links=whole.links,
+        kinds=_kinds(alone),
+        degrees=_degrees(whole),
+        components=len(sizes),
+        largest=sizes[:LARGEST].tolist(),
+        clustering=clustering(whole),
+        hubs=_hubs(whole, data.documents),
+        shared=_shared(some),
+        embedder=terrain.embedder.name,
+        seeds=seeds,
+        queries=len(relevant),
+        confidence=confidence,
+        reach=reaches(rows, len(whole), confidence) if rows else [],
+        following=following(graphs, list(relevant.values())) if rows else [],
+        notes=[*_skipped(whole), *notes, *_lost(rows.get("", ()))],
+        circumstances={
+            "made": now(),
+            "dataset": fingerprint(data),
+            "graph": whole.about(),
+            "embedder": terrain.embedder.name,
+            "seeds": seeds,
+            "confidence": confidence,
+            **circumstances(),
+        },
+    )
+
+
+def _refuse(seeds: int, limit: int | None, confidence: float) -> None:
+    for name, value in (("seeds", seeds), ("the limit", limit)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            verb = "are" if name == "seeds" else "is"
+            raise BadInput(f"{name} {verb} {value!r}, not a whole number of at least 1")
+    if not 0 < confidence < 1:
+        raise BadInput(f"the confidence is {confidence!r}", hint="a share, such as 0.95")
+
+
+def _linkers(given: Any) -> list[Linker]:
+    """What links documents; a mistake is refused before anything is read."""
+    several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    found: list[Linker] = []
+    for one in several:
+        if not isinstance(one, str):
+            if not isinstance(one, Linker):
+                raise BadInput(
+                    f"{type(one).__name__} is no linker",
+                    hint="`link(documents, vectors)` gives Links, and it has a `name`",
+                )
+            found.append(one)
+            continue
+        for spec in parse_several(one, "graph"):
+            check("graphs", spec)
+            found.append(made("graphs", spec))
+    if not found:
+        raise BadInput("nothing says what links documents", hint=f"--graph {'+'.join(GRAPH)}")
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"links of the kind `{twice}` are asked for twice")
+    return found
+
+
+def _read(what: Any, split: str | None) -> Dataset:
+    """A dataset; one without questions where there are only documents."""
+    if isinstance(what, Dataset):
+        return what
+    name = "documents"
+    if isinstance(what, str | Path):
+        path = Path(what)
+        file = path.is_file() or (not path.exists() and bool(path.suffix) and ":" not in str(what))
+        if not file and not (path.is_dir() and _unasked(path)):
+            return load(what, split=split)
+        name = path.resolve().name
+    elif not isinstance(what, Iterable):
+        raise BadInput(
+            f"a corpus cannot be read from {type(what).__name__}",
+            hint="a file, a folder, the name of a dataset, a Dataset or Documents",
+        )
+    return Dataset(name, documents_of(what), {}, Judgments({}))
+
+
+def _unasked(folder: Path) -> bool:
+    """Whether a folder has no queries, or no judgments of them."""
+    found = folders.find(folder)
+    return found is None or not ((found / "qrels.txt").exists() or (found / "qrels").exists())
+
+
+def _terrain(documents: Sequence[Document], described: str | Embedder, say: Callable[[str], None]) -> Terrain:
+    """The documents with their vectors, which are remembered; links come later."""
+
+    def heard(done: int, total: int) -> None:
+        say(f"embedding: {done:,} of {total:,}")
+
+    embedder = open_embedder(described, [one.whole for one in documents], heard)
+    known = Cached(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
+    return Terrain(documents, embedder, [], document_embedder=InPieces(known, heard))
+
+
+def _judged(data: Dataset, terrain: Terrain, limit: int | None) -> tuple[Dataset, dict[str, Ints], list[str]]:
+    """What is asked, the rows of what is relevant to each query that has some, and what is to be said of others."""
+    if not data.queries:
+        why = "there are no questions, so that nobody can tell how far answers are"
+        return data, {}, [why]
+    data, notes = asked(data, limit)
+    least, missing = convention("default").rel, 0
+    found: dict[str, Ints] = {}
+    for query in data.queries:
+        right = [doc for doc, grade in data.judgments.nested.get(query, {}).items() if grade >= least]
+        rows = [terrain.rows[doc] for doc in right if doc in terrain.rows]
+        missing += len(right) - len(rows)
+        if rows:
+            found[query] = np.array(rows, np.int64)
+    none = len(data.queries) - len(found)
+    if none:
+        notes.append(
+            f"queries without a relevant document in the corpus are left out: {none:,} of {len(data.queries):,}"
+        )
+    if missing:
+        notes.append(f"relevant documents that are not in the corpus are not counted: {missing:,}")
+    return data, found, notes
+
+
+def _asked(data: Dataset, relevant: Mapping[str, Ints], terrain: Terrain, seeds: int) -> Iterator[Asked]:
+    """Each query with all documents by their likeness to it, of equal ones the earlier first."""
+    own = themselves(data, data.queries)
+    names = list(relevant)
+    for first in range(0, len(names), AT_A_TIME):
+        some = names[first : first + AT_A_TIME]
+        vectors = unit(terrain.embedder.embed([data.queries[name] for name in some]))
+        for name, vector, alike in zip(some, vectors, vectors @ terrain.vectors.T, strict=True):
+            order = np.argsort(-alike, kind="stable")
+            if name in own:
+                order = order[order != terrain.rows[name]]
+            yield Asked(name, relevant[name], order, seeds if vector.any() else 0)
+
+
+def _lost(rows: Sequence[QueryReach]) -> list[str]:
+    lost = sum(not one.relevant[0] + one.others[0] for one in rows)
+    return [f"queries without a vector have no seeds, and reach nothing: {lost:,}"] if lost else []
+
+
+def _kinds(alone: Mapping[str, Graph]) -> list[Kind]:
+    keys = {name: _pairs(one) for name, one in alone.items()}
+    every, times = np.unique(np.concatenate(list(keys.values())), return_counts=True)
+    single = every[times == 1]
+    return [
+        Kind(name, one.links, int(np.isin(keys[name], single).sum()), int((one.degrees > 0).sum()))
+        for name, one in alone.items()
+    ]
+
+
+def _shared(alone: Mapping[str, Graph]) -> list[Shared]:
+    keys = {name: _pairs(one) for name, one in alone.items()}
+    return [
+        Shared(one, other, len(np.intersect1d(keys[one], keys[other], assume_unique=True)))
+        for one, other in combinations(keys, 2)
+    ]
+
+
+def _pairs(graph: Graph) -> Ints:
+    """A number for each pair of nodes that is linked."""
+    once = graph.sources < graph.ends
+    return graph.sources[once] * len(graph) + graph.ends[once]
+
+
+def _degrees(graph: Graph) -> Degrees:
+    degrees = graph.degrees
+    isolated = int((degrees == 0).sum())
+    return Degrees(float(degrees.mean()), float(np.median(degrees)), int(degrees.max()), isolated, _bars(degrees))
+
+
+def _bars(degrees: Ints) -> list[Bar]:
+    """How many nodes have which degree; a few hubs would make one bar of all others, so that the last has the rest.
+
+    >>> _bars(np.array([0, 1, 1, 2]))
+    [Bar(low=0, high=1, n=1), Bar(low=1, high=2, n=2), Bar(low=2, high=3, n=1)]
+    """
+    most = int(degrees.max()) + 1
+    width = -(-(int(np.quantile(degrees, USUAL)) + 1) // BARS)
+    edges = [*range(0, most, width)[: BARS + 1], most]
+    counts = np.histogram(degrees, edges)[0].tolist()
+    return [Bar(low, high, n) for low, high, n in zip(edges, edges[1:], counts, strict=False)]
+
+
+def _hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
+    first = np.argsort(-graph.degrees, kind="stable")[:HUBS]
+    found = [(documents[row], int(graph.degrees[row])) for row in first.tolist()]
+    return [Hub(one.id, one.title or one.text[:TITLE], links) for one, links in found if links]
+
+
+def _skipped(graph: Graph) -> list[str]:
+    return [
+        f"{kind}: skipped are {why}: {count:,}" for kind, whys in graph.skipped.items() for why, count in whys.items()
+    ]

@@ -1,0 +1,235 @@
+"""Six panels on one sheet: hits, ranks, distinct answers, repetition, time, and kinds of queries, by system."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragauge.outcomes import Mean
+from ragauge.overviews import Overview
+from ragauge.reports.charts.looks import Cast
+from ragauge.reports.charts.quality import bars, how_to_read
+from ragauge.reports.charts.sketches import (
+    Panel,
+    Rows,
+    Sketch,
+    altair,
+    figure,
+    interval_tips,
+    panel,
+    powers,
+    sentence,
+    shown,
+    span,
+    ticked,
+)
+
+FEWEST = 4
+"""Panels, or there is no sheet."""
+TAG = "complexity"
+KINDS = 4
+"""So many kinds of queries are drawn; more would not be told apart."""
+Groups = Mapping[str, Mapping[str, Mean]]
+"""By what stands below them, the means of the systems."""
+
+
+def panels(overview: Overview) -> Sketch | None:
+    """The panels that the measures are there for; None where they are few, or say nothing that other charts do not."""
+    hits = _cutoffs(overview, "hit_rate")
+    ranks, recall = _named(overview, "mrr"), _deepest(overview, "recall")
+    distinct, several, unique = (_deepest(overview, one) for one in ("dr", "diversity_count", "unique_ratio"))
+    if len(hits) < 2 or ranks is None or (distinct is None and several is None):
+        return None
+    cast = Cast(overview.systems, overview.baseline)
+    height = max(160, 20 * len(cast.names) + 4)
+    found: list[Panel] = [
+        _dots(
+            "hit_rate@k",
+            {f"@{k}": _means(overview, name) for k, name in hits.items()},
+            "hit rate",
+            cast,
+            height,
+            key=cast.names,
+        ),
+        bars(overview, cast, ranks, height=height),
+    ]
+    said = [_ends(overview, name) for name in (*hits.values(), ranks)]
+    if recall is not None and distinct is not None:
+        found.append(_pairs(overview, cast, (recall, distinct), height))
+        said += [_ends(overview, recall), _ends(overview, distinct)]
+    tag = TAG if TAG in overview.strata else next(iter(overview.strata), None)
+    if tag is not None:  # below the first, in a row of three: both have figures on their left, the others names
+        kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:KINDS]}
+        found.append(_dots(f"{overview.first} by {tag}", kinds, overview.first, cast, height))
+    if several is not None:
+        found.append(bars(overview, cast, several, height=height, beside=unique))
+        said += [_ends(overview, several), *([_ends(overview, unique)] if unique is not None else [])]
+    timed = _timed(overview, cast, height)
+    found += [] if timed is None else [timed]
+    if len(found) < FEWEST:
+        return None
+    caption = sentence(
+        *how_to_read(overview, [ranks, *([several] if several is not None else [])]),
+        f"in brackets {unique}" if several is not None and unique is not None else "",
+        f"of two bars the pale one is {distinct}" if recall is not None and distinct is not None else "",
+        "of a time the mark is the median and the line goes to p95" if timed is not None else "",
+    )
+    return Sketch(found, "; ".join(said) + ".", caption, width=1140)
+
+
+def _known(overview: Overview) -> list[str]:
+    return [name for name in overview.measures if any(name in entry.means for entry in overview.entries.values())]
+
+
+def _cutoffs(overview: Overview, base: str) -> dict[int, str]:
+    """The measures of one kind by their cutoffs, whatever options they have; of two with the same cutoff the first."""
+    found: dict[int, str] = {}
+    for name in _known(overview):
+        parts = re.fullmatch(r"(\w+)(?:\(.*\))?@(\d+)", name)
+        if parts and parts[1] == base:
+            found.setdefault(int(parts[2]), name)
+    return dict(sorted(found.items()))
+
+
+def _deepest(overview: Overview, base: str) -> str | None:
+    found = _cutoffs(overview, base)
+    return found[max(found)] if found else None
+
+
+def _named(overview: Overview, base: str) -> str | None:
+    """The measure of this kind that looks deepest: without a cutoff, else with the largest."""
+    return next(
+        (name for name in _known(overview) if re.fullmatch(rf"{base}(\(.*\))?", name)), _deepest(overview, base)
+    )
+
+
+def _means(overview: Overview, measure: str) -> dict[str, Mean]:
+    return {name: entry.means[measure] for name, entry in overview.entries.items() if measure in entry.means}
+
+
+def _ends(overview: Overview, measure: str) -> str:
+    """The best and the worst in words."""
+    ranked = overview.ranked(measure)
+    told = [
+        f"{one} {shown(overview.entries[one].means[measure].value)}"
+        for one in dict.fromkeys([*ranked[:1], *ranked[-1:]])
+    ]
+    words = ["best ", "worst "] if len(told) > 1 else [""]
+    return f"{measure}: " + (", ".join(w + t for w, t in zip(words, told, strict=True)) if told else "none")
+
+
+def _dots(title: str, groups: Groups, words: str, cast: Cast, height: int, *, key: Sequence[str] = ()) -> Panel:
+    """A dot with its interval for each system, side by side above each of the groups."""
+    alt = altair()
+    rows: Rows = [
+        {
+            "group": group,
+            "system": name,
+            "place": cast.names.index(name),
+            "value": figure(mean.value),
+            "low": figure(mean.low),
+            "high": figure(mean.high),
+            "n": mean.n or None,
+        }
+        for group, means in groups.items()
+        for name, mean in means.items()
+        if name in cast.names and math.isfinite(mean.value)
+    ]
+    ends = span([end for row in rows for end in (row["value"], row["low"], row["high"]) if end is not None] or [0.0])
+    scale = alt.Scale(domain=[figure(end) for end in ends], zero=False, nice=False)
+    side = alt.Axis(grid=False, labelAngle=0, labelLimit=90)
+    x = alt.X("group:N", title=None, sort=None, axis=side, scale=alt.Scale(domain=list(groups), paddingInner=0.2))
+    # By number and sorted as it is: Vega-Lite would otherwise write the names into an expression.
+    offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(cast.names)))))
+    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
+    tips = [
+        alt.Tooltip("system:N", title="system"),
+        alt.Tooltip("group:N", title="at"),
+        *interval_tips(alt),
+        alt.Tooltip("n:Q", title="queries"),
+    ]
+    chart = alt.Chart(alt.Data(values=rows))
+    lines, dots = chart.mark_rule(strokeWidth=1.5, opacity=0.75), chart.mark_point(filled=True, size=45, opacity=1)
+    low = alt.Y("low:Q", title=words)
+    y = alt.Y("value:Q", title=words, scale=scale, axis=alt.Axis(tickCount=5))
+    layers = [
+        lines.encode(x=x, xOffset=offset, y=low, y2="high:Q", color=colour),
+        dots.encode(x=x, xOffset=offset, y=y, color=colour, shape=shape, tooltip=tips),
+    ]
+    return panel(title, layers, height, wide=False)
+
+
+def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int) -> Panel:
+    """Two bars for each system, the second pale, and both figures behind them."""
+    alt = altair()
+    means = [_means(overview, measure) for measure in measures]
+    nothing = Mean(math.nan, 0)
+    rows: Rows = [
+        {
+            "system": name,
+            "measure": measure,
+            "place": place,
+            "value": figure(mine.get(name, nothing).value),
+            "n": mine.get(name, nothing).n or None,
+        }
+        for place, (measure, mine) in enumerate(zip(measures, means, strict=True))
+        for name in cast.names
+    ]
+    words = [
+        {"system": name, "label": " / ".join(shown(mine.get(name, nothing).value) for mine in means)}
+        for name in cast.names
+    ]
+    most = max([row["value"] for row in rows if row["value"] is not None], default=0.0) or 1.0
+    scale = alt.Scale(domain=[0, figure(1.75 * most)], nice=False)
+    axis = alt.Axis(values=[tick for tick in (0, 0.2, 0.4, 0.6, 0.8, 1) if tick <= max(most, 0.2)])
+    x = alt.X("value:Q", title=None, scale=scale, axis=axis, stack=None)
+    y = cast.rows(alt, cast.names)
+    offset = alt.YOffset("place:O", sort="ascending", scale=alt.Scale(domain=[0, 1]))
+    pale = alt.Opacity("place:O", scale=alt.Scale(domain=[0, 1], range=[1, 0.5]), legend=None)
+    tips: list[Any] = [alt.Tooltip(f"{one}:N", title=one) for one in ("system", "measure")]
+    tips += [alt.Tooltip("value:Q", title="mean", format=".4f"), alt.Tooltip("n:Q", title="queries")]
+    both = alt.Chart(alt.Data(values=rows)).mark_bar(height={"band": 0.8})
+    text = alt.Chart(alt.Data(values=words)).mark_text(style="words", align="left", dx=5)
+    layers = [
+        both.encode(x=x, y=y, yOffset=offset, opacity=pale, color=cast.colour(alt), tooltip=tips),
+        text.encode(x=alt.XDatum(most, title=None, scale=scale), y=y, text="label:N"),
+    ]
+    return panel(" and ".join(measures), layers, height, wide=False)
+
+
+def _timed(overview: Overview, cast: Cast, height: int) -> Panel | None:
+    """From the median to p95 of the whole time, on a logarithmic axis."""
+    alt = altair()
+    rows: Rows = []
+    for name, entry in overview.entries.items():
+        total = None if entry.speed is None else entry.speed.stages.get("total")
+        if total is not None and 0 < total.p50 <= total.p95 < math.inf:
+            label = f"{shown(total.p50)} to {shown(total.p95)}"
+            rows.append(
+                {"system": name, "p50": figure(total.p50), "p95": figure(total.p95), "label": label, "n": total.n}
+            )
+    if not rows:
+        return None
+    low, high = min(row["p50"] for row in rows), max(row["p95"] for row in rows)
+    ends = ticked(low / 1.3, high * 1.3)
+    # Room for the figures on the right: as much again as the times themselves take.
+    scale = alt.Scale(type="log", domain=[figure(ends[0]), figure(ends[1] * max(3.0, (ends[1] / ends[0]) ** 0.75))])
+    side = alt.Axis(values=powers(*ends), format="~g", labelOverlap="greedy")
+    x = alt.X("p50:Q", title=None, scale=scale, axis=side)
+    y = cast.rows(alt, [row["system"] for row in rows])
+    tips = [alt.Tooltip("system:N", title="system")]
+    tips += [alt.Tooltip(f"{one}:Q", title=f"{one} ms", format=".4~g") for one in ("p50", "p95")]
+    tips.append(alt.Tooltip("n:Q", title="answers"))
+    chart = alt.Chart(alt.Data(values=rows))
+    layers = [
+        chart.mark_rule(strokeWidth=2).encode(x=x, x2="p95:Q", y=y, color=cast.colour(alt)),
+        chart.mark_point(filled=True, size=60, opacity=1).encode(
+            x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
+        ),
+        chart.mark_text(style="words", align="left", dx=6).encode(
+            x=alt.XDatum(figure(ends[1]), title=None, scale=scale), y=y, text="label:N"
+        ),
+    ]
+    return panel("total ms, p50 to p95 (log scale, lower is better)", layers, height, wide=False)

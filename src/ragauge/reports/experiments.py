@@ -1,0 +1,233 @@
+"""The same systems over several datasets: one table of a measure, as text, Markdown, a page and CSV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from ragauge.overviews import Overview
+from ragauge.reports.accounts import Account, Part
+from ragauge.reports.comparisons import STARS, decided_by
+from ragauge.reports.markdown import folded, grid, safe
+from ragauge.reports.overviews import UNKNOWN, known_n, leading
+from ragauge.reports.tables import Rows, best_of, cell, counted, csv_text, fitting, number, plain_table, shown
+
+Overviews = Mapping[str, Overview]
+"""By dataset."""
+MOST = 2
+"""Measures with a table of their own on a terminal."""
+RANK = "mean rank"
+
+
+@dataclass(frozen=True)
+class Joint:
+    """One measure of every system on every dataset, as texts."""
+
+    measure: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    """The name of a system, its means with stars, and its mean rank."""
+    strong: frozenset[tuple[int, int]]
+    """The places of the best of each column."""
+
+
+def measures(overviews: Overviews) -> list[str]:
+    """All measures in the order of whoever has most of them, but the first is one that every dataset has."""
+    fullest = sorted(overviews.values(), key=lambda one: -len(one.measures))
+    every = list(dict.fromkeys(measure for one in fullest for measure in one.measures))
+    shared = [measure for measure in every if all(measure in one.measures for one in fullest)]
+    return list(dict.fromkeys([*shared[:1], *every]))
+
+
+def systems(overviews: Overviews) -> list[str]:
+    """Every system that answered on some dataset."""
+    return list(dict.fromkeys(name for one in overviews.values() for name in one.systems))
+
+
+def short(names: Sequence[str]) -> list[str]:
+    """Names of datasets without their options, where that tells them apart.
+
+    >>> short(["synthetic:graph(documents=500)", "pydocs"]), short(["a(seed=0)", "a(seed=1)"])
+    (['synthetic:graph', 'pydocs'], ['a(seed=0)', 'a(seed=1)'])
+    """
+    cut = [name.partition("(")[0] for name in names]
+    return cut if len(set(cut)) == len(cut) and all(cut) else list(names)
+
+
+def joint(overviews: Overviews, measure: str) -> Joint:
+    """Systems against datasets, the best of each in bold, stars against the baseline, and the mean rank."""
+    names = systems(overviews)
+    columns: list[list[str]] = []
+    strong: set[tuple[int, int]] = set()
+    for place, one in enumerate(overviews.values(), 1):
+        best = leading(one, measure)
+        strong |= {(row, place) for row, name in enumerate(names) if _mean(one, name, measure) == best}
+        columns.append(_column(one, names, measure))
+    ranked = mean_ranks(overviews, measure)
+    if ranked:
+        best = min(ranked.values())
+        strong |= {(row, len(columns) + 1) for row, name in enumerate(names) if ranked[name] == best}
+        columns.append([f"{ranked[name]:.2f}" for name in names])
+    header = [measure, *short(list(overviews)), *([RANK] if ranked else [])]
+    rows = [[name, *(column[row] for column in columns)] for row, name in enumerate(names)]
+    return Joint(measure, header, rows, frozenset(strong))
+
+
+def _mean(overview: Overview, system: str, measure: str) -> float:
+    entry = overview.entries.get(system)
+    return math.nan if entry is None else entry.means.get(measure, UNKNOWN).value
+
+
+def _column(overview: Overview, names: Sequence[str], measure: str) -> list[str]:
+    """Means with their stars."""
+    gaps = [overview.difference(name, measure) for name in names]
+    means = [shown(_mean(overview, name, measure), measure) for name in names]
+    stars = ["" if gap is None else gap.stars.replace("ns", "") for gap in gaps]
+    return [f"{mean} {star}".rstrip() for mean, star in zip(means, stars, strict=True)]
+
+
+def ranks(values: Sequence[float], *, lower: bool) -> list[float]:
+    """The place of each among all, the best 1; equal ones share the mean of theirs.
+
+    >>> ranks([0.5, 0.9, 0.5], lower=False)
+    [2.5, 1.0, 2.5]
+    """
+    signed = [value if lower else -value for value in values]
+    return [sum(one < mine for one in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
+
+
+def mean_ranks(overviews: Overviews, measure: str) -> dict[str, float]:
+    """Each system's mean rank over the datasets on which all of them have a value; nothing where that is but one.
+
+    A system's ranks among fewer others, or on fewer datasets, would not compare (Demšar 2006 has them so).
+    """
+    names = systems(overviews)
+    columns = [([_mean(one, name, measure) for name in names], one.lower_is_better) for one in overviews.values()]
+    found = [ranks(mine, lower=measure in lower) for mine, lower in columns if not any(map(math.isnan, mine))]
+    if len(names) < 2 or len(found) < 2 or measure.startswith("num_"):
+        return {}
+    return {name: sum(mine) / len(mine) for name, mine in zip(names, zip(*found, strict=True), strict=True)}
+
+
+def tables(overviews: Overviews, width: int) -> tuple[list[Table], list[str]]:
+    """The tables of the first measures, and the datasets for which a terminal is too narrow."""
+    found: list[Table] = []
+    left: dict[str, None] = {}
+    for measure in measures(overviews)[:MOST]:
+        one = joint(overviews, measure)
+        goes = range(len(overviews), 1, -1)
+        kept = fitting(one.header, one.rows, width, list(goes))
+        table = plain_table([one.header[i] for i in kept])
+        for column in table.columns[1:]:
+            column.justify = "left"  # stars after a number must not move it
+        wide = [max(len(cells[i].partition(" ")[0]) for cells in one.rows) for i in range(len(one.header))]
+        for row, cells in enumerate(one.rows):
+            table.add_row(cell(cells[0]), *(_aligned(cells[i], wide[i], (row, i) in one.strong) for i in kept[1:]))
+        left.update(dict.fromkeys(title for i, title in enumerate(one.header) if i not in kept))
+        found.append(table)
+    return found, list(left)
+
+
+def _aligned(text: str, wide: int, best: bool) -> Text:
+    figure, blank, stars = text.partition(" ")
+    return Text(f"{figure:>{wide}}{blank}{stars}", style="bold" if best else "")
+
+
+def headline(overviews: Overviews) -> str:
+    """Who has the best mean rank by the first measure, in a sentence."""
+    first = measures(overviews)[0]
+    ranked = mean_ranks(overviews, first)
+    several = counted(len(overviews), "dataset")
+    if not ranked:
+        return f"{counted(len(systems(overviews)), 'system')} on {several}."
+    best = best_of(list(ranked.values()), lower=True)
+    names = [name for name, rank in ranked.items() if rank == best]
+    wins = [_winner(one, first) for one in overviews.values()]
+    told = f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} the best mean rank by {first}, {best:.2f}"
+    alone = f"; it is first on {wins.count(names[0])} of {several}" if len(names) == 1 else f" over {several}"
+    return f"{told}{alone}.{_sure(overviews, first)}"
+
+
+def _sure(overviews: Overviews, measure: str) -> str:
+    """How many differences from the baseline are more than chance: a rank says nothing of that."""
+    known = [one for one in overviews.values() if one.compared is not None and one.baseline is not None]
+    gaps = [(one.compared, gap) for one in known for name in one.systems if (gap := one.difference(name, measure))]
+    sure = sum(compared is not None and compared.sure(gap) for compared, gap in gaps)
+    many = f"{sure or 'None'} of {counted(len(gaps), 'difference')} from {known[0].baseline}" if gaps else ""
+    return f" {many} {'is' if sure < 2 else 'are'} more than chance gives." if gaps else ""
+
+
+def _winner(overview: Overview, measure: str) -> str:
+    return next(iter(overview.ranked(measure)), "")
+
+
+def about(overviews: Overviews) -> list[str]:
+    """What stars and ranks are, as far as they are there."""
+    first = measures(overviews)[0]
+    known = next((one for one in overviews.values() if one.compared is not None and one.baseline is not None), None)
+    told = []
+    if known is not None and known.compared is not None:
+        told.append(f"stars: against {known.baseline} on each dataset, {decided_by(known.compared)}; {STARS}")
+    if mean_ranks(overviews, first):
+        told.append(
+            f"{RANK}: over the datasets on which every system has a value; 1 is the best, and nothing is tested"
+        )
+    return told
+
+
+def markdown(title: str, overviews: Overviews, failures: Mapping[str, str], places: Mapping[str, str]) -> str:
+    """The page in Markdown; `places` are the folders of the datasets, beside it."""
+    lines = [f"# {safe(title)}", "", safe(headline(overviews)), ""]
+    for place, measure in enumerate(measures(overviews)):
+        one = joint(overviews, measure)
+        table = grid(one.header, one.rows, strong=one.strong)
+        lines += [*(table if place < MOST else folded(measure, table)), ""]
+    lines += [f"- {safe(line)}" for line in about(overviews)]
+    lines += ["", "## Datasets", ""]
+    lines += [f"- [{safe(name)}]({places[name]}/report.md)" for name in overviews]
+    lines += [f"- {safe(name)} could not be run: {safe(why)}" for name, why in failures.items()]
+    return "\n".join([*lines, ""])
+
+
+def account(title: str, overviews: Overviews, failures: Mapping[str, str], places: Mapping[str, str]) -> Account:
+    """The same for a page; a bullet marks the best of a column."""
+    parts = []
+    for place, measure in enumerate(measures(overviews)):
+        one = joint(overviews, measure)
+        cells = [
+            [f"•{text}" if (row, i) in one.strong else text for i, text in enumerate(texts)]
+            for row, texts in enumerate(one.rows)
+        ]
+        said = [*about(overviews), "• is the best of a column"] if not place else []
+        text = " ".join(f"{line[:1].upper()}{line[1:]}." for line in said)
+        rows = [Rows(measure, ["system", *one.header[1:]], cells)]
+        parts.append(Part(f"m{place}", measure, measure if place < MOST else "", text, rows, long=place >= MOST))
+    where = [[name, f"{places[name]}/report.html"] for name in overviews]
+    where += [[name, why] for name, why in failures.items()]
+    parts.append(
+        Part("datasets", "Datasets", "Datasets", "", [Rows("Datasets", ["dataset", "its report"], where, False)])
+    )
+    told = [counted(len(overviews), "dataset"), counted(len(systems(overviews)), "system")]
+    return Account("study", title, told, headline(overviews), parts)
+
+
+def csv(overviews: Overviews) -> str:
+    """Long: a row for each dataset, system and measure; empty where there is no value or no baseline."""
+    header = ["dataset", "system", "measure", "value", "low", "high", "n", "difference", "p_corrected", "rank"]
+    rows = []
+    for dataset, one in overviews.items():
+        for measure in one.measures:
+            means = {name: entry.means.get(measure, UNKNOWN) for name, entry in one.entries.items()}
+            known = {name: mean.value for name, mean in means.items() if not math.isnan(mean.value)}
+            places = ranks(list(known.values()), lower=measure in one.lower_is_better)
+            ranked = dict(zip(known, places, strict=True))
+            for name, mean in means.items():
+                gap = one.difference(name, measure)
+                tested = ["", ""] if gap is None else [number(gap.difference), number(gap.p_corrected)]
+                figures = [number(mean.value), number(mean.low), number(mean.high), number(known_n(mean))]
+                rows.append([dataset, name, measure, *figures, *tested, number(ranked.get(name))])
+    return csv_text(header, rows)

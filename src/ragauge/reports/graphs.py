@@ -1,0 +1,303 @@
+"""A corpus as a graph, as an account and as rows: verdicts in words first, then the figures behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ragauge.outcomes import Mean
+from ragauge.reports.accounts import Account, Part
+from ragauge.reports.charts.graphs import drawn
+from ragauge.reports.freshness import percent
+from ragauge.reports.tables import Rows, counted, csv_text, number, one_line
+from ragauge.webs import DISTANCES, NEAR, STEPS, Following, QueryReach, Reach, Web, Within
+
+ALL = "all links"
+EVEN = 0.5
+"""What `nearer` is where links say nothing."""
+MOSTLY = 0.5
+"""Where so many links join two answers, or the answers are so much one document's neighbours, links may be answers."""
+MANY = 1000
+"""Of so many documents a tenth of one is not told."""
+LONG = 44
+"""Characters of a title."""
+
+
+def account(web: Web) -> Account:
+    """What is told of it."""
+    kinds = " + ".join(one.name for one in web.kinds)
+    asked = [counted(web.queries, "query", "queries"), f"seeds by {web.embedder}"] if web.reach else []
+    parts = [*_distances(web), *_ceilings(web), *_by_kind(web), *_following(web), *_shape(web), *_links(web)]
+    return Account(
+        "graph",
+        "Graph",
+        [web.corpus, counted(web.documents, "document"), kinds, *asked],
+        headline(web),
+        [*parts, *_hubs(web)],
+        more=_more(web),
+        notes=web.notes,
+        circumstances=web.circumstances,
+    )
+
+
+def headline(web: Web) -> str:
+    """The result in one sentence: whether the answers are nearer than chance."""
+    if not web.reach:
+        return f"{_size(web)}."
+    whole = web.reach[0]
+    if not whole.nearer.n:
+        return f"Every relevant document is among the {counted(web.seeds, 'seed')}: nothing is left for a walk to find."
+    near = f"{percent(whole.near.value)} are {_reached(NEAR)} away, of all others {percent(whole.near_others.value)}"
+    return f"The answers are {_than_chance(whole.nearer)}: of the relevant documents that are not seeds, {near}."
+
+
+def _size(web: Web) -> str:
+    told = f"{counted(web.documents, 'document')} with {counted(web.links, 'link')}"
+    return f"{told}: the largest part has {percent(web.largest[0] / web.documents)} of them" if web.links else told
+
+
+def _than_chance(nearer: Mean) -> str:
+    """In words, where 0.5 is chance.
+
+    >>> [_than_chance(Mean(0.7, 9, low, 0.9)) for low in (0.6, 0.4)]
+    ['nearer than chance', 'no nearer than chance, as far as 9 queries can tell']
+    """
+    if nearer.low > EVEN:
+        return "nearer than chance"
+    if nearer.high < EVEN:
+        return "farther than chance"
+    return f"no nearer than chance, as far as {counted(nearer.n, 'query', 'queries')} can tell"
+
+
+def _reached(links: int) -> str:
+    """So many links, in words.
+
+    >>> [_reached(n) for n in (1, 2, 3)]
+    ['one link', 'one or two links', 'up to 3 links']
+    """
+    return {1: "one link", 2: "one or two links"}.get(links, f"up to {links} links")
+
+
+def _more(web: Web) -> list[str]:
+    found = []
+    if web.reach:
+        found += [_ceiling(web, one) for one in web.reach[0].within[1 : NEAR + 1]]
+    if web.degrees.isolated:
+        part = percent(web.degrees.isolated / web.documents)
+        found.append(f"{part} of the documents have no link: no walk comes to them, or goes on from them.")
+    found += [_doubt(one) for one in web.following[:1] if _doubtful(one)]
+    return found
+
+
+def _ceiling(web: Web, within: Within) -> str:
+    """What a walk can find at most, beside what plain search finds among as many documents."""
+    gap = within.gap
+    if gap.low > 0:
+        verdict = "links lead to what likeness alone does not find"
+    elif gap.high < 0:
+        verdict = "likeness alone finds more than the links lead to"
+    else:
+        verdict = f"no more and no less, as far as {counted(gap.n, 'query', 'queries')} can tell"
+    way = f"Walking {counted(within.links, 'link')} from {counted(web.seeds, 'seed')}"
+    return (
+        f"{way} can reach {_spread(within.recall)} of what is relevant, in {percent(within.share)} of the corpus; "
+        f"plain search has {percent(within.plain.value)} among as many documents: {verdict}."
+    )
+
+
+def _doubtful(one: Following) -> bool:
+    return one.share >= MOSTLY or one.star >= MOSTLY
+
+
+def _doubt(one: Following) -> str:
+    if one.star >= MOSTLY:
+        told = f"The answers of a query are {percent(one.star)} the neighbours of a single document"
+    else:
+        told = f"{percent(one.share)} of the links join two answers of one query"
+    return f"{told}: if the links were made from what makes answers right, a walk reads it off."
+
+
+def _distances(web: Web) -> list[Part]:
+    if not web.reach:
+        return []
+    whole = web.reach[0]
+    rows = [
+        [side, *(percent(one.value) for one in means)]
+        for side, means in (("relevant", whole.relevant), ("others", whole.others))
+    ]
+    text = (
+        f"Links from the nearest of the {counted(web.seeds, 'document')} that plain search finds first (seeds); never: "
+        "no way leads there. Others are all documents that are not relevant, which is what chance would find."
+    )
+    table = Rows("", ["", *DISTANCES], rows)
+    charts = {name: one for name, one in drawn(web).items() if name == "reach"}
+    return [Part("distances", "How far the answers are", "Distances", text, [table], charts)]
+
+
+def _ceilings(web: Web) -> list[Part]:
+    if not web.reach:
+        return []
+    header = ["links", "documents", "recall", "plain", "differs by"]
+    rows = [
+        [
+            str(one.links),
+            f"{_documents(one.documents)} ({percent(one.share)})",
+            _spread(one.recall),
+            percent(one.plain.value),
+            f"{_signed(one.gap.value)} ({_signed(one.gap.low)} to {_signed(one.gap.high)})",
+        ]
+        for one in web.reach[0].within
+    ]
+    text = (
+        "What would be found if everything within so many links of the seeds were returned: more a walk cannot find "
+        "there, and a walk that returns fewer documents finds less. plain: plain search, where it returns as many."
+    )
+    charts = {name: one for name, one in drawn(web).items() if name == "within"}
+    table = Rows("", header, rows, goes=(3,))
+    return [Part("within", "What lies within reach", "Within reach", text, [table], charts)]
+
+
+def _by_kind(web: Web) -> list[Part]:
+    if len(web.reach) < 2:
+        return []
+    header = ["links", "nearer", "documents", "recall", "plain", "differs"]
+    rows = [_kind(one) for one in web.reach]
+    text = (
+        "nearer: the chance that a relevant document is nearer to the seeds than one that is not, neither being a seed "
+        "(ties count half; 50% says nothing); the rest is of what lies within "
+        f"{NEAR} links."
+    )
+    return [Part("kinds", "Which links lead to the answers", "Kinds", text, [Rows("", header, rows, goes=(2,))])]
+
+
+def _kind(one: Reach) -> list[str]:
+    within = one.within[NEAR]
+    return [
+        one.kind or ALL,
+        _spread(one.nearer),
+        _documents(within.documents),
+        percent(within.recall.value),
+        percent(within.plain.value),
+        _signed(within.gap.value),
+    ]
+
+
+def _following(web: Web) -> list[Part]:
+    if not web.links or not any(one.pairs for one in web.following):
+        return []
+    header = ["links", "joining", "by chance", "times", "joined", "around one", "just these"]
+    rows = [
+        [
+            one.kind or ALL,
+            percent(one.share),
+            f"{one.chance:.3%}",
+            "-" if math.isnan(one.times) else f"{one.times:,.1f}",
+            percent(one.covered),
+            percent(one.star),
+            f"{one.stars:,} of {one.queries:,}",
+        ]
+        for one in web.following
+    ]
+    text = (
+        "joining: the part of the links between two documents that are relevant to one query, beside the part if as "
+        "many were laid by chance; joined: the part of all such pairs that is linked; around one: how much the "
+        "answers of a query are the neighbours of a single document, and of how many queries they are just these. A "
+        "walk lives on links that follow the answers; links that were made from them are a leak. No figure tells the "
+        "two apart: ask where the links come from."
+    )
+    return [Part("following", "Whether links follow the answers", "Leaks", text, [Rows("", header, rows, goes=(2, 6))])]
+
+
+def _shape(web: Web) -> list[Part]:
+    degrees = web.degrees
+    largest = ", ".join(f"{size:,}" for size in web.largest)
+    lines = [
+        ("documents", f"{web.documents:,}"),
+        ("links", f"{web.links:,}"),
+        ("links of a document, mean", f"{degrees.mean:,.1f}"),
+        ("links of a document, median", f"{degrees.median:,.1f}"),
+        ("links of a document, most", f"{degrees.most:,}"),
+        ("documents without a link", f"{degrees.isolated:,} ({percent(degrees.isolated / web.documents)})"),
+        ("parts that no link joins", f"{web.components:,}"),
+        ("documents of the largest", f"{largest}{', …' if web.components > len(web.largest) else ''}"),
+        ("share of the largest", percent(web.largest[0] / web.documents)),
+        ("neighbours that are linked themselves", percent(web.clustering)),
+    ]
+    charts = {name: one for name, one in drawn(web).items() if name == "degrees"}
+    table = Rows("", ["", ""], [list(line) for line in lines])
+    return [Part("shape", "The graph", "Graph", rows=[table], charts=charts)]
+
+
+def _links(web: Web) -> list[Part]:
+    rows = [
+        [one.name, f"{one.links:,}", f"{one.only:,}", f"{one.documents:,}", percent(one.documents / web.documents)]
+        for one in web.kinds
+    ]
+    tables = [Rows("", ["kind", "links", "its own", "documents", "of all"], rows)]
+    pairs = [[f"{one.one} and {one.other}", f"{one.pairs:,}"] for one in web.shared]
+    if pairs:
+        tables.append(Rows("Pairs of documents that two kinds link both", ["kinds", "pairs"], pairs))
+    text = "its own: pairs that no other kind links; documents: those that have such a link."
+    return [Part("links", "Links of each kind", "Links", text if pairs else "", tables)]
+
+
+def _hubs(web: Web) -> list[Part]:
+    rows = [[one.id, f"{one.links:,}", _short(one_line(one.title))] for one in web.hubs]
+    table = Rows("", ["document", "links", "title"], rows, numbers=False)
+    return [Part("hubs", "Documents with most links", "Hubs", rows=[table])] if rows else []
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+
+
+def _spread(mean: Mean) -> str:
+    """A share with its interval, where there is one.
+
+    >>> _spread(Mean(0.94, 9, 0.88, 0.975)), _spread(Mean(1.0, 1))
+    ('94.0% (88.0 to 97.5)', '100.0%')
+    """
+    ends = "" if math.isnan(mean.low) else f" ({100 * mean.low:.1f} to {100 * mean.high:.1f})"
+    return f"{percent(mean.value)}{ends}"
+
+
+def _documents(mean: float) -> str:
+    """A mean number of documents, with a digit more where they are few.
+
+    >>> _documents(53.69), _documents(2470.2)
+    ('53.7', '2,470')
+    """
+    return f"{mean:,.1f}" if mean < MANY else f"{mean:,.0f}"
+
+
+def _signed(value: float) -> str:
+    """A difference of shares, in points.
+
+    >>> _signed(-0.0616), _signed(0.0), _signed(math.nan)
+    ('-6.2', '+0.0', '-')
+    """
+    return "-" if math.isnan(value) else f"{100 * value + 0.0:+.1f}"
+
+
+def csv(web: Web) -> str:
+    """A row for each kind of links and query; where nothing is judged, a row for each kind."""
+    if not web.reach:
+        plain = [[one.name, str(one.links), str(one.only), str(one.documents)] for one in web.kinds]
+        return csv_text(["kind", "links", "only", "documents"], plain)
+    names = [name.replace(" ", "_") for name in DISTANCES]
+    header = ["kind", "query", *(f"{side}_{name}" for side in ("relevant", "others") for name in names)]
+    header += [f"{name}_{links}" for name in ("documents", "recall", "plain") for links in range(STEPS + 1)]
+    rows = [
+        [one.kind or ALL, query.query, *map(str, query.relevant), *map(str, query.others), *_figures(query)]
+        for one in web.reach
+        for query in one.queries
+    ]
+    return csv_text(header, rows)
+
+
+def _figures(query: QueryReach) -> Sequence[str]:
+    """Documents, recall, and the recall of plain search within 0, 1, 2, 3 links."""
+    total = sum(query.relevant)
+    documents = [sum(query.relevant[: far + 1]) + sum(query.others[: far + 1]) for far in range(STEPS + 1)]
+    recall = [sum(query.relevant[: far + 1]) / total for far in range(STEPS + 1)]
+    return [*map(str, documents), *map(number, recall), *(number(found / total) for found in query.plain)]
