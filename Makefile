@@ -32,6 +32,7 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/novelty.py
 	$(BIN)/python benchmarks/embedders.py
 	$(BIN)/python benchmarks/graphs.py
+	$(BIN)/python benchmarks/walkers.py
 
 clean:
 	rm -rf .venv .venv-peers demo

@@ -12,7 +12,8 @@ import pytest
 import ragauge
 from ragauge.datasets.attack import load_stix
 from ragauge.datasets.attack_words import NAMES, PATHS, RELATIONS
-from ragauge.errors import BadInput
+from ragauge.datasets.loading import listing
+from ragauge.errors import BadInput, UnknownName
 from ragauge.runs.manifest import fingerprint
 from test_stix import ENTERPRISE, GROUP, OTHER, STRATEGY, SUB, WHOLE, arrow, node, write
 
@@ -149,6 +150,25 @@ def test_a_folder_stands_for_the_bundle_in_it(bundle, tmp_path, monkeypatch):
         ragauge.load("stix:attack")
     with pytest.raises(BadInput, match="cannot be read"):
         ragauge.load("stix:absent")
+
+
+def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_path, monkeypatch):
+    for name in ("attack", "two", "other", "torn", "empty"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    packed = gzip.compress(bundle.read_bytes())
+    (tmp_path / "data" / "attack" / "one.json.gz").write_bytes(packed)
+    (tmp_path / "data" / "torn" / "one.json.gz").write_bytes(b"\x1f\x8b" + packed[40:])
+    (tmp_path / "data" / "other" / "about.json").write_text('{"type": "report", "objects": []}')
+    for name in ("a", "b"):
+        (tmp_path / "data" / "two" / f"{name}.json").write_bytes(bundle.read_bytes())
+    monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path / "data"))
+    found = {one.name: one.about for one in listing() if one.kind == "file"}
+    assert list(found) == ["stix:FILE", "stix:attack"]
+    assert found["stix:attack"] == str(tmp_path / "data" / "attack" / "one.json.gz")
+    assert len(ragauge.load("stix:attack").documents) == len(load_stix(bundle).documents)
+    with pytest.raises(UnknownName, match="no dataset is named `attac`") as caught:
+        ragauge.load("attac")
+    assert "did you mean `stix:attack`" in str(caught.value.hint)
 
 
 def test_every_path_goes_along_relations_that_are_known():

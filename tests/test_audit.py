@@ -110,8 +110,10 @@ def test_the_rank_column_of_a_file_settles_ties_as_evaluate_does(folder):
 def test_checks_without_their_evidence_are_listed_with_the_reason():
     found = audit(QRELS, RUN)
     assert set(found.skipped) >= {"expect", "repeats", "duplicates", "near-duplicates", "verbatim", "predictors"}
-    assert "--corpus" in found.skipped["duplicates"]
-    assert "--expect" in found.skipped["expect"]
+    assert "--corpus (documents=)" in found.skipped["duplicates"]
+    assert "--queries (queries=)" in found.skipped["verbatim"]
+    assert "--expect ndcg@10=0.7439 (expect=)" in found.skipped["expect"]
+    assert "NAME=FILE again (repeats=)" in found.skipped["repeats"]
     alone = audit(QRELS)
     assert alone.skipped["ties"] == "no run is given"
     assert names(alone) == {"ground truth", "few queries"}
@@ -209,6 +211,40 @@ def test_run_folders_know_judgments_texts_failures_and_repeats(tmp_path):
     assert kinds["flaky", "repeats"].count == 12
     assert not kinds["steady", "repeats"].problem
     assert kinds["steady", "repeats"].message == "steady returned the same rankings all 2 times"
+
+
+def told(found):
+    """Every finding; of the subjects only runs, since judgments are called by where they were read."""
+    return [
+        (one.subject if one.subject in found.runs else "", one.what, one.problem, one.message, one.effect, one.grid)
+        for one in found.findings
+    ]
+
+
+def test_what_run_made_is_audited_alike_from_its_folder_in_memory_and_on_the_command_line(tmp_path):
+    data = "synthetic:leaky(documents=120, queries=30)"
+    systems = {"swarm": "swarm(graph=knn, prior=hidden, prior_weight=20)", "words": "bm25"}
+    made = run(data, systems, measures=["mrr@5", "hit_rate@5"], k=5, repeats=3, limit=20, out=tmp_path / "made")
+    wanted = audit_files([str(tmp_path / "made")])
+    assert "leaking field" in names(wanted)
+    assert set(wanted.skipped) == {"expect"}
+    assert wanted.notes == ["20 judged queries, 2 runs, convention default"]
+    for found in (audit(tmp_path / "made"), audit(str(tmp_path / "made")), audit(made)):
+        assert told(found) == told(wanted)
+        assert (found.skipped, found.notes) == (wanted.skipped, wanted.notes)
+    alone = audit(tmp_path / "made" / "swarm", checks="predictors")
+    assert alone.runs == ["swarm"]
+    assert [one.what for one in alone.problems] == ["leaking field"]
+    other = audit(made, measures=["ndcg@3"], convention="trec10", checks="conventions")
+    assert other.findings[0].grid.header[0] == "ndcg@3 of"
+    assert other.notes == ["20 judged queries, 2 runs, convention trec10, missing=zero"]
+
+
+def test_an_experiment_is_audited_by_its_own_convention():
+    made = run(
+        "synthetic:needles(documents=60, queries=12)", {"words": "bm25"}, k=5, measures=["mrr"], convention="beir"
+    )
+    assert audit(made, checks="truth").notes == ["12 judged queries, 1 run, convention beir"]
 
 
 def test_the_same_name_again_is_the_same_system_asked_again(folder):

@@ -16,6 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 import ragauge
 from ragauge.audits import corpus, fields, leakage, predictors, twins
+from ragauge.audits.checks import find, look
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.repairs import repairs
 from ragauge.audits.texts import Corpus
@@ -545,6 +546,36 @@ def test_the_flaw_of_the_leaky_dataset_is_caught():
     assert abs(rows["bm25"][-1]) < 0.2
     twin = found_by(corpus.duplicates, evidence)["duplicates"]
     assert (twin.problem, twin.count) == (True, 409)
+
+
+def test_a_run_that_names_the_leaking_field_as_its_prior_ranks_by_it():
+    data = synthetic.make("leaky", documents=200, queries=30)
+    words = bm25(data)
+    told = {
+        "plain": {},
+        "flat": {"prior": "hidden"},
+        "deep": {"parts": [{}, {"prior": "hidden"}]},
+        "odd": {"prior": "x"},
+    }
+    runs = {name: Run(words.table, name, manifest={"evidence": one}) for name, one in told.items()}
+    field = found_by(leakage.predictors, evidence_from(data, **runs))["leaking field"]
+    assert field.message.endswith("; ranked by it: flat, deep")
+    assert all(abs(row[-1]) < 0.9 for row in field.grid.rows[1:])
+    assert re.search(r"the words of the query have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
+
+
+def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
+    data = synthetic.make("leaky", documents=200, queries=30)
+    rng = np.random.default_rng(0)
+    names = [one.id for one in data.documents]
+    drawn = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
+    found = look(evidence_from(data, drawn=drawn), find(["chance", "duplicates", "predictors"]))
+    assert [one.what for one in found.problems] == ["leaking field", "chance", "duplicates"]
+    assert found.problems[1].remedy.startswith(
+        "mend the leak first: judgments that follow a leaking field do not follow"
+    )
+    (alone,) = look(evidence_from(data, drawn=drawn), find(["chance"])).problems
+    assert alone.remedy.startswith("look for ids that do not match")
 
 
 def test_what_predicts_less_than_text_is_a_note_that_says_why():

@@ -19,7 +19,7 @@ RANKING = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "b": 1.0}}
 PLAN = {"k": 20, "repeats": 5}
 HASHES = {"documents": 2, "queries": 2, "documents_hash": "d" * 32, "queries_hash": "e" * 32}
 GRAPH = {"nodes": 2, "links": 1, "kinds": {"links": 1}, "fingerprint": "0123456789"}
-WALK = {"embedder": "small", "graph": GRAPH, "steps": 800, "prior": ""}
+WALK = {"embedder": "small", "graph": GRAPH, "steps": 800, "prior": "", "seeds": 10, "most_links": 64}
 
 
 def made(evidence=None, plan=PLAN, data=HASHES):
@@ -41,7 +41,7 @@ def only(audit):
 def test_walkers_that_see_the_same_are_on_equal_footing():
     one = only(found(flow=made(WALK), swarm=made({**WALK, "agents": 20})))
     assert (one.problem, one.count, one.grid) == (False, 0, None)
-    told = "documents, queries, depth, repeats, embedder, graph and budget"
+    told = "documents, queries, depth, repeats, embedder, graph, seeds, links of a node and budget"
     assert one.message == f"all 2 runs have the same {told}"
 
 
@@ -55,6 +55,8 @@ def test_walkers_that_see_the_same_are_on_equal_footing():
             ["1 link (0123456789)", "3 links (abcdefabcd)"],
         ),
         ({"prior": "hidden"}, "prior", [None, "hidden"]),
+        ({"seeds": 150}, "seeds", ["10", "150"]),
+        ({"most_links": 1}, "links of a node", ["64", "1"]),
     ],
 )
 def test_walkers_that_do_not_see_the_same_are_a_problem(change, name, cells):
@@ -64,7 +66,28 @@ def test_walkers_that_do_not_see_the_same_are_a_problem(change, name, cells):
     assert one.grid is not None
     assert list(one.grid.header) == ["run", name]
     assert [list(row) for row in one.grid.rows] == [["flow", cells[0]], ["swarm", cells[1]]]
-    assert one.remedy.startswith("give all walkers the same embedder")
+    assert ("prior" in one.remedy) is (name == "prior")
+
+
+@pytest.mark.parametrize(
+    ("change", "begins"),
+    [
+        (
+            {},
+            "run all of them without a prior (the same one for all is fair only if the check `predictors` calls it ",
+        ),
+        ({"embedder": "large"}, "give all walkers the same embedder, and run all of them without a prior"),
+    ],
+)
+def test_nobody_is_told_to_give_the_same_prior_to_all_walkers(change, begins):
+    one = only(found(flow=made(WALK), swarm=made({**WALK, "prior": "hidden", **change})))
+    assert one.remedy.startswith(begins)
+    assert "call it a comparison of whole systems" in one.remedy
+
+
+def test_who_has_no_seeds_or_no_limit_of_links_does_not_differ_in_them():
+    bare = {name: value for name, value in WALK.items() if name not in ("seeds", "most_links")}
+    assert not only(found(flow=made(WALK), rank=made(bare))).problem
 
 
 def test_a_graph_is_told_by_its_fingerprint_and_not_by_what_it_was_made_from():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragauge import PRESETS, Judgments, Run, evaluate, neighbours
+from ragauge import PRESETS, Judgments, Run, auditing, evaluate, neighbours
 from ragauge.audits import chance, conventions, explain, honesty, limits, orders, steadiness, ties, unjudged
 from ragauge.audits.checks import CHECKS, look
 from ragauge.audits.evidence import Evidence
@@ -688,6 +688,58 @@ def test_rankings_that_change_between_repeats_are_counted_with_the_depth():
     assert found.grid.rows[0][1:] == pytest.approx([1.0, 2.5 / 3, 1.0, 0.5 / 3])
     steady = only(steadiness.repeats(evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(first)]})))
     assert (steady.problem, steady.message) == (False, "run returned the same rankings all 2 times")
+
+
+def asked(times, name="run"):
+    """A run that keeps its repeats, from a mapping for each time."""
+    first, *others = (run_of(one, name).table for one in times)
+    tables = [one.with_columns(pl.lit(time).alias("repeat")) for time, one in enumerate(others, 1)]
+    return Run(first, name, repeats=pl.concat(tables))
+
+
+@pytest.mark.parametrize(("times", "problem"), [(2, True), (3, False)])
+def test_repeats_that_a_run_keeps_three_times_or_more_are_a_note(times, problem):
+    qrels = {f"q{i}": {"a": 1} for i in range(3)}
+    good, bad = (dict.fromkeys(qrels, docs) for docs in ({"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}))
+    kept = asked([good, bad, good][:times])
+    found = auditing.audit(qrels, {"run": kept}, measures=["mrr"], checks="repeats")
+    (one,) = found.findings
+    assert (one.problem, one.count, one.effect) == (problem, 3, "mrr 0.5000 to 1.0000")
+    assert one.message.endswith("; comparisons and reports are over all times") is not problem
+    assert bool(one.remedy) is problem
+
+
+def test_enough_goes_by_the_mean_over_all_times():
+    good, bad = {"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}  # mrr 1 and 1/2
+    qrels = {f"q{i}": {"a": 1} for i in range(40)}
+
+    def ranked(right):
+        return {q: good if i in right else bad for i, q in enumerate(qrels)}
+
+    # The first time `lucky` is ahead, by 30 queries against 28; over three times it has 70 of 120, `steady` 84.
+    lucky = asked([ranked(range(30)), ranked(range(20)), ranked(range(20))], "lucky")
+    steady = asked([ranked(range(12, 40)), ranked(range(12, 40)), ranked(range(12, 40))], "steady")
+    found = auditing.audit(qrels, {"lucky": lucky, "steady": steady}, measures=["mrr"], checks="enough")
+    (one,) = found.findings
+    gap = np.array([0.5 * (i >= 12) - 0.5 * ((i < 30) + 2 * (i < 20)) / 3 for i in range(40)])
+    assert gap.mean() == pytest.approx((84 - 70) / 120 / 2)
+    assert (one.subject, one.problem) == ("steady", True)
+    p = stats.ttest_1samp(gap, 0).pvalue
+    assert one.grid.rows == [["mrr", f"{gap.mean():+.4f}", f"{p:.3f}", *one.grid.rows[0][3:]]]
+
+
+def test_a_query_without_a_value_some_time_has_none_over_all_times():
+    evidence = evidence_of(
+        {"q1": {"a": 1}, "q2": {"a": 1}},
+        {"q1": {"a": 1.0}, "q2": {"b": 2.0, "a": 1.0}},
+        ["mrr"],
+        PRESETS["default"].but(missing="skip"),
+        repeats={"run": [run_of({"q1": {"b": 2.0, "a": 1.0}})]},
+    )
+    found = evidence.averages("run")
+    assert found.values["mrr"].tolist() == pytest.approx([0.75, math.nan], nan_ok=True)
+    assert list(found.unscored["mrr"]) == ["q2"]
+    assert found.means["mrr"] == pytest.approx((0.75 + 0.5) / 2)  # of the means of each time, as in a report
 
 
 def test_equal_scores_in_another_order_are_no_other_ranking_where_ids_decide():

@@ -112,6 +112,13 @@ def test_kinds_of_queries_are_those_of_complexity_where_there_are_such(drawing):
     assert "mrr by topic" in [one.title for one in drawn(other)["panels"].panels]
 
 
+def test_kinds_of_queries_say_what_stands_below_them_and_who_is_who(drawing):
+    (panel,) = [one for one in drawing.panels if one.title == "mrr by complexity"]
+    marks = panel.spec["layer"][-1]["encoding"]
+    assert marks["x"]["title"] == "complexity (number of queries)"
+    assert marks["color"]["legend"]["values"] == ["walks", "swarm", "dense"]
+
+
 def test_the_unique_part_stands_behind_the_count(drawing):
     assert rows_with(drawing.panels[4], "label")[1]["label"] == "0.370 (0.380) **"
 

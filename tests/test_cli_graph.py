@@ -7,6 +7,7 @@ import json
 import pytest
 
 from command import command_in
+from ragauge.reports.told import FORMS
 
 SMALL = "synthetic:multihop(documents=60, queries=6)"
 
@@ -47,6 +48,26 @@ def test_a_file_of_documents_is_enough(graph, tmp_path):
     done = graph("corpus.jsonl", "-g", "links")
     assert "3 documents with 2 links: the largest part has 100.0% of them." in done.stdout
     assert done.stderr == "note: there are no questions, so that nobody can tell how far answers are\n"
+
+
+def test_a_graph_stands_beside_a_run(graph, tmp_path):
+    graph(SMALL, "-g", "entities", "-o", "graph.json")
+    told = json.loads((tmp_path / "graph.json").read_text())
+    ragauge = command_in(tmp_path)
+    ragauge("run", SMALL, "-s", "bm25", "-m", "mrr", "-o", "out")
+    ragauge("report", "out", "--with", "graph.json", "-o", "page.html", "-o", "page.md", "-o", "page.json")
+    page, text = (tmp_path / "page.html").read_text(), (tmp_path / "page.md").read_text()
+    assert 'href="#graph-' in page
+    assert text.count("\n## Graph\n") == 1
+    assert "How far the answers are" in page
+    assert f'<th scope="row">links</th><td class="n">{told["links"]}</td>' in page
+    assert f"\n| links | {told['links']} |" in text
+    assert json.loads((tmp_path / "page.json").read_text())["beside"] == [told]
+
+
+def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
+    words = " ".join(command_in(tmp_path)("report", "--help").stdout.replace("│", " ").split())
+    assert f"What one of {', '.join(FORMS)} wrote, as sections of the page" in words
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ import contextlib
 import csv
 import json
 import math
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -86,12 +88,24 @@ def test_each_dataset_is_an_experiment_of_its_own(tmp_path):
         out=tmp_path,
     )
     assert isinstance(study, Study)
-    assert study.means() == {"mine": {"one": 1.0, "two": 0.5}, "none": {"one": 0.0, "two": 0.0}}
-    assert study.means("mrr") == {"mine": {}, "none": {}}
+    means = {name: {one: s.means["recall@1"] for one, s in e.scores.items()} for name, e in study.experiments.items()}
+    assert means == {"one": {"mine": 1.0, "none": 0.0}, "two": {"mine": 0.5, "none": 0.0}}
     assert study.experiments["two"].differences["mine"].wins == 3
     assert {one.name for one in tmp_path.iterdir()} == {"one", "two"}
     alone = ragauge.evaluate(tmp_path / "two", tmp_path / "two" / "mine", ["recall@1"])
     assert alone.means["recall@1"] == 0.5
+
+
+def test_scores_are_of_the_first_trial_and_an_overview_is_over_all():
+    asked = Counter()
+
+    def first_time_right(query, k):
+        asked[query] += 1
+        return found_by_word(query, k) if asked[query] == 1 else []
+
+    study = run_each([small("one", 6)], {"mine": first_time_right}, measures=["recall@1"], repeats=4, warmup=0)
+    assert study.experiments["one"].scores["mine"].means == {"recall@1": 1.0}
+    assert overview(study.experiments["one"]).entries["mine"].means["recall@1"].value == 0.25
 
 
 def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
@@ -333,7 +347,9 @@ def test_the_same_command_keeps_what_is_there_and_json_has_all_of_it(done):
     assert list(told["datasets"]) == list(FOLDERS)
     assert all(one["schema"] == "ragauge-report/1" for one in told["datasets"].values())
     assert list(told["failures"]) == ["nothere"]
-    assert again.stderr.count("not run again") == 6
+    kept = [line.partition(": kept from")[0] for line in again.stderr.splitlines() if "not run again" in line]
+    names = sorted(name for line in kept for name in line.removeprefix("note: ").split(", "))
+    assert names == sorted(2 * ["words", "short", "flat"])
 
 
 def test_datasets_on_the_command_line_take_the_place_of_those_in_the_file(done):
@@ -350,16 +366,47 @@ def test_what_one_dataset_lacks_fails_for_that_dataset_only(tmp_path):
     (tmp_path / "names.toml").write_text(
         f'systems = ["bm25", "{system}"]\n[dataset]\na = "{SMALL}"\nb = "synthetic:nothing"\nc = "{HOPS}"\n'
     )
-    told = command("run", "names.toml", "-m", "mrr", "--by", "hops", cwd=tmp_path)
+    told = command("run", "names.toml", "-m", "mrr", cwd=tmp_path)
     assert told.exit_code == 2
-    assert "mrr by hops" in told.stdout
     assert (tmp_path / "runs" / "names" / "c" / "report.md").exists()
     failed = [line for line in told.stderr.splitlines() if line.startswith("error: ")]
     assert [line[:50] for line in failed] == [
-        "error: a: no tag is named `hops` (there are answer"[:50],
+        f"error: a: {system}: no document has a value"[:50],
         "error: b: no synthetic dataset is named `nothing` (there are"[:50],
         f"error: c: {system}: no document has a value"[:50],
     ]
+
+
+def test_a_dataset_without_the_tag_is_not_split_and_a_note_says_so(tmp_path):
+    (tmp_path / "tags.toml").write_text(f'systems = ["bm25"]\n[dataset]\na = "{SMALL}"\nb = "{HOPS}"\n')
+    told = command("run", "tags.toml", "-m", "mrr", "--by", "hops", cwd=tmp_path)
+    assert told.exit_code == 0, told.stderr
+    assert told.stdout.count("mrr by hops") == 1
+    note = "not split by hops: the queries have no such tag (there are answers, complexity"
+    assert told.stderr.count(f"note: {note}") == 1
+    written = {name: (tmp_path / "runs" / "tags" / name / "report.md").read_text() for name in "ab"}
+    assert {name: note in text for name, text in written.items()} == {"a": True, "b": False}
+    assert "mrr by hops" in written["b"]
+
+
+def test_a_tag_that_no_dataset_has_is_a_mistake(tmp_path):
+    (tmp_path / "tags.toml").write_text(f'systems = ["bm25"]\n[dataset]\na = "{SMALL}"\nb = "{HOPS}"\n')
+    told = command("run", "tags.toml", "-m", "mrr", "--by", "hop", cwd=tmp_path)
+    assert told.exit_code == 2
+    last = told.stderr.splitlines()[-1]
+    assert last.startswith("error: no tag is named `hop` (did you mean `hops`? there are answers, complexity, hops")
+    assert (tmp_path / "runs" / "tags" / "a" / "report.md").exists()
+
+
+def test_the_command_that_says_more_can_be_pasted_into_a_shell(tmp_path):
+    told = command("run", SMALL, "-s", "bm25", "-s", "bm25(b=0)", "-b", "bm25(b=0)", "-o", "my runs/it's", cwd=tmp_path)
+    (line,) = [one for one in told.stderr.splitlines() if "says more" in one]
+    words = shlex.split(line.split("`")[1])
+    assert words == ["ragauge", "compare", "my runs/it's", "-b", "bm25(b=0)"]
+    done = command(*words[1:], cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    plain = command("run", SMALL, "-s", "bm25", "-s", "flat=bm25(b=0)", "-b", "bm25", "-o", "out", cwd=tmp_path)
+    assert "`ragauge compare out -b bm25` says more" in plain.stderr
 
 
 def test_when_no_dataset_can_be_run_the_first_reason_is_raised(tmp_path):

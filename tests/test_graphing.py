@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from itertools import combinations
@@ -33,6 +34,9 @@ from ragauge.records import Dataset, Document, Judgments
 from ragauge.stats.intervals import mean_intervals
 from ragauge.systems.building import open_embedder
 from ragauge.systems.dense import Dense
+from ragauge.systems.graphs.graphflow import GraphFlow
+from ragauge.systems.graphs.pagerank import PageRank
+from ragauge.systems.graphs.swarm import Swarm
 from ragauge.systems.stores.exact import Exact
 from ragauge.webs import STEPS
 
@@ -188,7 +192,6 @@ def test_links_that_are_the_answers_are_told():
     # Pairs of answers: a-c, a-g, c-g of query one; two of them are linked, of 21 pairs of documents.
     assert (found.pairs, found.linked, found.possible) == (3, 2, 21)
     assert (found.share, found.covered) == (1.0, 2 / 3)
-    assert found.times == pytest.approx(7.0)
     assert (found.queries, found.stars) == (1, 0)
     assert found.star == pytest.approx(2 / 3)
     (found,) = looked_at(graph=Given("all of one", "ba", "bc", "bg")).following
@@ -276,11 +279,56 @@ def test_a_corpus_without_questions_is_looked_at_too(tmp_path):
     assert graphing.graph(DOCUMENTS, CHAIN, embedder=Angles()).corpus == "documents"
 
 
+def test_links_of_mappings_are_links():
+    rows = [{"id": "a", "text": "0", "metadata": {"links": ["b", "c"]}}, *({"id": n, "text": "9"} for n in "bc")]
+    assert graphing.graph(rows, "links", embedder=Angles()).links == 2
+
+
 def test_links_that_lead_nowhere_are_told():
     documents = [Document("a", "0", "", {"links": ["b", "gone"]}), Document("b", "10")]
     found = graphing.graph(documents, "links", embedder=Angles())
     assert found.links == 1
-    assert found.notes[0] == "links: skipped are unknown ids: 1"
+    assert found.doubts == ["links: 1 of 2 links name no document (gone)."]
+    assert not any("unknown" in note for note in found.notes)  # it is told once
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"links": ["B-1", "c-1"]}], ["links: 1 of 2 links name no document (B-1: did you mean b-1?)."]),
+        ([{"links": {"cites": ["c--1"]}}], ["links: 1 of 1 links name no document (c--1: did you mean c-1?)."]),
+        ([{}], ["links: no document has `links` in its metadata."]),
+        (
+            [{"references": ["b-1", "c-1"], "tags": ["x"], "see": ["b-1"]}],
+            [
+                "links: no document has `links` in its metadata "
+                "(there is `references`, which names documents: links(field=references))."
+            ],
+        ),
+        ([{"links": ["b-1"]}], []),
+    ],
+)
+def test_what_is_wrong_with_links_is_told_with_what_was_meant(rows, told):
+    documents = [Document("a-1", "0", "", rows[0]), Document("b-1", "10"), Document("c-1", "20")]
+    assert graphing.graph(documents, "links+knn", embedder=Angles()).doubts == told
+
+
+def test_links_that_stand_outside_the_metadata_are_told(tmp_path):
+    rows = [{"_id": one, "text": str(n), "links": ["a"], "tags": ["x"]} for n, one in enumerate("abc")]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for given_as in (path, tmp_path):
+        found = graphing.graph(given_as, "links", embedder=Angles())
+        assert found.doubts == [
+            "links: no document has `links` in its metadata.",
+            "`links` names documents, but stands at the top of the lines of the corpus, where it is not read; it "
+            "belongs in `metadata`.",
+        ]
+
+
+def test_a_walk_begins_where_walkers_begin():
+    usual = [inspect.signature(one).parameters["seeds"].default for one in (PageRank, GraphFlow, Swarm)]
+    assert usual == [inspect.signature(graphing.graph).parameters["seeds"].default] * 3
 
 
 @pytest.mark.parametrize(

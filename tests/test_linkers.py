@@ -118,8 +118,9 @@ def test_links_of_another_shape_are_refused_with_the_document(wrong):
 
 def test_a_corpus_without_links_has_none_unless_a_field_was_named():
     assert found(Links(), carrying(a=None, b=None)) == {}
-    with pytest.raises(BadInput, match="no document has `related` in its metadata"):
+    with pytest.raises(BadInput, match="no document has `related` in its metadata") as raised:
         found(Links(field="related"), carrying(a=["b"], b=None))
+    assert raised.value.hint == "there is `links`, which names documents: links"
     related = [Document("a", "", metadata={"related": ["b"]}), Document("b", "")]
     assert found(Links(field="related"), related) == {("a", "b"): 1.0}
 
@@ -344,3 +345,21 @@ def test_shuffled_documents_have_the_same_links():
     links = found(Entities(), documents)
     assert links
     assert found(Entities(), [documents[place] for place in order]) == pytest.approx(links)
+
+
+def test_rewired_links_are_as_many_at_every_document_and_lead_elsewhere():
+    names = [f"d{row}" for row in range(60)]
+    rng = np.random.default_rng(1)
+    links = [rng.choice(60, 3, replace=False) for _ in names]
+    documents = [
+        Document(name, "text", "", {"links": [names[end] for end in ends]})
+        for name, ends in zip(names, links, strict=True)
+    ]
+    plain, rewired, again = (
+        linker.link(documents, np.zeros((60, 2), np.float32))
+        for linker in (Links(), Links(rewired=True), Links(rewired=True))
+    )
+    assert Links(rewired=True).name == "links(rewired=true)"
+    for mine, other in ((plain.ones, rewired.ones), (plain.others, rewired.others)):
+        assert sorted(mine.tolist()) == sorted(other.tolist())
+    assert plain.others.tolist() != rewired.others.tolist() == again.others.tolist()

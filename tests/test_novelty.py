@@ -458,7 +458,14 @@ def test_documents_are_taken_as_people_have_them(tmp_path):
     assert [(one.id, one.text) for one in documents_of(tmp_path / "pages")] == [("a.txt", "one"), ("deep/b.md", "two")]
     assert [one.id for one in documents_of(str(tmp_path / "pages" / "a.txt"))] == ["a.txt"]
     assert [one.whole for one in documents_of(tmp_path / "c.jsonl")] == ["T three"]
-    assert [one.text for one in documents_of([{"id": 1, "text": "four"}])] == ["four"]
+    assert documents_of([{"id": 1, "text": "four"}]) == [Document("1", "four")]
+    about = {"links": ["b"], "year": 3}
+    assert documents_of([{"_id": "a", "title": "T", "text": "five", "metadata": about}]) == [
+        Document("a", "five", "T", about)
+    ]
+    assert documents_of([{"id": "a", "text": "six", "metadata": None}]) == [Document("a", "six")]
+    with pytest.raises(BadInput, match=r"the metadata of document `a` is 'links', not a mapping"):
+        documents_of([{"id": "a", "text": "seven", "metadata": "links"}])
     assert len(documents_of("synthetic:needles(documents=50, queries=5)")) == 50
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="no UTF-8"):

@@ -393,7 +393,7 @@ def test_tables_have_the_figures_of_the_overview(known):
     sheet = sections.systems(known)
     assert sheet.header == ["system", *MEASURES, "vs first", "p"]
     for row, (name, entry) in zip(sheet.rows, known.entries.items(), strict=True):
-        assert row[0] == (name, "baseline" if name == "first" else "", False, "", "", None)
+        assert row[0] == sections.Cell(name, "baseline" if name == "first" else "")
         for cell, measure in zip(row[1:3], MEASURES, strict=True):
             mean = entry.means[measure]
             assert cell.text == f"{mean.value:.4f}"

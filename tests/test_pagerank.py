@@ -105,7 +105,7 @@ def test_a_larger_random_graph_agrees_with_networkx():
     exact = nx.pagerank(
         ground.graph.to_networkx(), personalization={f"d{row}": share for row, share in personal.items()}, tol=1e-12
     )
-    hits = PageRank(ground).search(text, size)
+    hits = PageRank(ground, damping=0.85, temperature=0.05).search(text, size)
     total = sum(hit.score for hit in hits)
     assert len(hits) == size
     np.testing.assert_allclose([hit.score / total for hit in hits], [exact[hit.id] for hit in hits], atol=1e-6)
@@ -213,3 +213,10 @@ def test_ids_that_no_document_has_are_told_in_the_manifest():
     run = ragauge.run(dataset, {"pr": "pagerank(embedder=words, graph=links)"}).runs["pr"]
     assert run.manifest["evidence"]["graph"]["skipped"] == {"links": {"unknown ids": 1}}
     assert run.table["doc"].to_list() == ["a", "b"]
+
+
+def test_a_coarse_tolerance_ends_early_and_still_finds():
+    ground = terrain(3, [(0, 1, 1.0), (1, 2, 1.0)])
+    found = PageRank(ground, tolerance=0.5, temperature=1.0).search("1 0.5 0.2", 3)
+    assert [hit.id for hit in found] == ["d1", "d0", "d2"]
+    assert all(hit.score > 0 for hit in found)

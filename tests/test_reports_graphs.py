@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -16,7 +17,7 @@ from ragauge.findings import Bar
 from ragauge.outcomes import Mean
 from ragauge.reporting import report
 from ragauge.reports import accounts, graphs
-from ragauge.reports.charts.graphs import drawn
+from ragauge.reports.charts.graphs import FAR, drawn
 from ragauge.webs import Degrees, Following, Hub, Kind, QueryReach, Reach, Web, Within
 from test_browser import browser, opened  # noqa: F401 - fixtures
 
@@ -78,14 +79,14 @@ def test_verdicts_come_first_and_in_words():
             (0.5, 0.4, 0.6),
             (0.0, -0.1, 0.1),
             "no nearer than chance, as far as 9 queries can tell",
-            "no more and no less",
+            "no clear difference over 9 queries.",
         ),
         ((0.3, 0.2, 0.4), (-0.1, -0.2, -0.05), "farther than chance", "likeness alone finds more"),
         (
             (0.7, math.nan, math.nan),
             (0.2, math.nan, math.nan),
             "no nearer than chance, as far as",
-            "no more and no less",
+            "no clear difference over 9 queries.",
         ),
     ],
 )
@@ -93,6 +94,28 @@ def test_a_verdict_says_no_more_than_its_interval(nearer, gap, first, second):
     lines = said(replace(WEB, reach=[reach(nearer=nearer, gap=gap)]))
     assert first in lines[0]
     assert second in lines[1]
+
+
+def test_the_evidence_of_a_verdict_does_not_refute_it():
+    nearer = "The answers are nearer than chance: a relevant document is nearer to the seeds than another one in "
+    for near, others in ((1.0, 1.0), (0.5, 0.5), (0.5, 0.48), (0.4, 0.6)):
+        alike = replace(reach(), near=mean(near), near_others=mean(others))
+        assert said(replace(WEB, reach=[alike]))[0] == f"{nearer}80.0% (70.0 to 90.0) of cases, where chance gives 50%."
+    farther = replace(reach(nearer=(0.3, 0.2, 0.4)), near=mean(0.1), near_others=mean(0.4))
+    assert said(replace(WEB, reach=[farther]))[0].endswith("10.0% are one or two links away, of all others 40.0%.")
+
+
+def test_where_nothing_differs_no_figures_are_given_for_it():
+    even = replace(WEB, reach=[reach(nearer=(0.5, 0.4, 0.6), gap=(0.0, 0.0, 0.0))])
+    assert said(even)[0] == "The answers are no nearer than chance, as far as 9 queries can tell."
+    assert said(even)[1].endswith("plain search has 50.0% among as many documents: the same.")
+
+
+def test_what_is_wrong_with_links_is_told_before_what_comes_of_them():
+    doubt = "links: no document has `links` in its metadata."
+    assert said(replace(WEB, doubts=[doubt]))[1] == doubt
+    none = replace(WEB, links=0, doubts=[doubt])
+    assert said(none) == ["There are no links: a walk cannot leave its seeds.", doubt]
 
 
 def test_links_that_may_be_the_answers_raise_a_doubt():
@@ -106,6 +129,13 @@ def test_where_no_query_has_two_answers_nothing_is_said_of_links_between_them():
     alone = replace(WEB, following=[Following("", 250, 0, 0, 4950)])
     assert "following" in [part.id for part in graphs.account(WEB).parts]
     assert "following" not in [part.id for part in graphs.account(alone).parts]
+
+
+def test_of_what_the_exact_ones_are_is_said():
+    (part,) = [part for part in graphs.account(WEB).parts if part.id == "following"]
+    # 5 of 250 links, 10 of 4950 pairs, 5 of 10 pairs
+    assert part.rows[0].rows == [["all links", "2.0%", "0.202%", "50.0%", "20.0%", "1 of 9 queries"]]
+    assert all(f"{title}: " in part.text for title in part.rows[0].header[1:])
 
 
 def test_where_nothing_is_left_to_find_it_is_said():
@@ -165,6 +195,11 @@ def test_charts_say_what_they_show():
     assert found["degrees"].alt == "Documents by links: 0: 2, 1: 90, 2-30: 8."
     assert found["degrees"].caption.endswith("the last bar has all beyond 1.")
     assert drawn(replace(WEB, links=0, reach=[])) == {}
+
+
+def test_distances_that_stand_beside_each_other_have_colours_that_can_be_told_apart():
+    rgb = [[int(one[i : i + 2], 16) for i in (1, 3, 5)] for one in FAR]
+    assert min(math.dist(one, other) for one, other in pairwise(rgb)) > 100
 
 
 def test_titles_are_no_markup_and_the_page_draws_its_charts(opened, tmp_path):  # noqa: F811

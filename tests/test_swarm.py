@@ -146,11 +146,11 @@ def test_pheromone_that_decays_wholly_is_that_of_the_last_round():
     agents = colony(agents=2, rounds=6, steps=3, decay=1.0, explore=1.0)
     links = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 4, 1.0), (4, 5, 1.0), (0, 5, 1.0)]
     place = field([0.9, 0.5, 0.5, 0.5, 0.5, 0.5], *links, of=agents)
-    rng = fresh(2)
+    rng = fresh(4)
     for _ in range(5):
         agents.walk(place, np.ones(6), 0.0, rng)
     nodes, moves = agents.walk(place, np.ones(6), 0.0, rng)  # exploring, so that pheromone does not matter
-    found = agents.forage(place, 0.0, fresh(2))
+    found = agents.forage(place, 0.0, fresh(4))
     assert set(np.flatnonzero(found.nodes)) == set(nodes.ravel().tolist()) != set(range(6))
     assert set(np.flatnonzero(found.links > LEAST)) == set(moves.ravel().tolist())
     assert found.links.min() == LEAST

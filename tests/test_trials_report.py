@@ -119,7 +119,7 @@ def test_the_variation_is_that_of_the_rankings(made, seen):
 def test_a_system_that_always_answers_alike_has_none_and_is_said_to(seen):
     assert seen.entries["steady"].variation == {}
     header, rows = trials_rows(seen, "mrr@20")[1:3]
-    assert rows[0][:5] == ["steady", str(REPEATS), "0.5000", "0.5000", "always alike"]
+    assert rows[0][:5] == ["steady", str(REPEATS), "0.5000", "0.5000", "same rankings"]
     assert len({len(row) for row in (header, *rows)}) == 1
 
 
@@ -128,7 +128,7 @@ def test_where_only_values_are_alike_the_interval_is_that_over_queries(dataset, 
     found = again.entries["lucky"]
     assert found.variation["hit_rate@20"].unstable == 0
     assert found.means["hit_rate@20"] == Mean(1.0, 24, 1.0, 1.0)
-    assert trials_rows(again, "hit_rate@20").rows[1][4] == "always alike"
+    assert trials_rows(again, "hit_rate@20").rows[1][4] == "same values"
 
 
 def test_the_table_stands_on_a_terminal_with_what_it_means(made, seen):
@@ -140,6 +140,20 @@ def test_the_table_stands_on_a_terminal_with_what_it_means(made, seen):
     narrow, left = tables(seen, 70)
     assert {"least", "most"} <= set(left)
     assert max(map(len, printed(narrow, 70).splitlines())) <= 70
+
+
+def test_a_terminal_of_80_columns_says_which_columns_it_leaves_out(seen):
+    header = trials_rows(seen, "mrr@20").header
+    (_, trials, _), left = tables(seen, 80)
+    kept = [str(column.header) for column in trials.columns]
+    assert kept == [title for title in header if title not in left]
+    assert set(header) - set(kept) == {"least", "most", "of trials", "rest"} <= set(left)
+    assert printed([trials], 80).splitlines()[0].split("  ")[0] == "mrr@20 over trials"
+    assert max(map(len, printed([trials], 80).splitlines())) <= 80
+    legend = wavered_by(seen)
+    assert all(title in " ".join(legend) for title in header[2:])
+    assert set(legend) <= set(about(seen))
+    assert all(f"\n- {line}\n" in markdown(seen).replace("\\", "") for line in legend)
 
 
 def test_without_trials_that_differ_nothing_is_said_of_them(dataset):

@@ -23,7 +23,17 @@ from ragauge.systems.stores.exact import Exact
 from ragauge.systems.stores.nearest import nearest
 
 METRICS = ["l2", "cosine", "ip"]
-KINDS = ["plain", "twins", "grid", "far from the origin", "one outlier", "huge", "tiny", "coming nearer"]
+KINDS = [
+    "plain",
+    "twins",
+    "grid",
+    "far from the origin",
+    "one outlier",
+    "huge",
+    "tiny",
+    "coming nearer",
+    "of all lengths",
+]
 WAYS = ["numpy", "faiss", "torch"]
 
 
@@ -44,6 +54,9 @@ def made(kind: str, n: int = 600, d: int = 12, m: int = 20, seed: int = 0) -> tu
         base, queries = base * 1e-21, queries * 1e-21
     elif kind == "coming nearer":
         base = base[np.argsort(-np.linalg.norm(base - queries[0], axis=1))]
+    elif kind == "of all lengths":
+        base = base * np.exp(random.normal(0, 4, (n, 1)))
+        queries = base[:m] * 1.01
     return np.asarray(base, np.float32), np.asarray(queries, np.float32)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragauge import formats
 from ragauge.audits.checks import find, look
@@ -17,10 +17,11 @@ from ragauge.errors import BadInput
 from ragauge.findings import Audit
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_one_run
-from ragauge.inputs import Given, gather
-from ragauge.measures.conventions import Convention
+from ragauge.inputs import Given, gather, is_run_folder
+from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
+from ragauge.outcomes import Experiment
 from ragauge.records import Dataset, Judgments, Run
 from ragauge.runs import archive
 from ragauge.verbs import DEFAULT_MEASURES, Measures, judgments_for, read_measures
@@ -34,8 +35,8 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     *,
     documents: Any = None,
     queries: Any = None,
-    measures: Measures = DEFAULT_MEASURES,
-    convention: str | Convention = "default",
+    measures: Measures | None = None,
+    convention: str | Convention | None = None,
     expect: Expected | None = None,
     checks: str | Iterable[str] | None = None,
     repeats: Mapping[str, Sequence[Any]] | None = None,
@@ -44,22 +45,28 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     """Look for what makes a number suspicious, before it is believed.
 
     `qrels` and `runs` are as in `evaluate`: one run, or several by name; `qrels` may also be a Dataset or a
-    collection's folder, which bring their texts. `documents` is a sequence of Document, a Dataset, or a path; `queries`
-    a mapping from ids to texts, or a path. `expect` has figures from elsewhere that are to be explained: `{"ndcg@10":
-    "0.7439"}`, a text keeping its last zeros. `repeats` are further runs of the same systems; `checks` names some.
+    collection's folder, which bring their texts, or, alone, an Experiment or a folder that `run` wrote, which bring
+    runs, repeats and measures, too. `documents` is a sequence of Document, a Dataset, or a path; `queries` a mapping
+    from ids to texts, or a path. `expect` has figures from elsewhere that are to be explained: `{"ndcg@10": "0.7439"}`,
+    a text keeping its last zeros. `repeats` are further runs of the same systems; `checks` names some.
 
     >>> found = audit({"q1": {"a": 1}}, {"q1": {"a": 1.0, "b": 1.0}}, checks=["ties"])
     >>> [(one.what, one.problem, one.effect) for one in found.problems]
     [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
     """
-    texts = texts_of(qrels, documents, queries)
-    given = qrels.judgments if isinstance(qrels, Dataset) else qrels
-    return _audited(
-        _Question(given, measures, convention, expect, checks, targets),
-        {name: _open(thing, name) for name, thing in _named(runs).items()},
-        {name: [_open(one, name) for one in more] for name, more in (repeats or {}).items()},
-        texts,
+    if runs is None and isinstance(qrels, Experiment):
+        found = _of_experiment(qrels, documents, queries)
+    elif runs is None and isinstance(qrels, str | Path) and _was_run(str(qrels)):
+        found = _of_arguments([str(qrels)], documents, queries)
+    else:
+        judged = qrels.judgments if isinstance(qrels, Dataset) else qrels
+        opened = {name: _open(thing, name) for name, thing in _named(runs).items()}
+        found = _Gathered(judged, opened, {}, texts_of(qrels, documents, queries))
+    again = {name: [_open(one, name) for one in more] for name, more in (repeats or {}).items()}
+    question = _Question(
+        found.qrels, measures or found.measures, convention or found.convention, expect, checks, targets
     )
+    return _audited(question, found.runs, {**found.repeats, **again}, found.texts)
 
 
 def audit_files(  # noqa: PLR0913 - one for each option of the command
@@ -80,17 +87,50 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
 
     A name that is given twice is one system, asked again. Judgments alone, or a dataset, can be audited, too.
     """
+    found = _of_arguments(arguments, corpus, queries, dataset, split)
+    question = _Question(
+        found.qrels, measures or found.measures, convention, list(expect), checks, targets, qrels_format, split
+    )
+    return _audited(question, found.runs, found.repeats, found.texts)
+
+
+class _Gathered(NamedTuple):
+    """What is looked at, and how it was counted so far."""
+
+    qrels: Any
+    runs: Mapping[str, Run]
+    repeats: Mapping[str, Sequence[Run]]
+    texts: Texts
+    measures: Measures = DEFAULT_MEASURES
+    convention: str | Convention = "default"
+
+
+def _of_experiment(given: Experiment, documents: Any, queries: Any) -> _Gathered:
+    """The runs of an experiment by its own measures, over the queries that were asked."""
+    first = next(iter(given.scores.values()))
+    judged = given.dataset.judgments if first.judged is None else first.judged.judgments
+    texts = texts_of(given.dataset, documents, queries)
+    return _Gathered(judged, given.runs, {}, texts, given.measures, PRESETS.get(first.convention, "default"))
+
+
+def _of_arguments(
+    arguments: Sequence[str], documents: Any, queries: Any, dataset: str | None = None, split: str | None = None
+) -> _Gathered:
+    """What stands on a command line, with the texts that are given, lie beside it, or are those of the runs."""
     given = _given(arguments, split)
     runs = {name: _open(files[0], name) for name, files in given.runs.items()}
     repeats = {name: [_open(one, name) for one in files[1:]] for name, files in given.runs.items()}
-    texts = texts_of(arguments[0] if dataset is None else load(dataset, split=split), corpus, queries, split)
+    texts = texts_of(arguments[0] if dataset is None else load(dataset, split=split), documents, queries, split)
     if texts.queries is None and given.texts:
         texts = Texts(texts.documents, given.texts)
     if texts.documents is None:
         texts = texts_of_runs([run.manifest for run in runs.values()], texts, given.dataset)
-    chosen = measures or given.measures or DEFAULT_MEASURES
-    question = _Question(given.qrels, chosen, convention, list(expect), checks, targets, qrels_format, split)
-    return _audited(question, runs, repeats, texts)
+    return _Gathered(given.qrels, runs, repeats, texts, given.measures or DEFAULT_MEASURES)
+
+
+def _was_run(path: str) -> bool:
+    """Whether a path is a folder that `run` wrote: of one run, or of several."""
+    return Path(path).is_dir() and (is_run_folder(path) or any(map(archive.is_complete, Path(path).glob("*/"))))
 
 
 def _given(arguments: Sequence[str], split: str | None) -> Given:
@@ -117,7 +157,7 @@ class _Question:
     split: str | None = None
 
 
-def _audited(question: _Question, runs: dict[str, Run], repeats: Mapping[str, Sequence[Run]], texts: Texts) -> Audit:
+def _audited(question: _Question, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: Texts) -> Audit:
     chosen = find([question.checks] if isinstance(question.checks, str) else question.checks)
     rules = find_convention(question.convention)
     measures: list[Measure] = []

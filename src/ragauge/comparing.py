@@ -48,7 +48,7 @@ def compare(
 ) -> Comparisons:
     """Every system against the baseline, or against every other: differences, intervals, tests, effects.
 
-    `scores` is what `evaluate` gives for several runs, an Experiment, files (as on the command line), or plain numbers:
+    `scores` is what `evaluate` gives for several runs, an Experiment with all its trials, files, or plain numbers:
     `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds, in the place
     of one system's scores is the same system again, and the interval is then over queries and seeds. `by` is a tag of
     the queries, `complexity`, or a mapping from queries to strata. `how` is test, correction, family, confidence,
@@ -67,10 +67,10 @@ def compare(
         scores, baseline, measures = known.scores, known.baseline, known.measures
         tags = {**known.tags, **(tags or {})}
     elif isinstance(scores, Experiment):
-        known = Scored(
-            scores.scores, baseline or scores.baseline, None, scores.dataset.queries, dataset=scores.dataset.name
-        )
-        baseline, tags, scores = known.baseline, tags or scores.dataset.tags, scores.scores
+        data = scores.dataset
+        every: dict[str, Any] = {**scores.scores, **scores.trials}
+        known = Scored(every, baseline or scores.baseline, None, data.queries, dataset=data.name)
+        baseline, tags, scores = known.baseline, tags or data.tags, every
         count_missing = not overlap  # whatever was asked was answered, if only by an empty ranking
     named = named_sides(scores)
     if len(named) < 2:

@@ -10,7 +10,7 @@ from typing import Any
 from ragauge.datasets import folders
 from ragauge.datasets.loading import load
 from ragauge.errors import BadInput, RagaugeError
-from ragauge.records import Dataset, Document
+from ragauge.records import NOTHING, Dataset, Document
 from ragauge.runs.manifest import documents_hash
 
 
@@ -133,5 +133,9 @@ def _document(thing: Any) -> Document:
     if isinstance(thing, Document):
         return thing
     if isinstance(thing, Mapping) and "text" in thing and ("id" in thing or "_id" in thing):
-        return Document(str(thing.get("id", thing.get("_id"))), str(thing["text"]), str(thing.get("title") or ""))
+        name = str(thing.get("id", thing.get("_id")))
+        about = thing.get("metadata") or NOTHING
+        if not isinstance(about, Mapping):
+            raise BadInput(f"the metadata of document `{name}` is {str(about)[:60]!r}, not a mapping")
+        return Document(name, str(thing["text"]), str(thing.get("title") or ""), about)
     raise BadInput(f"this is no document: {str(thing)[:60]!r}", hint="a Document, or a mapping with id and text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -72,6 +73,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     wanted, lacking = _told(wanted, judgments, rules)
     notes += lacking
     folder = None if out is None else Path(out)
+    there = folder is not None and folder.exists()
     look = watch or Unwatched()
     workshop = Workshop(data.documents, named, cache=cache_folder(), progress=look.building)
     for system in named.values():
@@ -86,21 +88,32 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
             try:
                 runs[name] = work.done(fresh=fresh)
             except RagaugeError as error:
-                error.message = f"{name}: {error.message}"
+                if not error.message.startswith(f"`{name}`"):
+                    error.message = f"{name}: {error.message}"
                 failures[name] = error
             own = work.own
     finally:
         workshop.close()
     if not runs:
+        if folder is not None and not there:
+            with contextlib.suppress(OSError):  # something was kept in it
+                folder.rmdir()
         raise next(iter(failures.values()))
     if own:
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
-    scores = {name: score(count(judgments, one, wanted, rules, name=name), wanted, rules) for name, one in runs.items()}
+    every = {
+        name: [
+            score(count(judgments, one, wanted, rules, name=name), wanted, rules) for one in run.differing() or [run]
+        ]
+        for name, run in runs.items()
+    }
+    scores = {name: trials[0] for name, trials in every.items()}
+    several = {name: trials for name, trials in every.items() if len(trials) > 1}
     speeds = {name: speed(one.timings) for name, one in runs.items() if one.timings is not None}
     compared = next(iter(scores.values())).measures[0]
     gaps: dict[str, Comparison] = {}
     if baseline in scores and len(scores) > 1:
-        found = compare(scores, baseline, measures=compared, count_missing=True)
+        found = compare({**scores, **several}, baseline, measures=compared, count_missing=True)
         gaps = {row.system: row for row in found}
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
@@ -115,7 +128,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
             "failures": {name: error.message for name, error in failures.items()},
         }
         archive.write_json(about, folder / archive.EXPERIMENT)
-    return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures)
+    return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures, several)
 
 
 def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any) -> Study:

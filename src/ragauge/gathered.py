@@ -58,20 +58,19 @@ def from_experiment(
     data = given.dataset
     if baseline is not None and baseline not in given.scores:
         raise UnknownName("system", baseline, given.scores, hint=f"the baseline is one of {', '.join(given.scores)}")
-    scores = {name: [one] for name, one in given.scores.items()}
+    scores = {name: list(given.every_time(name)) for name in given.scores}
     known = rules or PRESETS.get(next(iter(given.scores.values())).convention)
-    askings = {name: run.differing() for name, run in given.runs.items()}
     notes = list(given.notes)
-    if measures is not None or rules is not None or any(askings.values()):
+    if measures is not None or rules is not None:
         if known is None:
-            notes.append("the rankings differ from asking to asking, and the first counts")
+            notes.append("the measures are those of the run, whose convention is nobody else's")
         else:
             wanted = read_measures(measures or given.measures, known)
             judgments = judgments_for(wanted, data.judgments)
             scores = {
                 name: [
                     score(count(judgments, one, wanted, known, name=name), wanted, known)
-                    for one in askings[name] or [run]
+                    for one in run.differing() or [run]
                 ]
                 for name, run in given.runs.items()
             }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from ragauge.systems.cache import cache_folder
 from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.embedders.directions import unit
 from ragauge.systems.embedders.pieces import InPieces
+from ragauge.systems.graphs.linkers import UNKNOWN, Links, naming
 from ragauge.systems.graphs.terrain import Terrain
 from ragauge.systems.specs import parse_several
 from ragauge.webs import Degrees, Hub, Kind, QueryReach, Shared, Web
 
-SEEDS = 5
+SEEDS = 10
+"""As many as walkers begin with."""
 HUBS = 10
 TITLE = 80
 """Characters of the text that stand for one that is missing."""
@@ -40,6 +43,8 @@ BARS = 24
 """Of the histogram of degrees."""
 USUAL = 0.99
 """So many documents have a bar of their own kind there; the others share the last."""
+FIRST = 1000
+"""Lines of a corpus that are looked through for links which stand in the wrong place."""
 AT_A_TIME = 256
 """Queries whose likeness to every document is in memory."""
 
@@ -108,7 +113,8 @@ def graph(
         confidence=confidence,
         reach=reaches(rows, len(whole), confidence) if rows else [],
         following=following(graphs, list(relevant.values())) if rows else [],
-        notes=[*_skipped(whole), *notes, *_lost(rows.get("", ()))],
+        doubts=_doubts(linkers, data.documents, dataset),
+        notes=[*_skipped(whole, linkers), *notes, *_lost(rows.get("", ()))],
         circumstances={
             "made": now(),
             "dataset": fingerprint(data),
@@ -283,7 +289,34 @@ def _hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
     return [Hub(one.id, one.title or one.text[:TITLE], links) for one, links in found if links]
 
 
-def _skipped(graph: Graph) -> list[str]:
+def _doubts(linkers: Sequence[Linker], documents: Sequence[Document], given: Any) -> list[str]:
+    """What may be wrong with links that documents carry."""
+    found = [line for one in linkers if isinstance(one, Links) for line in one.doubts(documents)]
+    field = _outside(documents, given) if found else None
+    if field is not None:
+        where = "at the top of the lines of the corpus, where it is not read"
+        found.append(f"`{field}` names documents, but stands {where}; it belongs in `metadata`.")
+    return found
+
+
+def _outside(documents: Sequence[Document], given: Any) -> str | None:
+    """A field of the corpus file that names documents and is not in their metadata, if its first lines have one."""
+    path = Path(given) if isinstance(given, str | Path) else Path()
+    if path.is_dir():
+        path = (folders.find(path) or path) / "corpus.jsonl"
+    if path.suffix != ".jsonl" or not path.is_file():
+        return None
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:  # it has been read before: every line is JSON
+        rows = [json.loads(line) for line in islice(lines, FIRST) if line.strip()]
+    return naming({one.id: None for one in documents}, ({**row, "metadata": None} for row in rows))
+
+
+def _skipped(graph: Graph, linkers: Sequence[Linker]) -> list[str]:
+    """What could not be linked, less what is told as a doubt."""
+    told = {one.name for one in linkers if isinstance(one, Links)}
     return [
-        f"{kind}: skipped are {why}: {count:,}" for kind, whys in graph.skipped.items() for why, count in whys.items()
+        f"{kind}: skipped are {why}: {count:,}"
+        for kind, whys in graph.skipped.items()
+        for why, count in whys.items()
+        if kind not in told or why != UNKNOWN
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ragauge.comparisons import Comparison
 from ragauge.errors import RagaugeError, UnknownName
-from ragauge.records import Dataset, Run, Scores
+from ragauge.records import Dataset, Floats, Run, Scores
 
 
 class Mean(NamedTuple):
@@ -87,11 +87,17 @@ class Advice:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What came of it: a run, scores and speed for each system, and how each differs from the baseline."""
+    """What came of it: a run, scores and speed for each system, and how each differs from the baseline.
+
+    Where queries were asked several times and the rankings differ, `scores` are those of the first time, and `trials`
+    has every time. All else is over all trials, as it is in the folder: `differences`, `strata`, what is printed,
+    `ragauge.compare(experiment)` and `ragauge.overview(experiment)`.
+    """
 
     dataset: Dataset
     runs: Mapping[str, Run]
     scores: Mapping[str, Scores]
+    """Of the first time that the queries were asked."""
     speeds: Mapping[str, Speed]
     differences: Mapping[str, Comparison] = field(default_factory=dict)
     """Each other system against the baseline, by the first measure."""
@@ -100,11 +106,17 @@ class Experiment:
     notes: Sequence[str] = ()
     failures: Mapping[str, RagaugeError] = field(default_factory=dict)
     """Systems that could not be built or kept, and why."""
+    trials: Mapping[str, Sequence[Scores]] = field(default_factory=dict)
+    """The scores of each time, of systems whose rankings are not always the same."""
 
     @property
     def measures(self) -> list[str]:
         """The canonical names; the first is the one that systems are compared by."""
         return next(iter(self.scores.values())).measures
+
+    def every_time(self, system: str) -> Sequence[Scores]:
+        """The scores of each time that a system was asked; one only where its rankings are always the same."""
+        return self.trials.get(system) or [self.scores[system]]
 
     def strata(self, tag: str) -> dict[str, tuple[int, dict[str, float]]]:
         """For each value of a tag of the queries, how many there are, and each system's mean of the first measure."""
@@ -118,15 +130,26 @@ class Experiment:
             raise UnknownName("tag", tag, known, hint=f"there are {', '.join(known) or 'none'}")
         found = {}
         for value, mine in sorted(places.items(), key=lambda pair: -len(pair[1])):
-            columns = {name: scores.values[measure][mine] for name, scores in self.scores.items()}
-            means = {
-                n: float(v[~np.isnan(v)].mean()) if not np.isnan(v).all() else math.nan for n, v in columns.items()
-            }
-            found[value] = (len(mine), means)
+            columns = {n: [one.values[measure][mine] for one in self.every_time(n)] for n in self.scores}
+            found[value] = (len(mine), {n: float(np.mean([_mean(one) for one in v])) for n, v in columns.items()})
         return found
 
     def __repr__(self) -> str:
-        return "\n".join(map(repr, self.scores.values()))
+        return "\n".join(_printed(self.every_time(name)) for name in self.scores)
+
+
+def _mean(values: Floats) -> float:
+    scored = values[~np.isnan(values)]
+    return float(scored.mean()) if len(scored) else math.nan
+
+
+def _printed(trials: Sequence[Scores]) -> str:
+    """Scores, or their means over trials."""
+    first, often = trials[0], len(trials)
+    if often == 1:
+        return repr(first)
+    means = {name: float(np.mean([one.means[name] for one in trials])) for name in first.measures}
+    return f"{replace(first, means=first._by_measure(means))!r} over {often} trials"
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,19 +161,6 @@ class Study:
     failures: Mapping[str, RagaugeError] = field(default_factory=dict)
     """Datasets that could not be run, and why."""
     folder: Path | None = None
-
-    def means(self, measure: str | None = None) -> dict[str, dict[str, float]]:
-        """`{system: {dataset: mean}}` of a measure, that of the first time it was asked; the first unless one is named.
-
-        Where a system or a measure is missing on a dataset, so is its mean.
-        """
-        found: dict[str, dict[str, float]] = {}
-        for dataset, one in self.experiments.items():
-            for system, scores in one.scores.items():
-                mine = found.setdefault(system, {})
-                if (wanted := measure or one.measures[0]) in scores.means:
-                    mine[dataset] = scores.means[wanted]
-        return found
 
     def __repr__(self) -> str:
         return "\n".join(f"{name}:\n{one!r}" for name, one in self.experiments.items())

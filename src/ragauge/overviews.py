@@ -221,7 +221,7 @@ class Overview:
     rounds: int = 10_000
     """How many resamples the interval of a mean is of."""
     beside: Sequence[Told] = ()
-    """What else is known of the knowledge base, to be told with the systems."""
+    """What else is known, to be told with the systems."""
 
     @property
     def systems(self) -> list[str]:

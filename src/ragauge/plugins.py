@@ -1,7 +1,7 @@
 """Names of adapters: a literal table of import paths, then the entry points of installed packages. No third way.
 
-A package adds its own under `[project.entry-points."ragauge.retrievers"]` (embedders, stores, keepers, rerankers,
-chats likewise). An object of yours needs no name: pass it.
+A package adds its own under `[project.entry-points."ragauge.retrievers"]` (graphs, tokenizers, embedders, stores,
+keepers, rerankers, chats likewise). An object of yours needs no name: pass it.
 """
 
 from __future__ import annotations

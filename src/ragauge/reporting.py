@@ -124,7 +124,7 @@ def report(
     `out` is a file or several; what each becomes is told by its ending (.html, .json, .csv, .md, .tex) or by `form`,
     one of `KINDS`, among them the layouts of other systems, which bring their own measures and convention. `charts` is
     a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; a Sweep, which `bench`
-    measured, what was Judged, and results of lint, novelty, gain, freshness and stress, one or several, have forms of
+    measured, what was Judged, and what is `Told` (lint, novelty, gain, …, graph), one or several, have forms of
     their own (`KINDS` of `ragauge.sweep_files`, `judged_files` and `account_files`).
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
@@ -142,6 +142,7 @@ def report(
     kinds = {file: kind_of(file, form, KINDS) for file in files}
     _refuse_to_overwrite(given, files)
     notes: list[str] = []
+    own = options
     for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
         usual, notes = for_layout(given, layouts.find(str(kind)), options.get("convention"))
         options = {**usual, **options}
@@ -151,8 +152,9 @@ def report(
     for file, kind in kinds.items():
         look(f"writing {file}")
         written(found, KINDS[kind], file)
-    if charts is not None:
-        write_charts(drawn(found), Path(charts), look)
+    if charts is not None:  # a layout brings its own measures, and charts are of those that the systems were run for
+        seen = found if options == own else overview(given, watch=watch, **{**own, "audited": False})
+        write_charts(drawn(seen), Path(charts), look)
     return found
 
 
@@ -192,8 +194,8 @@ def overview(  # noqa: PLR0913 - each is an option of the command
 
     `given` is an Experiment, or files as `compare` takes them: folders that `run` wrote, or judgments and runs, or
     tables of scores. The baseline, unless it is given, is that of the experiment. `by` are tags of the queries;
-    `dataset` says where the texts are, if not where the runs were made; `beside` are results of lint, novelty, gain,
-    freshness and stress, or their JSON files; `how` is test, correction, confidence and so on, as in `compare`.
+    `dataset` says where the texts are, if not where the runs were made; `beside` is what else is to be
+    told, from lint to graph, or JSON files of it; `how` is test, correction, confidence and so on, as in `compare`.
     """
     method = as_record(Method, how)
     others: list[Told] = []

@@ -72,7 +72,7 @@ class QueryReach(NamedTuple):
 
 
 class Within(NamedTuple):
-    """What is found where everything within so many links of the seeds is returned: more a walk cannot find there."""
+    """The most that a walk of so many links can find: what it would if it returned everything within them."""
 
     links: int
     documents: float
@@ -123,7 +123,7 @@ class Following(NamedTuple):
     """How much these are the neighbours of a single document: the mean over queries of the greatest overlap, shared
     ones divided by all of both."""
     stars: int = 0
-    """Queries of which they are just these, none more and none less."""
+    """Queries of which they are exactly these."""
 
     @property
     def share(self) -> float:
@@ -134,11 +134,6 @@ class Following(NamedTuple):
     def chance(self) -> float:
         """The part that would, were the same number of links laid anywhere."""
         return self.pairs / self.possible if self.possible else math.nan
-
-    @property
-    def times(self) -> float:
-        """How many times as many that are."""
-        return self.share / self.chance if self.chance else math.nan
 
     @property
     def covered(self) -> float:
@@ -174,5 +169,7 @@ class Web:
     """All kinds together first, then, where several have links, each alone; nothing where nothing is judged."""
     following: Sequence[Following] = ()
     """Likewise."""
+    doubts: Sequence[str] = ()
+    """What may be wrong with the links, a sentence each: there are none, or they name no documents."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ from ragauge.runs.journal import Journal, changes, refuse_unless_system, told
 from ragauge.runs.perform import Performed, perform, warm_up_queries
 from ragauge.seams import Retriever
 from ragauge.systems.building import Workshop
+from ragauge.systems.graphs.linkers import UNKNOWN
 
 JOURNAL = "journal.jsonl"
 FINISHED = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
@@ -123,6 +125,12 @@ class Work:
             notes = [f"{self.name}: another system than last time ({journal.replaced}), so it was begun anew"]
         try:
             run = self._ask(journal, notes)
+        except BaseException:
+            if not journal.answers:  # nothing to go on from, as where it could not be built
+                journal.path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # something else is in it
+                    self.folder.rmdir()
+            raise
         finally:
             journal.close()
         archive.write(run, self.folder)
@@ -221,8 +229,38 @@ class Work:
                 "the database did not use its index, so this is the speed and recall of an exact scan",
             ),
             (sessions > 1, f"run in {sessions} sessions"),
+            *((True, text) for text in _doubts(performed.evidence)),
+            (
+                self.plan.repeats == 1 and any("seed" in one and "steps" in one for one in _parts(performed.evidence)),
+                "chance has a part in it, and one trial does not say how much (--repeats 5)",
+            ),
         ]
         return [f"{self.name}: {text}" for happened, text in said if happened]
+
+
+def _parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a system says of itself, and each of its parts of itself."""
+    yield evidence
+    for one in evidence.get("parts") or ():
+        if isinstance(one, Mapping):
+            yield from _parts(one)
+
+
+def _doubts(evidence: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the graphs that a system walks on: links that lead nowhere, or none at all."""
+    said: dict[str, None] = {}
+    for graph in [one["graph"] for one in _parts(evidence) if isinstance(one.get("graph"), Mapping)]:
+        kinds, skipped = graph.get("kinds") or {}, graph.get("skipped") or {}
+        some = [kind for kind, links in kinds.items() if links]
+        none = [kind for kind, links in kinds.items() if not links]
+        for kind, links in kinds.items():
+            if unknown := (skipped.get(kind) or {}).get(UNKNOWN):
+                said[f"{unknown:,} links of the graph name no document, {links:,} do; `ragauge graph` says more"] = None
+        if not some:
+            said["the graph has no links, so that walks go nowhere; `ragauge graph` says more"] = None
+        elif none:
+            said[f"{', '.join(none)} links nothing here: the graph is of {', '.join(some)} alone"] = None
+    return list(said)
 
 
 def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:

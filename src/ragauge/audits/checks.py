@@ -19,19 +19,25 @@ from ragauge.audits import (
     unjudged,
 )
 from ragauge.audits.evidence import Evidence
-from ragauge.audits.remedies import with_remedy
+from ragauge.audits.remedies import LEAKS, with_remedy
 from ragauge.errors import MissingEvidence, MissingExtra, UnknownName
 from ragauge.findings import Audit, Finding
 
 NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
     "a run": (lambda found: bool(found.runs), "no run is given"),
-    "documents": (lambda found: found.documents is not None, "the documents are not known: --corpus, or --dataset"),
-    "queries": (lambda found: found.queries is not None, "the queries' texts are not known: --queries, or --dataset"),
+    "documents": (
+        lambda found: found.documents is not None,
+        "the documents are not known: --corpus (documents=), or --dataset",
+    ),
+    "queries": (
+        lambda found: found.queries is not None,
+        "the queries' texts are not known: --queries (queries=), or --dataset",
+    ),
     "repeats": (
         lambda found: any(found.repeats.values()),
-        "no system was asked twice: give NAME=FILE again, or run with --repeats",
+        "no system was asked twice: give NAME=FILE again (repeats=), or run with --repeats (repeats=)",
     ),
-    "a number": (lambda found: bool(found.claims), "no number is to be explained: --expect ndcg@10=0.7439"),
+    "a number": (lambda found: bool(found.claims), "no number is to be explained: --expect ndcg@10=0.7439 (expect=)"),
 }
 """What a check may need, how to see that it is there, and what to say where it is not."""
 
@@ -89,7 +95,10 @@ def find(names: Iterable[str] | None) -> list[Check]:
 
 
 def look(evidence: Evidence, checks: Iterable[Check], absent: Mapping[str, str] | None = None) -> Audit:
-    """Make the checks; those that cannot be made are listed with the reason, `absent` knowing better reasons."""
+    """Make the checks; those that cannot be made are listed with the reason, `absent` knowing better reasons.
+
+    Leaks come first: while there is one, no other finding matters. The others are in the order of the table.
+    """
     findings: list[Finding] = []
     skipped: dict[str, str] = {}
     for check in checks:
@@ -98,7 +107,9 @@ def look(evidence: Evidence, checks: Iterable[Check], absent: Mapping[str, str] 
             skipped[check.name] = "; ".join(dict.fromkeys((absent or {}).get(one) or NEEDS[one][1] for one in lacking))
             continue
         try:
-            findings.extend(map(with_remedy, check.look(evidence)))
+            findings.extend(check.look(evidence))
         except (MissingEvidence, MissingExtra) as error:
             skipped[check.name] = error.message + (f": {error.hint}" if error.hint else "")
-    return Audit(findings, skipped)
+    leaking = any(one.what in LEAKS for one in findings)
+    told = [with_remedy(one, leaking=leaking) for one in findings]
+    return Audit(sorted(told, key=lambda one: one.what not in LEAKS), skipped)

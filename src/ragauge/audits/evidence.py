@@ -13,7 +13,7 @@ from ragauge.measures.from_frames import judged_ranks
 from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
-from ragauge.records import Document, Judgments, Retrieved, Run, Scores
+from ragauge.records import ByMeasure, Document, Judgments, Retrieved, Run, Scores
 
 EVERYTHING = 1 << 31
 
@@ -33,6 +33,7 @@ class Evidence:
     claims: Sequence[tuple[str, str]] = ()
     """Measures and figures from elsewhere that are to be explained, with the digits that were given."""
     _kept: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict, repr=False)
+    _averages: dict[str, Scores] = field(default_factory=dict, repr=False)
 
     @property
     def first(self) -> Measure:
@@ -81,6 +82,27 @@ class Evidence:
         """The run's scores, counted again."""
         chosen, wanted = rules or self.rules, measures or self.measures
         return score(self.judged(run, rules=chosen, judgments=judgments, top=top_needed(wanted)), wanted, chosen)
+
+    def averages(self, run: str) -> Scores:
+        """The run's scores over all times that it was asked; a query that has no value some time has none here."""
+        again = self.repeats.get(run) or ()
+        if not again:
+            return self.scores(run)
+        if run not in self._averages:
+            times = [self.scores(run), *(self.scores(one) for one in again)]
+            first = times[0]
+            named = first.values._canonical
+            values = {name: np.mean([one.values[name] for one in times], axis=0) for name in first.measures}
+            means = {name: float(np.mean([one.means[name] for one in times])) for name in first.measures}
+            reasons = {name: {q: w for one in times for q, w in one.unscored[name].items()} for name in first.measures}
+            self._averages[run] = replace(
+                first,
+                values=ByMeasure(values, named),
+                means=ByMeasure(means, named),
+                unscored=ByMeasure(reasons, named),
+                judged=None,
+            )
+        return self._averages[run]
 
 
 def ranking_rules(rules: Convention) -> tuple[Any, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ragauge.audits.effects import number
 from ragauge.audits.evidence import Evidence
 from ragauge.audits.fields import Field, Naming
+from ragauge.audits.footing import priors
 from ragauge.audits.predictors import Prediction
 from ragauge.audits.wording import counted, listed, some
 from ragauge.findings import Finding, Grid
@@ -23,16 +24,20 @@ DEPTH, ROWS = 1000, 1_000_000
 
 
 def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Floats, mark: float) -> Finding:
-    """A field that tells more than it should; the scores of all runs beside that of a ranking by it."""
+    """A field that tells more than it should; the scores of all runs beside that of a ranking by it.
+
+    A run ranks by it where its scores go with the values, or where its manifest names the field as its prior.
+    """
     alone = by_field(evidence, field, one)
     name = f"by {field.name.removeprefix('metadata ')} alone"
-    scores = {name: evidence.scores(alone)} | {run: evidence.scores(run) for run in evidence.runs}
+    scores = {name: evidence.scores(alone)} | {run: evidence.averages(run) for run in evidence.runs}
     rho = followers(evidence, field, falling=bool(one.falling))
     names = [str(measure) for measure in evidence.measures[:MEASURES]]
     rows = [[one, *(number(found.means[measure]) for measure in names), rho.get(one)] for one, found in scores.items()]
     first = names[0]
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
-    behind = [run for run, value in rho.items() if value is not None and value >= FOLLOWS]
+    known = {run for run, found in evidence.runs.items() if field.name in _called(priors(found.manifest))}
+    behind = [run for run, value in rho.items() if run in known or (value is not None and value >= FOLLOWS)]
     who = f"; ranked by it: {', '.join(behind)}" if behind else ""
     return Finding(
         "corpus",
@@ -41,16 +46,23 @@ def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Float
         len(one.each),
         f"{field.name} tells relevant documents from others without knowing the query: AUC {one.auc:.4f} over "
         f"{counted(len(one.each), 'query')} (p {one.p:.2g}); a mark on every answer would have {mark:.4f}, the words "
-        f"of the query have {text.mean():.4f} (p {one.p_text:.2g}){who}",
+        f"of the query have {text.mean():.4f} (p of the difference {one.p_text:.2g}){who}",
         effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
         grid=Grid(["ranking", *names, "rank correlation"], rows),
     )
 
 
+def _called(paths: Iterable[str]) -> set[str]:
+    """Fields of the metadata as the audit calls them."""
+    return {f"metadata `{path}`" for path in paths}
+
+
 def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floats) -> Finding:
     """A field that says which queries a document answers; the scores of all runs beside that of following it."""
     name = f"by {naming.name.removeprefix('metadata ')} alone"
-    scores = {name: evidence.scores(by_naming(evidence, naming))} | {run: evidence.scores(run) for run in evidence.runs}
+    scores = {name: evidence.scores(by_naming(evidence, naming))} | {
+        run: evidence.averages(run) for run in evidence.runs
+    }
     names = [str(measure) for measure in evidence.measures[:MEASURES]]
     first = names[0]
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])

@@ -12,17 +12,20 @@ from ragauge.findings import Finding, Grid
 
 Facts = Mapping[str, str]
 DATA = ("documents", "queries")
-SEEN = ("embedder", "graph", "prior")
-"""What a walker goes by: texts as vectors, links, and a field of the metadata that it prefers."""
+SOME = {"seeds": "seeds", "links of a node": "most_links"}
+"""What only some walkers have, and what their evidence calls it: others do not differ for having none."""
+SEEN = ("embedder", "graph", "prior", *SOME)
+"""What a walker goes by: texts as vectors, links, a field of the metadata that it prefers, and how much of all that."""
 FACTS = (*DATA, "depth", "repeats", *SEEN, "budget")
 """What is looked at, in the order in which it is told."""
 
 
 def footing(evidence: Evidence) -> Iterator[Finding]:
-    """Runs that are compared and differ in documents, queries, depth, repeats, embedder, graph, prior field or budget.
+    """Runs that are compared and differ in documents, queries, depth, repeats, budget, or in what walkers see.
 
     A problem where documents or queries differ; and where runs that walk a graph differ in what they see: the embedder,
-    the graph (by its fingerprint) or the field of the metadata that they prefer. Elsewhere it is said: BM25 has no
+    the graph (by its fingerprint), the field of the metadata that they prefer, how many seeds they begin at, or how
+    many links of a node they know. Elsewhere it is said: BM25 has no
     embedder, and a deeper run is no cheat. Only what the manifests tell is compared; of a single run nothing is said.
     """
     known = {name: facts(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")}
@@ -38,7 +41,8 @@ def footing(evidence: Evidence) -> Iterator[Finding]:
     unlike = differing(walkers, SEEN)
     if unlike:
         text = f"{listed(list(walkers))} walk a graph, and do not see the same: {_and(unlike)}"
-        yield Finding("all runs", "footing", True, len(walkers), text, grid=_grid(walkers, unlike))
+        grid = _grid(walkers, unlike)
+        yield Finding("all runs", "footing", True, len(walkers), text, grid=grid, remedy=_remedy(unlike))
     rest = [name for name in differing(known, FACTS) if name not in (*others, *unlike)]
     if rest:
         even = len(walkers) > 1 and not unlike
@@ -63,14 +67,16 @@ def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
         "repeats": str(plan.get("repeats") or ""),
         "embedder": _joined(str(part.get("embedder") or "") for part in parts),
         "graph": _joined(f"{counted(int(one.get('links') or 0), 'link')} ({one.get('fingerprint')})" for one in graphs),
-        "prior": _joined(str(part.get("prior") or "") for part in parts),
+        "prior": _joined(priors(manifest)),
+        **{name: _joined(str(part.get(key) or "") for part in parts) for name, key in SOME.items()},
         "budget": f"{sum(steps):,}" if steps else "",
     }
 
 
 def differing(known: Mapping[str, Facts], names: Sequence[str]) -> list[str]:
     """The facts in which some runs differ."""
-    return [name for name in names if len({mine[name] for mine in known.values()}) > 1]
+    found = {name: {mine[name] for mine in known.values()} for name in names}
+    return [name for name, values in found.items() if len(values - {""} if name in SOME else values) > 1]
 
 
 def _parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -79,6 +85,23 @@ def _parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for part in evidence.get("parts") or ():
         if isinstance(part, Mapping):
             yield from _parts(part)
+
+
+def priors(manifest: Mapping[str, Any]) -> set[str]:
+    """The fields of the metadata that a run preferred documents by."""
+    return {str(part["prior"]) for part in _parts(manifest.get("evidence") or {}) if part.get("prior")}
+
+
+def _remedy(unlike: Sequence[str]) -> str:
+    """What to do where walkers do not see the same; that all prefer what leaks would be no remedy."""
+    if "prior" not in unlike:
+        return ""
+    same = [name for name in unlike if name != "prior"]
+    also = f"give all walkers the same {_and(same)}, and " if same else ""
+    return (
+        f"{also}run all of them without a prior (the same one for all is fair only if the check `predictors` calls it "
+        "no leak), or call it a comparison of whole systems"
+    )
 
 
 def _hashed(data: Mapping[str, Any], what: str) -> str:

@@ -26,8 +26,9 @@ REMEDIES: Mapping[str, str] = {
     "all alike": "look at single queries (`evaluate -q`): a constant is no measurement",
     "same run": "find out which of the files is the copy, and leave it out",
     "other data": "run all of them on the same documents and queries",
-    "footing": "give all walkers the same embedder, graph and prior, or call it a comparison of whole systems",
-    "repeats": "fix seeds and the order of equal scores, or report the mean and the spread of several runs",
+    "footing": "give all walkers the same embedder and graph, or call it a comparison of whole systems",
+    "repeats": "fix seeds and the order of equal scores, or ask three times or more (`run --repeats 3`), which reports "
+    "average over",
     "few queries": "judge 25 queries or more, 50 if you can, before you call one system better",
     "enough queries": "judge more queries, or call the runs equal",
     "orphan documents": "mend the ids, or take these judgments out, and say so when you cite the score",
@@ -43,10 +44,19 @@ REMEDIES: Mapping[str, str] = {
     "leaking score": "find out what the score is made of: it must not come from the judgments or from their making",
 }
 """By the name of the finding."""
+LEAKS = ("leaking field", "leaking score")
+"""Problems that leave nothing to believe: what is right could be known without the query."""
+LEAKING: Mapping[str, str] = {
+    "chance": "mend the leak first: judgments that follow a leaking field do not follow the text, and a search by text "
+    "can then be no better than chance",
+}
+"""What to do instead where answers leak."""
 
 
-def with_remedy(one: Finding) -> Finding:
+def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
     """A problem with what to do about it; a note has nothing to mend, unless it explains a number."""
+    if one.problem and leaking and one.what in LEAKING:
+        return replace(one, remedy=LEAKING[one.what])
     if one.problem:
         return one if one.remedy else replace(one, remedy=REMEDIES[one.what])
     return one if one.what == "expected" else replace(one, remedy="")

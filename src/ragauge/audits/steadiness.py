@@ -21,6 +21,8 @@ FEW = 25
 """Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability: 25 topics at the least, 50 are better."""
 TOO_FEW = 10
 LEVEL = 0.05
+KEPT = 3
+"""From so many times on that a run keeps, what changes between them is averaged over, and no problem."""
 NAMED = 3
 """How many runs a sentence names; the grid has them all."""
 
@@ -29,7 +31,8 @@ def repeats(evidence: Evidence) -> Iterator[Finding]:
     """Systems that were asked more than once: queries whose ranking changed, how high up, and what the mean does.
 
     A problem where a mean moves by 0.001 or more from one time to another, or a query's value does on average: rises
-    and falls that cancel out are no steadiness.
+    and falls that cancel out are no steadiness. A note where the run itself keeps three times or more: comparisons and
+    reports then average over them, and count what chance adds.
     """
     for run, again in evidence.repeats.items():
         if run not in evidence.runs or not again:
@@ -54,13 +57,17 @@ def repeats(evidence: Evidence) -> Iterator[Finding]:
             continue
         top = sum(at <= 10 for at in changed.values())
         first_row = [float(value or 0) for value in rows[0][1:-1]]
+        moves = max(float(row[-1] or 0) for row in rows) >= VISIBLE or _moves(scores) >= VISIBLE
+        kept = len(evidence.runs[run].trials()) >= KEPT
         yield Finding(
             run,
             "repeats",
-            max(float(row[-1] or 0) for row in rows) >= VISIBLE or _moves(scores) >= VISIBLE,
+            moves and not kept,
             len(changed),
             f"{len(changed)} of {counted(len(names), 'judged query')} got another ranking when they were asked "
-            f"{len(times)} times, {top} of them within the first 10, from rank {min(changed.values())} on",
+            f"{len(times)} times, {top} of them within the first 10, from rank {min(changed.values())} on"
+            + "; comparisons and reports are over all times"
+            * kept,
             some(sorted(changed, key=lambda query: changed[query])),
             change(str(rows[0][0]), min(first_row), max(first_row)),
             unless_still(Grid(["measure", *header, "spread"], rows), slice(1, -1)),
@@ -106,9 +113,10 @@ def enough(evidence: Evidence) -> Iterator[Finding]:
     each other one. A difference that the paired t-test does not find (0.05) is a problem: the order of the runs claims
     what the queries do not show. One that it does find, though it is smaller than what so many queries find in four of
     five tries, is a note: it is there, but an experiment that was lucky to find it tends to overstate its size. The
-    test is for each pair alone; `compare` corrects for their number.
+    test is for each pair alone; `compare` corrects for their number. Of a run that was asked several times each query
+    has its mean over all of them.
     """
-    scores = {run: evidence.scores(run) for run in evidence.runs}
+    scores = {run: evidence.averages(run) for run in evidence.runs}
     n = len(evidence.judgments)
     if n < FEW:
         yield Finding(

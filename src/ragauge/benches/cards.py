@@ -281,7 +281,8 @@ def _plainly(left: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: A
 
     for start in range(0, len(rows), step := max(1, (1 << 27) // max(1, len(left)))):
         block = slice(start, start + step)
-        products = (left @ rows[block].T).float()
+        # Before the product: one that is itself of 16 bits would be rounded once more.
+        products = left.float() @ rows[block].float().T
         hits = products.addr_(edges, sizes[block]).sub_(halves[block]) >= least[:, None]
         owner, column = hits.nonzero(as_tuple=True)
         many = hits.sum(dim=1)

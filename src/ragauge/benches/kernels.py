@@ -52,11 +52,12 @@ def passing(  # type: ignore[no-untyped-def] # noqa: PLR0913
     column = tl.arange(0, part)
     edge = tl.load(edges + mine, mask=there, other=0.0)
     bound = tl.load(least + mine, mask=there, other=float("inf"))
-    for block in tl.range(0, BLOCKS, num_stages=STAGES):
+    # Where a vector is read in parts, its next part is fetched ahead of time; else the next rows are.
+    for block in tl.range(0, BLOCKS, num_stages=STAGES if width == part else 1):
         row = first + block * BLOCK_R + tl.arange(0, BLOCK_R)
         real = row < many_rows
         product = tl.zeros((BLOCK_Q, BLOCK_R), tl.float32)
-        for start in tl.static_range(0, width, part):
+        for start in tl.range(0, width, part, num_stages=STAGES if width > part else 1):
             left = tl.load(queries + mine[:, None] * width + start + column[None, :], mask=there[:, None], other=0.0)
             at = rows + row[:, None].to(tl.int64) * width + start + column[None, :]
             product = tl.dot(left, tl.trans(tl.load(at, mask=real[:, None], other=0.0)), product)
@@ -64,6 +65,8 @@ def passing(  # type: ignore[no-untyped-def] # noqa: PLR0913
         half = tl.load(halves + row, mask=real, other=float("inf"))
         hit = product + edge[:, None] * size[None, :] - half[None, :] >= bound[:, None]
         if tl.max(tl.max(hit.to(tl.int32), 1), 0) > 0:
+            # What is infinite passes the thresholds of queries that are none, too; seldom, so it is looked at here.
+            hit = hit & there[:, None] & real[None, :]
             owner = tl.broadcast_to(mine[:, None], (BLOCK_Q, BLOCK_R))
             number = tl.atomic_add(counts + owner, 1, mask=hit, sem="relaxed")
             named = tl.broadcast_to(row[None, :], (BLOCK_Q, BLOCK_R))

@@ -34,7 +34,9 @@ def datasets(
         for row in rows:
             table.add_row(Text(row.name), Text(row.kind), Text(row.about))
         console.show(table)
-        console.talk(["a folder of BEIR folders named by RAGAUGE_DATA is listed too; any path to one can be loaded"])
+        console.talk(
+            ["BEIR folders and STIX bundles in the folder RAGAUGE_DATA are listed too; any path can be loaded"]
+        )
         return
     data = load(name, split=split)
     if query is not None:

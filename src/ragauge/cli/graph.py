@@ -32,7 +32,7 @@ def graph(  # noqa: PLR0913 - each is an option of the command
     embedder: Annotated[
         str, typer.Option("-e", "--embedder", help="What finds the seeds, and what is near.")
     ] = "wordllama",
-    seeds: Annotated[int, typer.Option(help="So many documents that plain search finds first begin a walk.")] = 5,
+    seeds: Annotated[int, typer.Option(help="So many documents that plain search finds first begin a walk.")] = 10,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
     limit: Annotated[int | None, typer.Option(help="Ask the first so many queries only.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,

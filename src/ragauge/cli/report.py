@@ -21,7 +21,7 @@ from ragauge.reporting import report as make_report
 from ragauge.reports import accounts, judged, sweeps
 from ragauge.reports.overviews import about, tables
 from ragauge.reports.tables import one_line
-from ragauge.reports.told import account, joint
+from ragauge.reports.told import FORMS, account, joint
 from ragauge.reports.verdicts import verdict
 from ragauge.scored import judged_parts
 
@@ -31,8 +31,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="Folders that `run` wrote, or one that `bench` or `judge` wrote; JSON of lint, novelty, gain, "
-            "freshness and stress; or judgments, then runs, as in evaluate; or tables of scores; or results in the "
+            help="Folders that `run` wrote, or one that `bench` or `judge` wrote; JSON of "
+            f"{', '.join(FORMS)}; or judgments, then runs, as in evaluate; or tables of scores; or results in the "
             "layout of another system.",
         ),
     ] = None,
@@ -63,7 +63,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "--with",
             metavar="FILE.json",
-            help="What lint, novelty, gain, freshness or stress wrote, as sections of the page; again for more.",
+            help=f"What one of {', '.join(FORMS)} wrote, as sections of the page; again for more.",
         ),
     ] = None,
     no_audit: Annotated[bool, typer.Option("--no-audit", help="Do not look for what is suspicious.")] = False,
@@ -120,8 +120,6 @@ def report(  # noqa: PLR0913 - each is an option of the command
         options["convention"] = rules_of(convention or "default", settings or [], None, None)
     if measure is None:
         del options["measures"]
-    if not targets and form is None and charts is None:
-        options["audited"] = False  # it would not be shown
     with status() as watch:
         found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
     if form is not None and not targets:
@@ -170,7 +168,7 @@ def _judged(folder: str, targets: list[str], form: str | None, charts: str | Non
 
 
 def _told(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
-    """What is known of a knowledge base, written or shown again, several on one page."""
+    """What is told beside runs, written or shown again, several on one page."""
     found = [told for one in files for told in account_files.read(one)]
     _refuse_source({Path(one).resolve() for one in files}, targets)
     account_files.write(found, targets, form, charts)

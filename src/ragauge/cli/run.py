@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from ragauge import plugins
 from ragauge.cli import console
 from ragauge.cli.progress import Bar
 from ragauge.datasets.folders import name_of
-from ragauge.errors import BadInput, MissingExtra, RagaugeError
+from ragauge.errors import BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import named_datasets, slug
 from ragauge.experiments import run as run_systems
@@ -35,10 +36,12 @@ from ragauge.reports.overviews import strata_table, tables, tested_by, timed_by
 from ragauge.reports.overviews_csv import queries_csv, summary_csv
 from ragauge.reports.overviews_data import as_data
 from ragauge.reports.overviews_markdown import markdown
-from ragauge.reports.overviews_trials import wavered_by
+from ragauge.reports.overviews_trials import lacking, legend, wavered_by, wavers
 from ragauge.reports.page.account import page
 from ragauge.reports.tables import cell, counted, one_line
-from ragauge.systems.specs import parse, without_secrets
+from ragauge.runs.archive import circumstance, is_complete
+from ragauge.surveying import tagged
+from ragauge.systems.specs import Spec, parse, without_secrets
 from ragauge.vega import vega
 
 
@@ -92,8 +95,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("--dataset goes with an experiment file", hint='or write one: dataset = ["pydocs", "…"]')
     else:
         settings.update(dataset=what, systems={})
+    known = settings["systems"]
     if system:
-        settings["systems"] = _systems(system, settings["systems"])
+        settings["systems"] = _systems(system, known)
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split, "limit": limit,
@@ -102,6 +106,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:
         raise BadInput("there is no system to run", hint="--system bm25 --system dense; `ragauge systems` lists them")
+    _settle_baseline(settings, known, given=baseline is not None)
     if "out" not in settings:
         settings["out"] = Path("runs") / slug(Path(what).stem if what.endswith(".toml") else name_of(Path(what)))
     again = "the same command"
@@ -123,13 +128,19 @@ def _each(settings: dict[str, Any], *, fresh: bool, again: str, as_json: bool, b
     experiments: list[Experiment] = []
     failures: list[RagaugeError] = []
     absent: dict[str, str] = {}
+    tags: set[str] = set()
     for name, dataset in named.items():
         sys.stderr.write(f"{one_line(name)}\n")
         try:
             found = perform({**settings, "dataset": dataset, "out": folder / places[name]}, fresh=fresh, again=again)
             if not as_json:
                 console.show(*([""] if seen else []), cell(name, "bold"))
-            seen[name] = _told(found, as_json=as_json, by=by)
+            own = _tags(found)
+            tags |= own
+            if by is not None and by not in own:
+                note = f"not split by {by}: the queries have no such tag (there are {', '.join(sorted(own)) or 'none'})"
+                found = replace(found, notes=[*found.notes, note])
+            seen[name] = _told(found, as_json=as_json, by=by if by in own else None, explained=False)
         except RagaugeError as error:
             absent[name] = error.message
             failures.append(_of(name, error))
@@ -138,9 +149,12 @@ def _each(settings: dict[str, Any], *, fresh: bool, again: str, as_json: bool, b
         failures += [_of(name, error) for error in found.failures.values()]
     if not seen:
         raise failures[0]
+    if by is not None and by not in tags:
+        failures.append(UnknownName("tag", by, tags, hint=f"there are {', '.join(sorted(tags)) or 'none'}"))
     title = folder.resolve().name
     files = {"report.md": joint.markdown(title, seen, absent, places), "summary.csv": joint.csv(seen)}
-    notes = joint.about(seen)
+    wavering = next((one for one in seen.values() if wavers(one)), None)
+    notes = [*joint.about(seen), *([] if wavering is None else legend(wavering))]
     notes += _write(files, folder, lambda: page([joint.account(title, seen, absent, places)], vega()))
     if as_json:
         _echo({"datasets": {name: as_data(one) for name, one in seen.items()}, "failures": absent})
@@ -149,8 +163,16 @@ def _each(settings: dict[str, Any], *, fresh: bool, again: str, as_json: bool, b
         console.show("", cell(joint.headline(seen), "bold"))
         _show(shown)
         notes += _unseen(left)
+        more = joint.measures(seen)[joint.MOST :]
+        notes += [f"summary.csv and report.md also have {', '.join(more)}"] if more else []
     console.talk([*notes, f"wrote {folder}{os.sep}: {', '.join(files)}, and a folder for each dataset"])
     _end(failures, experiments)
+
+
+def _tags(experiment: Experiment) -> set[str]:
+    """What the queries can be split by."""
+    tags = tagged(experiment.dataset.tags, next(iter(experiment.scores.values())))
+    return {tag for mine in tags.values() for tag in mine}
 
 
 def _of(dataset: str, error: RagaugeError) -> RagaugeError:
@@ -181,12 +203,17 @@ def finish(experiment: Experiment, *, as_json: bool, by: str | None = None, audi
     _end(list(experiment.failures.values()), [experiment])
 
 
-def _told(experiment: Experiment, *, as_json: bool, by: str | None, audited: bool = False) -> Overview:
-    """What is to be known of an experiment, written beside its runs, and shown unless data is wanted."""
+def _told(
+    experiment: Experiment, *, as_json: bool, by: str | None, audited: bool = False, explained: bool = True
+) -> Overview:
+    """What is to be known of an experiment, written beside its runs, and shown unless data is wanted.
+
+    Where it is not `explained`, whoever asks says what the columns of the table over trials are.
+    """
     folder = experiment.folder or Path()
     seen = overview(experiment, by=by or (), audited=audited)
     files = {"report.md": markdown(seen), "summary.csv": summary_csv(seen), "scores.csv": queries_csv(seen)}
-    notes = list(experiment.notes) + _write(files, folder, lambda: KINDS["html"].write(seen))
+    notes = _merged(experiment) + _write(files, folder, lambda: KINDS["html"].write(seen))
     left: list[str] = []
     if not as_json:
         width = console.data().width
@@ -199,19 +226,49 @@ def _told(experiment: Experiment, *, as_json: bool, by: str | None, audited: boo
             f"{counted(len(data.documents), 'document')}, {counted(len(data.queries), 'query', 'queries')}, "
             f"convention {seen.convention}",
             *(
-                f"{line}; `ragauge compare {folder} -b {seen.baseline}` says more"
+                f"{line}; `ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}` says more"
                 for line in tested_by(seen)
                 if seen.baseline is not None
             ),
             *timed_by(seen),
-            *wavered_by(seen),
+            *(wavered_by(seen) if explained else lacking(seen)),
             *_unseen(left),
             *notes,
             f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
             f"queries.parquet, and a folder for each run ({', '.join(map(slug, experiment.runs))})",
+            *_beside(experiment),
         ]
     )
     return seen
+
+
+def _merged(experiment: Experiment) -> list[str]:
+    """The notes of an experiment; what is to be said of several systems is said once."""
+    found: dict[str, list[str]] = {}
+    for note in experiment.notes:
+        name = next((one for one in experiment.runs if note.startswith(f"{one}: ")), None)
+        text = note if name is None else note.removeprefix(f"{name}: ")
+        found.setdefault(text, []).extend([] if name is None else [name])
+    return [f"{', '.join(names)}: {text}" if names else text for text, names in found.items()]
+
+
+def _beside(experiment: Experiment) -> list[str]:
+    """Which runs of the same work are in the folder that the report says nothing of, if there are any."""
+    if experiment.folder is None:
+        return []
+    mine = [slug(name) for name in experiment.runs]
+    about = next(iter(experiment.runs.values())).manifest
+    others = []
+    for place in sorted(one for one in experiment.folder.iterdir() if one.name not in mine and is_complete(one)):
+        if all(circumstance(place, key) == about.get(key) for key in ("dataset", "plan")):
+            others.append(str(circumstance(place, "system")["name"]))
+    if not others:
+        return []
+    folder = experiment.folder
+    return [
+        f"the report is of {', '.join(experiment.runs)} alone; {folder} also has {', '.join(others)}: "
+        f"`ragauge report {shlex.quote(str(folder))}` shows all"
+    ]
 
 
 def _write(files: dict[str, str], folder: Path, page: Callable[[], str]) -> list[str]:
@@ -252,6 +309,21 @@ def _end(failures: Sequence[RagaugeError], experiments: Iterable[Experiment]) ->
         raise typer.Exit(max(codes))
 
 
+def _settle_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, given: bool) -> None:
+    """A baseline that is `given` must be among the systems; that of a file goes where the chosen ones lack it."""
+    name, systems = settings.get("baseline"), settings["systems"]
+    if name is None or name in systems:
+        return
+    if given:
+        if name in known:
+            hint = f"-s {shlex.quote(name)} beside the others"
+            raise BadInput(f"the baseline `{name}` is in the file, but not among the systems to run", hint=hint)
+        raise UnknownName("system", name, [*systems, *known], hint="the baseline is one of the systems")
+    if name in known:  # a name that the file itself does not have is told where it is run
+        del settings["baseline"]
+        console.talk([f"there is no baseline: the file's, {name}, is not among the systems (-s {shlex.quote(name)})"])
+
+
 def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """Systems by name, as the command line gives them; of a file, those that are named."""
     named: dict[str, Any] = {}
@@ -260,8 +332,31 @@ def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
         name, description = (found[1], found[2]) if found else (text, text)
         own = re.fullmatch(r"[\w.]+:[\w.]+", description)
         if found is None and not own and text not in known:
-            name = str(without_secrets(parse(text)))  # a name stands on the screen and on folders
+            spec = parse(text)
+            usual = plugins.names("retrievers")
+            if known and spec.name not in usual:
+                hint = f"the file has {', '.join(known)}"
+                raise UnknownName("system", spec.name, [*known, *usual], hint=hint)
+            name = str(without_secrets(spec))  # a name stands on the screen and on folders
         if name in named:
             raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
         named[name] = known[text] if text in known else plugins.own(description) if own else description
-    return named
+    others = {name: one for name, one in known.items() if name not in named}
+    return {name: _written_out(one, others) for name, one in named.items()}
+
+
+def _written_out(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
+    """A system made of `others` of the file, which do not run themselves, with these in the place of their names."""
+
+    def meant(name: Any) -> Any:
+        if not isinstance(name, str) or name not in others:
+            return name
+        if name in above:
+            raise BadInput(f"the system `{name}` is made of itself")
+        return _written_out(others[name], others, (*above, name))
+
+    if not isinstance(system, Spec):
+        return system
+    inner = {key: system.options[key] for key in ("of", "retriever") if key in system.options}
+    found = {key: [meant(one) for one in it] if isinstance(it, list) else meant(it) for key, it in inner.items()}
+    return Spec(system.name, {**system.options, **found})

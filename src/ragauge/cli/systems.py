@@ -23,15 +23,20 @@ GIVEN = (
     "store",
     "document_embedder",
     "database",
+    "terrain",
     "cls",
 )
 """What is handed to a system when it is built, and is no option of its own."""
+WALKED = "embedder=wordllama, graph=links+knn"
 PARTS = {
     "dense": "embedder=wordllama, store=exact",
     "hybrid": "of=dense+bm25",
     "pipeline": "of=bm25, reranker",
     "filtered": "of=bm25, NAME=VALUE of the metadata",
     "pgvector": "embedder=wordllama, index=hnsw, m=16, ef_construction=64, ef_search=40, half=false, dsn",
+    "pagerank": WALKED,
+    "graphflow": WALKED,
+    "swarm": WALKED,
     "mmr": "embedder=wordllama",
     "embedding": "embedder=wordllama",
     "vectors": "store=faiss, and its options",
@@ -43,7 +48,7 @@ def systems(
     name: Annotated[str | None, typer.Argument(help="Explain this one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
-    """List the retrievers, tokenizers, embedders, stores, keepers, rerankers and chats, or explain one.
+    """List the retrievers, graphs, tokenizers, embedders, stores, keepers, rerankers and chats, or explain one.
 
     [dim]ragauge systems hybrid[/dim]
     """

@@ -61,9 +61,14 @@ def load(folder: Path, *, split: str | None = None) -> Dataset:
 def read_documents(path: Path) -> list[Document]:
     """The documents of a file, JSONL or tab-separated, or of a collection's folder."""
     return [
-        Document(name, _text(row), str(row.get("title") or ""), row.get("metadata") or NOTHING)
-        for name, row in _rows(path, "corpus")
+        Document(name, _text(row), str(row.get("title") or ""), _metadata(row)) for name, row in _rows(path, "corpus")
     ]
+
+
+def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What stands under `metadata`: names with values; anything else is kept as the one value that it is."""
+    held = row.get("metadata") or NOTHING
+    return held if isinstance(held, Mapping) else {"metadata": held}
 
 
 def _text(row: Mapping[str, Any]) -> str:

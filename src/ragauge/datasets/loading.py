@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragauge.datasets import attack, folders, synthetic
-from ragauge.datasets.places import collection, data_folder
+from ragauge.datasets.places import collection, data_folder, json_files
 from ragauge.errors import BadInput, UnknownName
+from ragauge.formats.files import Source
+from ragauge.formats.stix import is_bundle
 from ragauge.records import Dataset, Judgments
 
 
@@ -66,5 +68,10 @@ def listing() -> Iterator[Listed]:
     folder = data_folder()
     if folder is not None:
         for one in sorted(folder.iterdir()):
-            if one.is_dir() and folders.find(one) is not None:
+            if not one.is_dir():
+                continue
+            if folders.find(one) is not None:
                 yield Listed(one.name, "folder", str(one))
+            files = json_files(one)
+            if len(files) == 1 and is_bundle(Source(str(files[0]))):
+                yield Listed(f"stix:{one.name}", "file", str(files[0]))

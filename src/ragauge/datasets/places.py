@@ -26,12 +26,17 @@ def collection(name: str) -> Path | None:
     return folder / name if (folder / name).is_dir() else None
 
 
+def json_files(folder: Path) -> list[Path]:
+    """The files of a folder that can be a STIX bundle."""
+    return sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+
+
 def bundle_at(name: str) -> str:
     """A STIX bundle by its path, or the only one in a folder: one that is there, or a collection."""
     folder = Path(name) if Path(name).exists() else collection(name)
     if folder is None or not folder.is_dir():
         return name
-    found = sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+    found = json_files(folder)
     if len(found) == 1:
         return str(found[0])
     several = f"{len(found)} JSON files, and a bundle is one" if found else "no JSON file"

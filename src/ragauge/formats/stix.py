@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ NAMED = (
 )
 """The types that are read; each of their objects must have a name."""
 HINT = 'a bundle is {"type": "bundle", "id": …, "objects": [{"type": …, "id": …, "name": …}, …]}'
+
+HEAD = 1000
+"""So many bytes tell whether a file is a bundle."""
 
 
 class Relation(NamedTuple):
@@ -77,6 +81,16 @@ class Bundle:
     """How many objects of types that are not read."""
     older: int = 0
     """Objects of which the bundle has a newer version."""
+
+
+def is_bundle(source: Source) -> bool:
+    """Whether a file begins as a bundle; one that cannot be read does not."""
+    try:
+        with source.open() as file:
+            head = file.read(HEAD)
+    except BadInput:
+        return False
+    return re.search(rb'"type"\s*:\s*"bundle"|"id"\s*:\s*"bundle--', head) is not None
 
 
 def read_bundle(source: Source) -> Bundle:

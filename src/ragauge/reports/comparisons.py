@@ -299,12 +299,13 @@ def _family(rows: Sequence[Comparison], found: Comparisons) -> int:
 def decided_by(found: Comparisons) -> str:
     """The test whose p-values decide, and what they are corrected for."""
     method = found.method
+    over = " over queries and seeds" * (method.test == "t" and any(row.seeds is not None for row in found.rows))
     if method.correction == "none":
-        return f"{TESTS[method.test]}, uncorrected"
+        return f"{TESTS[method.test]}{over}, uncorrected"
     family = _family(found.rows, found)
     each = " of each measure" * (method.family == "measure" and len(found.measures) > 1)
     many = counted(family, "comparison") + each
-    return f"{TESTS[method.test]}, {CORRECTIONS[method.correction]} for {many}"
+    return f"{TESTS[method.test]}{over}, {CORRECTIONS[method.correction]} for {many}"
 
 
 def about(found: Comparisons) -> list[str]:
@@ -316,7 +317,7 @@ def about(found: Comparisons) -> list[str]:
     decides = _decides(found)
     lines = [] if decides == "p_t" else [f"p_t: paired t-test, two-sided{over}, uncorrected"]
     strata = f", in strata for {_family(found.strata, found)}" if found.strata and method.correction != "none" else ""
-    sides = f", two-sided{over}" * (decides == "p_t")
+    sides = ", two-sided" * (decides == "p_t")
     lines.append(f"{decides}, to decide by: {decided_by(found)}{sides}{strata}; {STARS}, ns otherwise")
     kind = "hierarchical" if seeds else "BCa" if method.interval == "bca" else "percentile"
     lines.append(

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
 from rich.table import Table
 from rich.text import Text
 
 from ragauge.overviews import Overview
 from ragauge.reports.accounts import Account, Part
+from ragauge.reports.charts.studies import studied
 from ragauge.reports.comparisons import STARS, decided_by
 from ragauge.reports.markdown import folded, grid, safe
-from ragauge.reports.overviews import UNKNOWN, known_n, leading
+from ragauge.reports.overviews import UNKNOWN, asked, known_n, leading, manifest_of
 from ragauge.reports.tables import Rows, best_of, cell, counted, csv_text, fitting, number, plain_table, shown
 
 Overviews = Mapping[str, Overview]
@@ -93,10 +96,11 @@ def _column(overview: Overview, names: Sequence[str], measure: str) -> list[str]
 def ranks(values: Sequence[float], *, lower: bool) -> list[float]:
     """The place of each among all, the best 1; equal ones share the mean of theirs.
 
-    >>> ranks([0.5, 0.9, 0.5], lower=False)
-    [2.5, 1.0, 2.5]
+    >>> ranks([0.5, 0.9, 0.5], lower=False), ranks([0.1 + 0.2, 0.3], lower=True)
+    ([2.5, 1.0, 2.5], [1.5, 1.5])
     """
-    signed = [value if lower else -value for value in values]
+    # Means of the same values in another order may differ in their last digits.
+    signed = [round(value if lower else -value, 12) for value in values]
     return [sum(one < mine for one in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
 
 
@@ -195,24 +199,65 @@ def markdown(title: str, overviews: Overviews, failures: Mapping[str, str], plac
 
 def account(title: str, overviews: Overviews, failures: Mapping[str, str], places: Mapping[str, str]) -> Account:
     """The same for a page; a bullet marks the best of a column."""
-    parts = []
-    for place, measure in enumerate(measures(overviews)):
-        one = joint(overviews, measure)
-        cells = [
-            [f"•{text}" if (row, i) in one.strong else text for i, text in enumerate(texts)]
-            for row, texts in enumerate(one.rows)
-        ]
-        said = [*about(overviews), "• is the best of a column"] if not place else []
-        text = " ".join(f"{line[:1].upper()}{line[1:]}." for line in said)
-        rows = [Rows(measure, ["system", *one.header[1:]], cells)]
-        parts.append(Part(f"m{place}", measure, measure if place < MOST else "", text, rows, long=place >= MOST))
-    where = [[name, f"{places[name]}/report.html"] for name in overviews]
-    where += [[name, why] for name, why in failures.items()]
-    parts.append(
-        Part("datasets", "Datasets", "Datasets", "", [Rows("Datasets", ["dataset", "its report"], where, False)])
-    )
+    first, *others = measures(overviews)
+    said = [*about(overviews), "• is the best of a column"]
+    text = " ".join(f"{line[:1].upper()}{line[1:]}." for line in said)
+    named = dict(zip(short(list(overviews)), overviews.values(), strict=True))
+    chart = studied(named, first, systems(overviews))
+    parts = [Part("first", first, first, text, [_marked(overviews, first)], chart)]
+    parts += [Part("second", one, one, "", [_marked(overviews, one)]) for one in others[: MOST - 1]]
+    rest = [_marked(overviews, one) for one in others[MOST - 1 :]]
+    if rest:
+        parts.append(Part("others", "Other measures", "Others", "", rest, long=True))
+    parts.append(Part("datasets", "Datasets", "Datasets", "", [_where(overviews, failures, places)]))
     told = [counted(len(overviews), "dataset"), counted(len(systems(overviews)), "system")]
-    return Account("study", title, told, headline(overviews), parts)
+    return Account("study", title, told, headline(overviews), parts, circumstances=_circumstances(overviews))
+
+
+def _where(overviews: Overviews, failures: Mapping[str, str], places: Mapping[str, str]) -> Rows:
+    """The datasets, each with the way to its own report, and those that could not be run."""
+    rows = [[name, ", ".join(_sizes(one))] for name, one in overviews.items()]
+    rows += [[name, f"could not be run: {why}"] for name, why in failures.items()]
+    links = [*(f"{quote(places[name])}/report.html" for name in overviews), *("" for _ in failures)]
+    return Rows("Datasets", ["dataset", "what it has"], rows, numbers=False, links=links)
+
+
+def _sizes(overview: Overview) -> list[str]:
+    documents = overview.documents_known
+    size = [] if documents is None else [counted(documents, "document")]
+    return [*size, counted(asked(overview), *overview.asked)]
+
+
+def _marked(overviews: Overviews, measure: str) -> Rows:
+    one = joint(overviews, measure)
+    cells = [
+        [f"•{text}" if (row, i) in one.strong else text for i, text in enumerate(texts)]
+        for row, texts in enumerate(one.rows)
+    ]
+    return Rows(measure, ["system", *one.header[1:]], cells)
+
+
+def _circumstances(overviews: Overviews) -> dict[str, Any]:
+    """What the runs on all datasets share; what is one dataset's own is in its report."""
+    manifests = [manifest_of(one) for one in overviews.values()]
+    first = manifests[0]
+    shared = {
+        key: first[key]
+        for key in ("plan", "python", "versions", "machine")
+        if first.get(key) and all(one.get(key) == first[key] for one in manifests)
+    }
+    conventions = list(dict.fromkeys(one.convention for one in overviews.values() if one.convention))
+    made = max((one.made for one in overviews.values()), default="")
+    return {"made": made, "convention": ", ".join(conventions), "systems": _described(overviews), **shared}
+
+
+def _described(overviews: Overviews) -> list[str]:
+    """Systems with what they are, where their names do not say it."""
+    found = dict.fromkeys(systems(overviews), "")
+    for one in overviews.values():
+        for name, entry in one.entries.items():
+            found[name] = found[name] or str((entry.manifest.get("system") or {}).get("description") or "")
+    return [name if what in ("", name) else f"{name}: {what}" for name, what in found.items()]
 
 
 def csv(overviews: Overviews) -> str:

@@ -17,6 +17,8 @@ EVEN = 0.5
 """What `nearer` is where links say nothing."""
 MOSTLY = 0.5
 """Where so many links join two answers, or the answers are so much one document's neighbours, links may be answers."""
+APART = 0.05
+"""Shares that differ by less are no evidence of answers being nearer."""
 MANY = 1000
 """Of so many documents a tenth of one is not told."""
 LONG = 44
@@ -47,8 +49,23 @@ def headline(web: Web) -> str:
     whole = web.reach[0]
     if not whole.nearer.n:
         return f"Every relevant document is among the {counted(web.seeds, 'seed')}: nothing is left for a walk to find."
-    near = f"{percent(whole.near.value)} are {_reached(NEAR)} away, of all others {percent(whole.near_others.value)}"
-    return f"The answers are {_than_chance(whole.nearer)}: of the relevant documents that are not seeds, {near}."
+    if not web.links:
+        return "There are no links: a walk cannot leave its seeds."
+    return f"The answers are {_than_chance(whole.nearer)}{_evidence(whole)}."
+
+
+def _evidence(whole: Reach) -> str:
+    """The figures that a verdict can be seen by: how many are near, unless the others are as well; nothing of none."""
+    if whole.nearer.low <= EVEN <= whole.nearer.high or math.isnan(whole.nearer.low):
+        return ""
+    more = whole.near.value - whole.near_others.value
+    if (more if whole.nearer.value > EVEN else -more) >= APART:
+        shares = (
+            f"{percent(whole.near.value)} are {_reached(NEAR)} away, of all others {percent(whole.near_others.value)}"
+        )
+        return f": of the relevant documents that are not seeds, {shares}"
+    cases = f"in {_spread(whole.nearer)} of cases, where chance gives {EVEN:.0%}"
+    return f": a relevant document is nearer to the seeds than another one {cases}"
 
 
 def _size(web: Web) -> str:
@@ -79,10 +96,10 @@ def _reached(links: int) -> str:
 
 
 def _more(web: Web) -> list[str]:
-    found = []
-    if web.reach:
+    found = list(web.doubts)
+    if web.reach and web.links:
         found += [_ceiling(web, one) for one in web.reach[0].within[1 : NEAR + 1]]
-    if web.degrees.isolated:
+    if web.links and web.degrees.isolated:
         part = percent(web.degrees.isolated / web.documents)
         found.append(f"{part} of the documents have no link: no walk comes to them, or goes on from them.")
     found += [_doubt(one) for one in web.following[:1] if _doubtful(one)]
@@ -97,7 +114,8 @@ def _ceiling(web: Web, within: Within) -> str:
     elif gap.high < 0:
         verdict = "likeness alone finds more than the links lead to"
     else:
-        verdict = f"no more and no less, as far as {counted(gap.n, 'query', 'queries')} can tell"
+        over = f"no clear difference over {counted(gap.n, 'query', 'queries')}"
+        verdict = "the same" if gap.low == gap.high == 0 else over
     way = f"Walking {counted(within.links, 'link')} from {counted(web.seeds, 'seed')}"
     return (
         f"{way} can reach {_spread(within.recall)} of what is relevant, in {percent(within.share)} of the corpus; "
@@ -149,8 +167,8 @@ def _ceilings(web: Web) -> list[Part]:
         for one in web.reach[0].within
     ]
     text = (
-        "What would be found if everything within so many links of the seeds were returned: more a walk cannot find "
-        "there, and a walk that returns fewer documents finds less. plain: plain search, where it returns as many."
+        "The most that a walk of so many links can find: the recall of all documents within them. Walkers return only "
+        "some of these, and find less. plain: the recall of plain search that returns as many documents."
     )
     charts = {name: one for name, one in drawn(web).items() if name == "within"}
     table = Rows("", header, rows, goes=(3,))
@@ -185,27 +203,27 @@ def _kind(one: Reach) -> list[str]:
 def _following(web: Web) -> list[Part]:
     if not web.links or not any(one.pairs for one in web.following):
         return []
-    header = ["links", "joining", "by chance", "times", "joined", "around one", "just these"]
+    header = ["links", "between", "by chance", "linked", "around one", "exactly"]
     rows = [
         [
             one.kind or ALL,
             percent(one.share),
             f"{one.chance:.3%}",
-            "-" if math.isnan(one.times) else f"{one.times:,.1f}",
             percent(one.covered),
             percent(one.star),
-            f"{one.stars:,} of {one.queries:,}",
+            f"{one.stars:,} of {counted(one.queries, 'query', 'queries')}",
         ]
         for one in web.following
     ]
     text = (
-        "joining: the part of the links between two documents that are relevant to one query, beside the part if as "
-        "many were laid by chance; joined: the part of all such pairs that is linked; around one: how much the "
-        "answers of a query are the neighbours of a single document, and of how many queries they are just these. A "
-        "walk lives on links that follow the answers; links that were made from them are a leak. No figure tells the "
-        "two apart: ask where the links come from."
+        "Answers are documents that are relevant to the same query. between: the part of the links that is "
+        "between two answers; by chance: that part if as many links were laid anywhere. linked: the part of all pairs "
+        "of answers that has a link. around one: how much the answers of a query are the neighbours of one document; "
+        "exactly: the queries whose answers are these neighbours and no others, of all with several answers. A walk "
+        "lives on links that follow the answers; links that were made from them are a leak. No figure tells the two "
+        "apart: ask where the links come from."
     )
-    return [Part("following", "Whether links follow the answers", "Leaks", text, [Rows("", header, rows, goes=(2, 6))])]
+    return [Part("following", "Whether links follow the answers", "Leaks", text, [Rows("", header, rows, goes=(2, 5))])]
 
 
 def _shape(web: Web) -> list[Part]:

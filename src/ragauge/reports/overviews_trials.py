@@ -7,7 +7,7 @@ import math
 from ragauge.overviews import Entry, Overview, Variation
 from ragauge.reports.tables import Rows, shown
 
-ALIKE = "always alike"
+SAME_RANKINGS, SAME_VALUES = "same rankings", "same values"
 SHARE = 0.1
 """Of the variance of a mean: where trials add no more than this, they are enough."""
 TITLE = "What chance does"
@@ -29,7 +29,8 @@ def trials_rows(overview: Overview, measure: str) -> Rows:
             rows.append([name, str(found.trials), *_figures(entry, measure, found)])
         elif often > 1:
             mean = shown(entry.means[measure].value, measure) if measure in entry.means else "-"
-            rows.append([name, str(often), mean, mean, ALIKE, *[""] * (len(header) - 5)])
+            alike = SAME_RANKINGS if len(entry.scores) == 1 else SAME_VALUES
+            rows.append([name, str(often), mean, mean, alike, *[""] * (len(header) - 5)])
     return Rows("", header, rows, goes=(3, 2, 7, 6, 5))
 
 
@@ -65,18 +66,26 @@ def _percent(share: float) -> str:
 
 
 def wavered_by(overview: Overview) -> list[str]:
-    """What the figures are, where there are trials that differ."""
-    if not wavers(overview):
-        return []
-    every = [one for entry in overview.entries.values() for one in entry.variation.values()]
-    below = any(one.below for one in every)
-    left = max(one.left_out for one in every)
-    many = overview.asked[1]
+    """What the figures are, and what they are without, where there are trials that differ."""
+    return [*legend(overview), *lacking(overview)] if wavers(overview) else []
+
+
+def legend(overview: Overview) -> list[str]:
+    """What each column is."""
+    one, many = overview.asked
+    below = any(found.below for entry in overview.entries.values() for found in entry.variation.values())
     return [
-        f"over trials: the least and the most that a trial has as its mean; unstable: {many} whose value is not always "
-        f"the same; of {many}, of trials, rest: where the variance of a value lies, between {many}, between trials, or "
-        "in the two together" + "; estimates below 0 count 0" * below,
-        "error: the standard error of the mean over both; by chance: the part of its square that more trials would "
-        f"take away; enough: so many trials make that no more than {SHARE:.0%}; `ragauge reliability` says pass@k",
-        *([f"up to {left:,} {many} have no value in some trial, and are left out there"] if left else []),
+        "over trials: least and most: the lowest and the highest mean of a trial; "
+        f"unstable: {many} whose value is not the same in every trial",
+        f"of {many}, of trials, rest: where values vary: from {one} to {one}, from trial to trial for all {many} "
+        f"alike, or for each {one} by itself" + " (an estimate below 0 counts 0)" * below,
+        "error: the standard error of the mean; by chance: how much of its square goes away with endless trials; "
+        f"enough: the trials after which that is {SHARE:.0%} or less; `ragauge reliability` says pass@k",
     ]
+
+
+def lacking(overview: Overview) -> list[str]:
+    """How many have no value in some trial, if any."""
+    every = [found.left_out for entry in overview.entries.values() for found in entry.variation.values()]
+    left = max(every, default=0)
+    return [f"up to {left:,} {overview.asked[1]} have no value in some trial, and are left out there"] if left else []

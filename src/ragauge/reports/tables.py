@@ -246,6 +246,8 @@ class Rows(NamedTuple):
     numbers: bool = True
     """Whether all but the first column are figures; sentences break where they must."""
     goes: Sequence[int] = ()
+    links: Sequence[str] = ()
+    """Where the name of each row leads on a page; nothing for one that leads nowhere."""
 
 
 def drawn(part: Rows, width: int) -> tuple[Table, list[str]]:

@@ -1,4 +1,4 @@
-"""What can be told of a knowledge base: each kind of result, the verb that makes it, and the account of it."""
+"""What can be told beside runs: each kind of result, the verb that makes it, and the account of it."""
 
 from __future__ import annotations
 

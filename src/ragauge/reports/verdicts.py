@@ -16,6 +16,10 @@ from ragauge.reports.tags import MEANINGS
 FEWEST = 5
 """Queries in a stratum, below which it is not called the weakest."""
 COUNTS = "num_"
+LEAKS = ("leaking field", "leaking score")
+"""The problems that leave nothing to believe."""
+USED = "; ranked by it: "
+"""What stands before the runs that rank by a leaking field."""
 UNJUDGED = 50
 """From so many percent on, unjudged documents are worth a word beside the verdict."""
 
@@ -33,7 +37,47 @@ class Answer(NamedTuple):
 
 
 def verdict(overview: Overview) -> str:
-    """One sentence or two: the best system, what it is better than, by how much, how sure, and what that costs."""
+    """One sentence or two: the best system, what it is better than, by how much, how sure, and what that costs.
+
+    Where the audit found that answers leak, that comes first; where runs go by the leak, nothing else is said.
+    """
+    leak = _leak(overview)
+    if leak is None:
+        return _said(overview)
+    why = f"{leak.told}{_others(leak)}"
+    if leak.used:
+        return f"Not to be believed: {why}."
+    return f"To be doubted: {why}, though no run is known to rank by it. {_said(overview)}"
+
+
+class _Leak(NamedTuple):
+    """What the audit says of the worst leak."""
+
+    told: str
+    used: bool
+    """Whether a run goes by it."""
+    more: int
+    """How many others there are."""
+
+
+def _leak(overview: Overview) -> _Leak | None:
+    """The leak that the audit found, one that a run goes by before others."""
+    problems = [] if overview.audit is None else overview.audit.problems
+    found = [one for one in problems if one.what in LEAKS]
+    if not found:
+        return None
+    used = [one for one in found if one.what == "leaking score" or USED in one.message]
+    one = (used or found)[0]
+    said = re.split(r":? \(?AUC ", one.message)[0]
+    told = f"the scores of {one.subject}{said.removeprefix('its scores')}" if one.what == "leaking score" else said
+    return _Leak(told, bool(used), len(found) - 1)
+
+
+def _others(leak: _Leak) -> str:
+    return f" (and {counted(leak.more, 'more leak')})" if leak.more else ""
+
+
+def _said(overview: Overview) -> str:
     ranked = overview.ranked()
     if not ranked:
         return f"No system has a value of {overview.first}."
@@ -220,10 +264,17 @@ def _real(overview: Overview) -> Answer:
     elif not math.isnan(row.detectable) and row.seeds is None:  # over seeds, too, it would be more
         parts.append(f"{row.n:,} can show one of {row.detectable:.3f} ({method.power:.0%} power)")
     doubts = _doubts(overview, best)
-    sure = _sure(overview, row)
+    sure, leak = _sure(overview, row), _leak(overview)
     told = f"p {_p(row.p_corrected)}"
     if not sure and row.p_corrected < _level(overview):
         parts.append("too few differ to be sure")
+    if leak is not None:
+        answer = "No, answers leak" if leak.used else "To be doubted"
+        return Answer(
+            question, answer, "; ".join([f"{leak.told}{_others(leak)}", told, *parts, *doubts]), "doubt", "findings"
+        )
+    if sure and overview.audit is None and not overview.judge:
+        parts.append("nobody has audited it")
     answer = f"Yes, {told}" if sure else f"Not shown, {told}"
     return Answer(
         question, answer, "; ".join(parts + doubts), "good" if sure and not doubts else "doubt", "differences"

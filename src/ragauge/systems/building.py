@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ class Workshop:
         self._built: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}
         self._parts: dict[str, set[str]] = {}
+        self._inside: list[tuple[str, list[float]]] = []
+        """What is being built now, the innermost last, and the seconds of parts that were built for it meanwhile."""
 
     @asynccontextmanager
     async def opened(self, system: Any) -> AsyncIterator[Retriever]:
@@ -133,13 +136,14 @@ class Workshop:
         self._parts[key] = {str(one) for one in inner if isinstance(one, Spec)}
         began = time.perf_counter()
         factory = plugins.find("retrievers", whole.name)
-        made = self._made(factory, whole, retrievers, options)
+        with self._noting(key) as elsewhere:
+            made = self._made(factory, whole, retrievers, options)
         retriever: Retriever = await made if inspect.isawaitable(made) else made
         if whole.name not in plugins.TABLE["retrievers"]:
             adapted = as_retriever(retriever)  # what a plug-in returns is brought to hits like anybody's
             adapted.owned = retriever
             retriever = adapted
-        self._seconds[key] = time.perf_counter() - began
+        self._seconds[key] = time.perf_counter() - began - sum(elsewhere)
         if is_async(retriever):
             closing.push_async_callback(_close, retriever)
         else:
@@ -179,8 +183,8 @@ class Workshop:
         spec = parse(description) if isinstance(description, str) else description
         if not isinstance(spec, Spec) or spec.name not in ("mmr", "embedding", *_WALKERS):
             return self._part("rerankers", spec)
-        key = f"rerankers:{spec}"
-        if key not in self._built:
+
+        def made() -> Any:
             options = dict(spec.options)
             factory = plugins.find("rerankers", spec.name)
             if spec.name in _WALKERS:
@@ -188,18 +192,20 @@ class Workshop:
             else:
                 embedder, options["document_embedder"] = self._embedders(options.pop("embedder", "wordllama"))
                 first = [embedder, self._documents]
-            self._built[key] = _called(factory, spec, first, options)
-        return self._built[key]
+            return _called(factory, spec, first, options)
+
+        return self._once(f"rerankers:{spec}", made)
 
     def _terrain(self, options: dict[str, Any]) -> Terrain:
         """What walkers of one embedder and one graph share; both are taken out of the options."""
         described, linked = options.pop("embedder", "wordllama"), _as_list(options.pop("graph", GRAPH))
-        key = f"terrain:{described}:{'+'.join(map(str, linked))}"
-        if key not in self._built:
+
+        def made() -> Terrain:
             embedder, remembering = self._embedders(described)
             linkers = [self._part("graphs", one) for one in linked]
-            self._built[key] = Terrain(self._documents, embedder, linkers, document_embedder=remembering)
-        found: Terrain = self._built[key]
+            return Terrain(self._documents, embedder, linkers, document_embedder=remembering)
+
+        found: Terrain = self._once(f"terrain:{described}:{'+'.join(map(str, linked))}", made)
         return found
 
     def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
@@ -212,10 +218,8 @@ class Workshop:
         """An embedder that has seen this corpus, where it must: once, however many systems have it."""
         if not callable(getattr(embedder, "fitted", None)):
             return embedder
-        key = f"fitted:{id(embedder)}"
-        if key not in self._built:
-            self._built[key] = fitted(embedder, [document.whole for document in self._documents], self._progress)
-        found: Embedder = self._built[key]
+        texts = [document.whole for document in self._documents]
+        found: Embedder = self._once(f"fitted:{id(embedder)}", lambda: fitted(embedder, texts, self._progress))
         return found
 
     def _part(self, family: str, description: Any) -> Any:
@@ -225,13 +229,35 @@ class Workshop:
             if not hasattr(spec, method) and not (family == "rerankers" and callable(spec)):
                 raise BadInput(f"{spec!r} is no {family.removesuffix('s')}: it has no `{method}`")
             return spec  # an object of the caller's own
-        key = f"{family}:{spec}"
-        if key in self._built:
-            return self._built[key]
-        part = _called(plugins.find(family, spec.name), spec, [], dict(spec.options))
-        if family != "stores":  # each system fills its own
-            self._built[key] = part
-        return part
+
+        def made() -> Any:
+            return _called(plugins.find(family, spec.name), spec, [], dict(spec.options))
+
+        return made() if family == "stores" else self._once(f"{family}:{spec}", made)  # each system fills its own store
+
+    def _once(self, key: str, made: Callable[[], Any]) -> Any:
+        """A part that is built once; whoever has it counts its seconds, and not only the first."""
+        if self._inside:
+            self._parts.setdefault(self._inside[-1][0], set()).add(key)
+        if key not in self._built:
+            began = time.perf_counter()
+            with self._noting(key) as elsewhere:
+                self._built[key] = made()
+            took = time.perf_counter() - began
+            self._seconds[key] = took - sum(elsewhere)
+            if self._inside:
+                self._inside[-1][1].append(took)
+        return self._built[key]
+
+    @contextmanager
+    def _noting(self, key: str) -> Iterator[list[float]]:
+        """While something is built: parts that it has are noted as its own, with the seconds that they took."""
+        elsewhere: list[float] = []
+        self._inside.append((key, elsewhere))
+        try:
+            yield elsewhere
+        finally:
+            self._inside.pop()
 
 
 _WALKERS = ("pagerank", "graphflow", "swarm")
@@ -275,7 +301,11 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: dict[str, Any]) -> Any:
     """What a factory makes of options, if it knows them all and they are of the kind that its defaults are."""
-    signature = inspect.signature(factory)
+    _check_options(inspect.signature(factory), spec, first, options)
+    return factory(*first, **options)
+
+
+def _check_options(signature: inspect.Signature, spec: Spec, first: list[Any], options: dict[str, Any]) -> None:
     parameters = signature.parameters
     _bound(signature, spec, first, options)
     for name, value in options.items():
@@ -285,7 +315,6 @@ def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: 
                 if not isinstance(value, kind) or isinstance(value, bool) is not isinstance(default, bool):
                     raise BadInput(f"`{without_secrets(spec)}`: {name} is {_told(value)!s}, not {word}")
                 break
-    return factory(*first, **options)
 
 
 def _bound(signature: inspect.Signature, spec: Spec, first: list[Any], options: dict[str, Any]) -> None:
@@ -295,7 +324,13 @@ def _bound(signature: inspect.Signature, spec: Spec, first: list[Any], options: 
         parameters = signature.parameters
         taken = [name for name, one in parameters.items() if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
         known = [*_PARTS.get(spec.name, ()), *(name for name in taken[len(first) :] if name != "document_embedder")]
-        raise BadInput(f"`{without_secrets(spec)}`: {error}", hint=f"options: {', '.join(known) or 'none'}") from None
+        hint = f"options: {', '.join(known) or 'none'}"
+        strange = next((name for name in options if name not in taken[len(first) :]), None)
+        if strange is None:
+            raise BadInput(f"`{without_secrets(spec)}`: {error}", hint=hint) from None
+        near = difflib.get_close_matches(strange, known, n=1, cutoff=0.5)
+        guess = f"did you mean `{near[0]}`? " if near else ""
+        raise BadInput(f"`{spec.name}` has no option `{strange}`", hint=guess + hint) from None
 
 
 def _check_names(family: str, spec: Spec) -> None:
@@ -303,7 +338,8 @@ def _check_names(family: str, spec: Spec) -> None:
     if spec.name in plugins.TABLE[family] and spec.name != "filtered":
         options = {name: value for name, value in spec.options.items() if name not in _PARTS.get(spec.name, ())}
         first = [None] * _FIRST.get(family, {}).get(spec.name, 0)
-        _bound(inspect.signature(factory), spec, first, {k: v for k, v in options.items() if k not in _ALIASES})
+        given = {name: value for name, value in options.items() if name not in _ALIASES}
+        _check_options(inspect.signature(factory), spec, first, given)
     if spec.name == "filtered" and not spec.options.keys() - {"of", "retriever", "most"}:
         raise BadInput("`filtered` filters by nothing", hint="filtered(of=bm25, module=json)")
     for option, inner in _FAMILIES.items():

@@ -10,8 +10,8 @@ from ragauge.webs import DISTANCES, Reach, Web
 ROW = 34
 """Pixels of a bar that lies."""
 HEIGHT = 170
-FAR = (PALETTE[0], PALETTE[7], PALETTE[2], PALETTE[9], PALETTE[4], NEUTRAL)
-"""A colour for each distance: from near to far, and for what has no way."""
+FAR = (*PALETTE[:5], NEUTRAL)
+"""A colour for each distance, none like the next; grey for what has no way."""
 SIDES = ("relevant", "others")
 WAYS = ("within reach", "plain search, as many documents")
 ASIDE = 0.04

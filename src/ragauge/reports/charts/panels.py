@@ -45,7 +45,7 @@ def panels(overview: Overview) -> Sketch | None:
     cast = Cast(overview.systems, overview.baseline)
     height = max(160, 20 * len(cast.names) + 4)
     found: list[Panel] = [
-        _dots(
+        dots(
             "hit_rate@k",
             {f"@{k}": _means(overview, name) for k, name in hits.items()},
             "hit rate",
@@ -62,7 +62,9 @@ def panels(overview: Overview) -> Sketch | None:
     tag = TAG if TAG in overview.strata else next(iter(overview.strata), None)
     if tag is not None:  # below the first, in a row of three: both have figures on their left, the others names
         kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:KINDS]}
-        found.append(_dots(f"{overview.first} by {tag}", kinds, overview.first, cast, height))
+        below = f"{tag} (number of {overview.asked[1]})"
+        title = f"{overview.first} by {tag}"
+        found.append(dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
     if several is not None:
         found.append(bars(overview, cast, several, height=height, beside=unique))
         said += [_ends(overview, several), *([_ends(overview, unique)] if unique is not None else [])]
@@ -120,8 +122,18 @@ def _ends(overview: Overview, measure: str) -> str:
     return f"{measure}: " + (", ".join(w + t for w, t in zip(words, told, strict=True)) if told else "none")
 
 
-def _dots(title: str, groups: Groups, words: str, cast: Cast, height: int, *, key: Sequence[str] = ()) -> Panel:
-    """A dot with its interval for each system, side by side above each of the groups."""
+def dots(
+    title: str,
+    groups: Groups,
+    words: str,
+    cast: Cast,
+    height: int,
+    *,
+    key: Sequence[str] = (),
+    below: str | None = None,
+    wide: bool = False,
+) -> Panel:
+    """A dot with its interval for each system, side by side above each of the groups; `below` says what these are."""
     alt = altair()
     rows: Rows = [
         {
@@ -139,8 +151,8 @@ def _dots(title: str, groups: Groups, words: str, cast: Cast, height: int, *, ke
     ]
     ends = span([end for row in rows for end in (row["value"], row["low"], row["high"]) if end is not None] or [0.0])
     scale = alt.Scale(domain=[figure(end) for end in ends], zero=False, nice=False)
-    side = alt.Axis(grid=False, labelAngle=0, labelLimit=90)
-    x = alt.X("group:N", title=None, sort=None, axis=side, scale=alt.Scale(domain=list(groups), paddingInner=0.2))
+    side = alt.Axis(grid=False, labelAngle=0, labelLimit=240 if wide else 90)
+    x = alt.X("group:N", title=below, sort=None, axis=side, scale=alt.Scale(domain=list(groups), paddingInner=0.2))
     # By number and sorted as it is: Vega-Lite would otherwise write the names into an expression.
     offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(cast.names)))))
     colour, shape = cast.colour(alt, key), cast.shape(alt, key)
@@ -151,14 +163,14 @@ def _dots(title: str, groups: Groups, words: str, cast: Cast, height: int, *, ke
         alt.Tooltip("n:Q", title="queries"),
     ]
     chart = alt.Chart(alt.Data(values=rows))
-    lines, dots = chart.mark_rule(strokeWidth=1.5, opacity=0.75), chart.mark_point(filled=True, size=45, opacity=1)
+    lines, marks = chart.mark_rule(strokeWidth=1.5, opacity=0.75), chart.mark_point(filled=True, size=45, opacity=1)
     low = alt.Y("low:Q", title=words)
     y = alt.Y("value:Q", title=words, scale=scale, axis=alt.Axis(tickCount=5))
     layers = [
         lines.encode(x=x, xOffset=offset, y=low, y2="high:Q", color=colour),
-        dots.encode(x=x, xOffset=offset, y=y, color=colour, shape=shape, tooltip=tips),
+        marks.encode(x=x, xOffset=offset, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    return panel(title, layers, height, wide=False)
+    return panel(title, layers, height, wide=wide)
 
 
 def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int) -> Panel:

@@ -78,6 +78,7 @@ def page(overview: Overview, vega: str | None = None) -> str:
             "verdict": verdict(overview).replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0"),
             "answers": answers(overview),
             "systems": sections.systems(overview),
+            "others": sections.others(overview),
             "beside": charts.get("quality_latency"),
             "chart_sections": middle,
             "browsable": told,

@@ -77,7 +77,10 @@ def _sheet(rows: Rows, title: str, *, long: bool) -> Sheet:
     called = "" if rows.title == title else rows.title
     if long and not called:
         called = f"Show {counted(len(rows.rows), 'row')}"
-    cells = _ordered(rows) if rows.numbers else rows.rows
+    cells: Sequence[Sequence[str | Cell]] = _ordered(rows) if rows.numbers else rows.rows
+    if rows.links:
+        named = zip(cells, rows.rows, rows.links, strict=True)
+        cells = [[Cell(texts[0], link=link), *row[1:]] for row, texts, link in named]
     return Sheet(rows.header, cells, called, numbers=rows.numbers, sortable=len(rows.rows) > 1, folded=long)
 
 

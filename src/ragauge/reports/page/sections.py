@@ -17,6 +17,9 @@ from ragauge.reports.tables import best_of, counted, milliseconds, p_value, rate
 from ragauge.stages import STAGES
 
 MOST_FAILURES = 200
+ROOM = 4
+"""Measures that the table of systems has room for beside differences and times; the others have one of their own."""
+OTHERS = "Other measures"
 
 
 class Cell(NamedTuple):
@@ -29,6 +32,8 @@ class Cell(NamedTuple):
     about: str = ""
     order: float | None = None
     """What it is sorted by, where that is no text."""
+    link: str = ""
+    """Where the text leads."""
 
 
 @dataclass(frozen=True)
@@ -75,27 +80,43 @@ def systems(overview: Overview) -> Sheet:
     timed = _timed(overview)
     base = overview.baseline
     gaps = base is not None and overview.compared is not None
-    header = ["system", *overview.measures]
+    measures = overview.measures[:ROOM]
+    header = ["system", *measures]
     header += [f"vs {base}", "p"] if gaps else []
     header += [f"{timed} ms"] if timed else []
+    rows = _means(overview, measures)
+    for row, (name, entry) in zip(rows, overview.entries.items(), strict=True):
+        if gaps:
+            row.extend(_gap(overview.difference(name)))
+        if timed:
+            row.append(_milliseconds(entry, timed))
+    return Sheet(header, rows, sortable=len(rows) > 1, legend=_legend(overview))
+
+
+def others(overview: Overview) -> list[Sheet]:
+    """The same by the measures for which that table has no room."""
+    measures = overview.measures[ROOM:]
+    rows = _means(overview, measures)
+    return [Sheet(["system", *measures], rows, OTHERS, sortable=len(rows) > 1, folded=True)] if measures else []
+
+
+def _means(overview: Overview, measures: Sequence[str]) -> list[list[str | Cell]]:
+    """A row for each system: its name and its means."""
     best = {
         m: best_of(
             [e.means[m].value for e in overview.entries.values() if m in e.means], lower=m in overview.lower_is_better
         )
-        for m in overview.measures
+        for m in measures
     }
+    many = len(overview.entries) > 1
     rows: list[list[str | Cell]] = []
     for name, entry in overview.entries.items():
-        row: list[str | Cell] = [Cell(name, "baseline" if name == base else "")]
-        for m in overview.measures:
-            many = len(overview.entries) > 1
-            row.append(_mean(entry.means.get(m), m, best[m] if many else math.nan, overview.difference(name, m)))
-        if gaps:
-            row += _gap(overview.difference(name))
-        if timed:
-            row.append(_milliseconds(entry, timed))
+        row: list[str | Cell] = [Cell(name, "baseline" if name == overview.baseline else "")]
+        row += [
+            _mean(entry.means.get(m), m, best[m] if many else math.nan, overview.difference(name, m)) for m in measures
+        ]
         rows.append(row)
-    return Sheet(header, rows, sortable=len(rows) > 1, legend=_legend(overview))
+    return rows
 
 
 def _mean(mean: Mean | None, measure: str, best: float, gap: Comparison | None) -> Cell:
@@ -147,6 +168,8 @@ def _legend(overview: Overview) -> str:
             f"below it {overview.asked[1]} won/lost/tied; intervals are each for itself, and not corrected. Stars: "
             "that p-value, by each measure (*** p < 0.001, ** p < 0.01, * p < 0.05)."
         )
+    if left := overview.measures[ROOM:]:
+        parts.append(f"Not in this table: {', '.join(left)}; they are below, under {OTHERS}.")
     return " ".join(parts)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,30 +19,45 @@ from ragauge.systems.specs import Spec
 from ragauge.systems.stores.intake import whole
 from ragauge.systems.stores.nearest import nearest
 
+UNKNOWN = "unknown ids"
+"""Why a link is skipped that leads to no document."""
+COMPARED = 10_000
+"""Up to so many ids are looked through for one that is much like an unknown one."""
+
 
 class Links:
     """Links that documents carry in their metadata: a list of ids, or lists by relation, `{"uses": ["a", "b"]}`.
 
     `kinds` are the relations that count, all where nothing is said; several are joined by `+`. Ids that no document
-    has are skipped. Every link weighs `weight`.
+    has are skipped. Every link weighs `weight`. With `rewired` the ends of all links change places at random, the same
+    way each time: every document has as many links as before, but for the few that would join it to itself or twice to
+    another, and they lead anywhere. What a walk still gains then is owed to how many links there are, not to where
+    they lead.
     """
 
-    def __init__(self, *, field: str = "links", kinds: str | Sequence[str] | None = None, weight: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        field: str = "links",
+        kinds: str | Sequence[str] | None = None,
+        weight: float = 1.0,
+        rewired: bool = False,
+    ) -> None:
         some: list[Any] = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
         if kinds is not None and not (some and all(isinstance(one, str) for one in some)):
             raise BadInput(f"links: kinds is {kinds!r}, not names of relations", hint="links(kinds=uses+mitigates)")
         self._field = field
         self._kinds = None if kinds is None else frozenset(some)
         self._weight = heaviness("links", weight)
-        self.name = described("links", type(self), field=field, kinds=kinds, weight=weight)
+        self._rewired = rewired
+        self.name = described("links", type(self), field=field, kinds=kinds, weight=weight, rewired=rewired)
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
         """A link for each id that is known."""
         rows = {document.id: row for row, document in enumerate(documents)}
         seen: set[str] = set()
-        ones, others, unknown, found = [], [], 0, False
+        ones, others, unknown = [], [], 0
         for row, document in enumerate(documents):
-            found |= document.metadata.get(self._field) is not None
             for relation, names in self._relations(document):
                 seen.add(relation)
                 if self._kinds is None or relation in self._kinds:
@@ -48,14 +65,40 @@ class Links:
                     unknown += len(names) - len(known)
                     others += known
                     ones += [row] * len(known)
-        if not found and self.name != "links":  # a corpus without links is none that was told wrong
-            raise BadInput(f"no document has `{self._field}` in its metadata, so that `{self.name}` links nothing")
+        if self.name != "links" and not self._carried(documents):  # without links, a corpus is not told wrong
+            none = f"no document has `{self._field}` in its metadata, so that `{self.name}` links nothing"
+            raise BadInput(none, hint=_instead(documents) or None)
         if missing := sorted((self._kinds or frozenset()) - seen):
             raise BadInput(
                 f"no document has links of the kind `{missing[0]}`",
                 hint=f"there are {', '.join(sorted(filter(None, seen)))}" if any(seen) else "theirs have no kinds",
             )
-        return _links(ones, others, np.full(len(ones), self._weight), {"unknown ids": unknown})
+        if self._rewired:
+            others = np.random.default_rng(0).permutation(np.array(others, np.int64)).tolist()
+        return _links(ones, others, np.full(len(ones), self._weight), {UNKNOWN: unknown})
+
+    def doubts(self, documents: Sequence[Document]) -> list[str]:
+        """What may be wrong: that no document has any, or that links lead to no document; a sentence each."""
+        ids = {document.id: None for document in documents}
+        if not self._carried(documents):
+            there = _instead(documents)
+            return [f"{self.name}: no document has `{self._field}` in its metadata{there and f' ({there})'}."]
+        named = [
+            name
+            for document in documents
+            for relation, names in self._relations(document)
+            if self._kinds is None or relation in self._kinds
+            for name in names
+        ]
+        unknown = [name for name in named if name not in ids]
+        if not unknown:
+            return []
+        name, meant = _meant(unknown, ids)
+        asked = f": did you mean {meant}?" if meant else ""
+        return [f"{self.name}: {len(unknown):,} of {len(named):,} links name no document ({name}{asked})."]
+
+    def _carried(self, documents: Sequence[Document]) -> bool:
+        return any(document.metadata.get(self._field) is not None for document in documents)
 
     def _relations(self, document: Document) -> Iterator[tuple[str, Sequence[str]]]:
         """Relations with their ids; one without a name where there is only a list."""
@@ -164,6 +207,44 @@ def pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
         others.append(rows[high])
         whose.append(np.full(len(low), number))
     return np.concatenate(ones), np.concatenate(others), np.concatenate(whose)
+
+
+def naming(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str | None:
+    """The field that names most documents, in a list or in lists by relation; None where no field names any.
+
+    >>> naming({"a": 0, "b": 1}, [{"cites": ["b", "c"], "tags": ["x"]}, {"cites": {"part of": ["a"]}, "likes": ["a"]}])
+    'cites'
+    """
+    found: Counter[str] = Counter()
+    for fields in several:
+        for field, held in fields.items():
+            for names in held.values() if isinstance(held, Mapping) else [held]:
+                if isinstance(names, list | tuple):
+                    found[field] += sum(isinstance(name, str) and name in ids for name in names)
+    best = found.most_common(1)
+    return best[0][0] if best and best[0][1] else None
+
+
+def _instead(documents: Sequence[Document]) -> str:
+    """Which field of the metadata has links, if one has."""
+    other = naming({one.id: None for one in documents}, (one.metadata for one in documents))
+    return (
+        "" if other is None else f"there is `{other}`, which names documents: {described('links', Links, field=other)}"
+    )
+
+
+def _meant(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, str]:
+    """The first id that is another but for its case, else the first of all; and the one that was meant, if any.
+
+    >>> _meant(["gone", "W0-LEAD"], {"w0-lead": 0}), _meant(["w0-laed"], {"w0-lead": 0}), _meant(["gone"], {"a": 0})
+    (('W0-LEAD', 'w0-lead'), ('w0-laed', 'w0-lead'), ('gone', ''))
+    """
+    folded = {one.strip().casefold(): one for one in ids}
+    for name in unknown:
+        if name.strip().casefold() in folded:
+            return name, folded[name.strip().casefold()]
+    near = difflib.get_close_matches(unknown[0], list(ids)[:COMPARED], n=1, cutoff=0.8)
+    return unknown[0], near[0] if near else ""
 
 
 def described(kind: str, made: type, *, always: Sequence[str] = (), **options: Any) -> str:

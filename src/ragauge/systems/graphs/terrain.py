@@ -62,7 +62,9 @@ class Terrain:
         raw = [_number(document.metadata.get(field)) for document in self.documents]
         known = [value for value in raw if not math.isnan(value)]
         if not known:
-            raise BadInput(f"no document has a number called `{field}` in its metadata")
+            held = next((one for document in self.documents if (one := document.metadata.get(field)) is not None), None)
+            what = "" if held is None else f": {held!r} is none"
+            raise BadInput(f"no document has a number called `{field}` in its metadata{what}")
         low, high = min(known), max(known)
         scaled = (np.nan_to_num(np.array(raw), nan=low) - low) / ((high - low) or 1.0)
         return np.asarray(scaled, np.float64)

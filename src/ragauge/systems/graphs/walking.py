@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,9 @@ class Ways:
 
     @classmethod
     def of(cls, graph: Graph, most: int) -> Ways:
-        """Those of a graph; of equal weights at the last place the link to the earlier document.
+        """Those of a graph; which of equally heavy ones a node keeps, a hash of their ids says.
+
+        Not their places: many a corpus has its documents in order of their kinds, and a whole kind would be missing.
 
         >>> from ragauge.graphs import Links
         >>> triangle = Links(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 4.0, 2.0]))
@@ -53,7 +56,8 @@ class Ways:
         ([[2, 1], [2, 0], [0, 1]], [[1.0, 0.25], [0.5, 0.25], [1.0, 0.5]], [[1, 0], [2, 0], [1, 2]])
         """
         n, sources = len(graph), graph.sources
-        order = np.lexsort((graph.ends, -graph.weights, sources))
+        hashes = np.array([crc32(name.encode("utf-8", "surrogatepass")) for name in graph.ids], np.int64)
+        order = np.lexsort((graph.ends, hashes[graph.ends], -graph.weights, sources))
         places = np.arange(len(order)) - graph.starts[sources]  # sources stay as they are in this order
         order, rows, places = (one[places < most] for one in (order, sources, places))
         low, high = np.minimum(sources, graph.ends), np.maximum(sources, graph.ends)
