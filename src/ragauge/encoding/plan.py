@@ -27,7 +27,6 @@ STUDY: Mapping[str, str] = {
     "untrained-bpe": "lm(kind=transformer, tokenizer=bpe(vocabulary=4000), objective=pairs, trained=false)",
     "untrained-bytes": "lm(kind=transformer, tokenizer=bytes, objective=pairs, trained=false)",
     "untrained-byt5": "encoder(model=byt5-mini, untrained=true)",
-    "untrained-canine": "encoder(model=canine-mini, untrained=true)",
 }
 """What is compared where nobody says: all of it is shipped, learns here, or has random weights."""
 
