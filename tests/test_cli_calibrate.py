@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 
 SCHEMA = json.loads((files("ragauge.reports") / "calibration.schema.json").read_text(encoding="utf-8"))
 ROWS = [
@@ -39,7 +39,7 @@ def labelled(tmp_path):
 
 
 def run(*arguments):
-    done = CliRunner().invoke(app, ["calibrate", *arguments])
+    done = CliRunner().invoke(command_line(), ["calibrate", *arguments])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done

@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import named_datasets, run, run_each
@@ -54,7 +54,7 @@ FOLDERS = {SMALL: "synthetic_needles_documents=60_queries=12", OTHER: "synthetic
 def command(*arguments, cwd):
     """The command in this process, which has loaded everything already; mistakes are raised."""
     with contextlib.chdir(cwd):
-        done = CliRunner().invoke(app, list(arguments))
+        done = CliRunner().invoke(command_line(), list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done

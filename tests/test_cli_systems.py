@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.records import Dataset, Document, Judgments
 from ragauge.systems.building import GRAPH
 
 
 def told(*arguments):
-    done = CliRunner().invoke(app, ["systems", *arguments, "--json"])
+    done = CliRunner().invoke(command_line(), ["systems", *arguments, "--json"])
     assert done.exit_code == 0, done.output
     return {(one["family"], one["name"]): one["options"] for one in json.loads(done.stdout)}
 
@@ -39,7 +39,7 @@ def test_a_walker_has_an_embedder_and_a_graph_and_no_terrain(family, name):
 def test_what_links_documents_is_listed_with_its_options():
     found = {name: options for (family, name), options in told().items() if family == "graphs"}
     assert found == {
-        "links": "field=links, kinds, weight=1.0",
+        "links": "field=links, kinds, weight=1.0, rewired=false",
         "knn": "neighbours=8, mutual=false, least=0.0, weight=1.0",
         "entities": "mentions=true, shared=true, most=10, common=50, weight=1.0",
         "field": "field, most=50, weight=1.0",

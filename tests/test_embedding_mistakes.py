@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.embedding import embedders
 from ragauge.encoding.plan import Plan
 from ragauge.errors import BadInput, RagaugeError, UnknownName
@@ -43,7 +43,7 @@ def called(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
-        done = CliRunner().invoke(app, list(map(str, arguments)))
+        done = CliRunner().invoke(command_line(), list(map(str, arguments)))
         if done.exception is not None:
             raise done.exception
         return done

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import literal_judge
 import ragauge
 from ragauge import account_files
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.corpora import documents_of
 from ragauge.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.judges.chats.scripted import Scripted
@@ -537,7 +537,7 @@ def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
 
 
 def called(*arguments):
-    return CliRunner().invoke(app, ["novelty", *map(str, arguments)])
+    return CliRunner().invoke(command_line(), ["novelty", *map(str, arguments)])
 
 
 def test_the_command_line_says_it_in_every_way(tmp_path):

@@ -16,7 +16,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.experiments import run
 from ragauge.formats.trials import read_trials
@@ -535,7 +535,7 @@ def test_an_experiment_is_a_set_of_trials():
 
 def test_a_shallow_run_says_what_it_cannot_tell(tmp_path):
     run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, k=3, measures=["mrr@3"])
-    shown = CliRunner().invoke(app, ["reliability", str(tmp_path / "w")])
+    shown = CliRunner().invoke(command_line(), ["reliability", str(tmp_path / "w")])
     told = "w has 3 documents a query, so hit_rate@5 is that of 3"
     assert told in shown.stderr
     assert told in reliability(tmp_path / "w").notes
@@ -572,7 +572,7 @@ def test_a_real_collection_agrees_with_counting_by_hand(shared, tmp_path):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(app, ["reliability", *map(str, arguments)])
+    return CliRunner().invoke(command_line(), ["reliability", *map(str, arguments)])
 
 
 def test_folders_of_an_experiment_give_one_table(tmp_path):

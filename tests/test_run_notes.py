@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import ragauge
 from ragauge.chances import generator
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.errors import BadInput, UnknownName
 from ragauge.experiments import run
 from ragauge.graphs import Links
@@ -48,7 +48,7 @@ def second(query, k):
 def command(*arguments, cwd):
     """The command in this process; mistakes are raised."""
     with contextlib.chdir(cwd):
-        done = CliRunner().invoke(app, list(arguments))
+        done = CliRunner().invoke(command_line(), list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done

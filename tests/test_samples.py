@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.datasets.sample_checks import findings
 from ragauge.errors import BadInput, UnknownName
 from ragauge.formats.samples import FORMS, is_samples, read_samples, samples_of, write_samples
@@ -396,25 +396,25 @@ def test_samples_are_converted_by_name_or_by_ending(tmp_path):
     path = str(tmp_path / "samples.jsonl")
     write_samples([FULL, BARE], path)
     for target, more in (("a.jsonl", ["--to", "ragas"]), ("a.json", ["--to", "deepeval"]), ("a.csv", [])):
-        done = CliRunner().invoke(app, ["convert", path, str(tmp_path / target), *more])
+        done = CliRunner().invoke(command_line(), ["convert", path, str(tmp_path / target), *more])
         assert done.exit_code == 0, done.output
         assert read_samples(str(tmp_path / target)) == [FULL, BARE]
     assert '"user_input"' in (tmp_path / "a.jsonl").read_text()
-    refused = CliRunner().invoke(app, ["convert", path, "-", "--to", "csv"])
+    refused = CliRunner().invoke(command_line(), ["convert", path, "-", "--to", "csv"])
     assert "samples cannot be written as csv" in str(refused.exception)
 
 
 def test_measures_of_answers_are_listed_and_explained():
-    listed = json.loads(CliRunner().invoke(app, ["measures", "--json"]).output)
+    listed = json.loads(CliRunner().invoke(command_line(), ["measures", "--json"]).output)
     assert {"name": "faithfulness", "of": "answers"}.items() <= next(
         r for r in listed if r["name"] == "faithfulness"
     ).items()
-    told = CliRunner().invoke(app, ["measures", "answer_relevancy"]).output
+    told = CliRunner().invoke(command_line(), ["measures", "answer_relevancy"]).output
     assert told.startswith("answer_relevance\n")
     assert "needs: question, answer" in told
-    assert "map(of=found)" in CliRunner().invoke(app, ["measures", "context_precision@5"]).output
-    assert "faithfulness" in CliRunner().invoke(app, ["measures"]).output
-    lost = CliRunner().invoke(app, ["measures", "faithfulnes"])
+    assert "map(of=found)" in CliRunner().invoke(command_line(), ["measures", "context_precision@5"]).output
+    assert "faithfulness" in CliRunner().invoke(command_line(), ["measures"]).output
+    lost = CliRunner().invoke(command_line(), ["measures", "faithfulnes"])
     assert "did you mean `faithfulness`" in str(lost.exception)
 
 
@@ -464,7 +464,7 @@ def test_odd_samples_are_found_before_they_are_judged(tmp_path):
     assert empty.message == "samples with an empty list of contexts: 1"
     path = str(tmp_path / "samples.jsonl")
     write_samples(samples, path)
-    done = CliRunner().invoke(app, ["validate", path, "--strict"])
+    done = CliRunner().invoke(command_line(), ["validate", path, "--strict"])
     assert done.exit_code == 2
     assert "answers that cite a chunk that is not there: 2 (s4, s5)" in done.output
 

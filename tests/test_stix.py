@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.datasets.attack import load_stix
 from ragauge.datasets.loading import judgments_of
 from ragauge.errors import BadInput
@@ -227,7 +227,8 @@ def test_a_bundle_is_a_dataset_by_name_compressed_or_not(bundle, tmp_path):
 
 def test_a_bundle_is_asked_from_the_command_line(bundle, tmp_path):
     done = CliRunner().invoke(
-        app, ["run", f"stix:{bundle}", "-s", "bm25", "-m", "recall@10", "-o", str(tmp_path / "out"), "--json"]
+        command_line(),
+        ["run", f"stix:{bundle}", "-s", "bm25", "-m", "recall@10", "-o", str(tmp_path / "out"), "--json"],
     )
     assert done.exit_code == 0, done.output
     assert '"recall@10"' in done.output

@@ -11,7 +11,7 @@ from ragauge.errors import RagaugeError
 
 def main() -> None:
     """Run a command; a user's mistake gets one sentence and a hint, never a traceback."""
-    from ragauge.cli.app import app
+    from ragauge.cli.app import VERBS, command_line
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -20,7 +20,7 @@ def main() -> None:
     if debug:
         sys.argv.remove("--debug")
     try:
-        app()
+        command_line(*(verb for verb in sys.argv[1:2] if verb in VERBS))()
     except RagaugeError as error:
         if debug:
             raise

@@ -52,6 +52,7 @@ class View:
 def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, limit: int | None = None) -> View:
     """The view of a dataset.
 
+    >>> from ragauge.records import Judgments
     >>> data = Dataset("d", [Document("1", "some words", "Title")], {"q": "which words"}, Judgments({"q": {"1": 1}}))
     >>> seen = view(data, context=8)
     >>> seen.documents[0].text, seen.queries, seen.cut
