@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ragauge
-from ragauge.cli.app import app
+from ragauge.cli.app import command_line
 from ragauge.errors import BadInput, Incomparable
 from ragauge.formats.columns import header
 from ragauge.formats.files import Source
@@ -33,7 +33,7 @@ SWARM = """Hit@1,MRR,DR@20,latency,method,query_id,gt_count,seed,query_complexit
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
+    return CliRunner().invoke(command_line(), list(map(str, arguments)))
 
 
 def written(path, text):
