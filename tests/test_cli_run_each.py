@@ -24,6 +24,7 @@ from ragauge.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import named_datasets, run, run_each
 from ragauge.outcomes import Study
+from ragauge.overviews import mean_ranks, ranks
 from ragauge.records import Dataset, Document, Judgments
 from ragauge.reporting import overview
 from ragauge.reports import experiments as joint
@@ -205,14 +206,14 @@ def test_mean_ranks_are_those_of_scipy():
     rng = np.random.default_rng(0)
     for _ in range(50):
         values = rng.integers(0, 4, 5).tolist()
-        assert joint.ranks(values, lower=True) == rankdata(values).tolist()
-        assert joint.ranks(values, lower=False) == rankdata([-value for value in values]).tolist()
+        assert ranks(values, lower=True) == rankdata(values).tolist()
+        assert ranks(values, lower=False) == rankdata([-value for value in values]).tolist()
     seen = seen_of(
         one={"a": [1, 1, 0, 0], "b": [1, 0, 0, 0], "c": [1, 1, 1, 1]},
         two={"a": [1, 1, 0, 0], "b": [0, 1, 0, 1], "c": [0, 0, 0, 0]},
     )
     # By hand: in `one` c, a, b; in `two` a and b share the first two places.
-    assert joint.mean_ranks(seen, "recall@1") == {"a": 1.75, "b": 2.25, "c": 2.0}
+    assert mean_ranks(seen, "recall@1") == {"a": 1.75, "b": 2.25, "c": 2.0}
     found = joint.joint(seen, "recall@1")
     assert found.header == ["recall@1", "one", "two", "mean rank"]
     assert found.rows == [
@@ -237,9 +238,9 @@ def test_a_system_that_a_dataset_lacks_has_a_dash_and_that_dataset_no_rank():
     seen = seen_of(one={"a": [1, 1], "b": [1, 0]}, two={"a": [1, 0]}, three={"a": [0, 0], "b": [0, 1]})
     found = joint.joint(seen, "recall@1")
     assert found.rows == [["a", "1.0000", "0.5000", "0.0000", "1.50"], ["b", "0.5000", "-", "0.5000", "1.50"]]
-    assert joint.mean_ranks({"one": seen["one"], "two": seen["two"]}, "recall@1") == {}
+    assert mean_ranks({"one": seen["one"], "two": seen["two"]}, "recall@1") == {}
     never = seen_of(one={"a": [1, 1]}, two={"b": [1, 0]})
-    assert joint.mean_ranks(never, "recall@1") == {}
+    assert mean_ranks(never, "recall@1") == {}
     assert joint.joint(never, "recall@1").header == ["recall@1", "one", "two"]
 
 

@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+LEAKS = ("leaking field", "leaking score")
+"""Problems that leave nothing to believe: what is right could be known without the query."""
+FOLLOWED = "; ranked by it: "
+"""In the message of a leaking field, what stands before the runs that go by it."""
+
 
 class Grid(NamedTuple):
     """A small table; a cell is a text, a number, or None where there is none."""

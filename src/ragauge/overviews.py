@@ -260,3 +260,40 @@ class Overview:
             for one, entry in self.entries.items()
         ]
         return "\n".join([f"Overview of {self.title}", *lines])
+
+
+Overviews = Mapping[str, Overview]
+"""By dataset."""
+
+
+def systems(overviews: Overviews) -> list[str]:
+    """Every system that answered on some dataset."""
+    return list(dict.fromkeys(name for one in overviews.values() for name in one.systems))
+
+
+def ranks(values: Sequence[float], *, lower: bool) -> list[float]:
+    """The place of each among all, the best 1; equal ones share the mean of theirs.
+
+    >>> ranks([0.5, 0.9, 0.5], lower=False), ranks([0.1 + 0.2, 0.3], lower=True)
+    ([2.5, 1.0, 2.5], [1.5, 1.5])
+    """
+    # Means of the same values in another order may differ in their last digits.
+    signed = [round(value if lower else -value, 12) for value in values]
+    return [sum(one < mine for one in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
+
+
+def mean_ranks(overviews: Overviews, measure: str) -> dict[str, float]:
+    """Each system's mean rank over the datasets on which all of them have a value; nothing where that is but one.
+
+    A system's ranks among fewer others, or on fewer datasets, would not compare (Demšar 2006 has them so).
+    """
+    names = systems(overviews)
+    found = []
+    for one in overviews.values():
+        means = [one.entries[name].means.get(measure) if name in one.entries else None for name in names]
+        values = [math.nan if mean is None else mean.value for mean in means]
+        if not any(map(math.isnan, values)):
+            found.append(ranks(values, lower=measure in one.lower_is_better))
+    if len(names) < 2 or len(found) < 2 or measure.startswith("num_"):
+        return {}
+    return {name: sum(mine) / len(mine) for name, mine in zip(names, zip(*found, strict=True), strict=True)}

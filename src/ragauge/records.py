@@ -277,6 +277,18 @@ class Run:
         return f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
 
 
+def every_part(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a system says of itself in a manifest, and what each of its parts says, however deep.
+
+    >>> [one.get("steps") for one in every_part({"parts": [{"steps": 8}, {"parts": [{"steps": 9}]}]})]
+    [None, 8, None, 9]
+    """
+    yield evidence
+    for part in evidence.get("parts") or ():
+        if isinstance(part, Mapping):
+            yield from every_part(part)
+
+
 class ByMeasure(dict[str, V]):
     """A dictionary by canonical measure name that understands every other name of a measure too.
 

@@ -7,7 +7,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ragauge.datasets.asking import themselves
-from ragauge.records import Dataset, Hit, Run
+from ragauge.records import Dataset, Hit, Run, every_part
 from ragauge.runs import archive, manifest
 from ragauge.runs.execute import Answer, Job, Plan, ask
 from ragauge.runs.journal import Journal, changes, refuse_unless_system, told
@@ -231,25 +231,18 @@ class Work:
             (sessions > 1, f"run in {sessions} sessions"),
             *((True, text) for text in _doubts(performed.evidence)),
             (
-                self.plan.repeats == 1 and any("seed" in one and "steps" in one for one in _parts(performed.evidence)),
+                self.plan.repeats == 1
+                and any("seed" in one and "steps" in one for one in every_part(performed.evidence)),
                 "chance has a part in it, and one trial does not say how much (--repeats 5)",
             ),
         ]
         return [f"{self.name}: {text}" for happened, text in said if happened]
 
 
-def _parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a system says of itself, and each of its parts of itself."""
-    yield evidence
-    for one in evidence.get("parts") or ():
-        if isinstance(one, Mapping):
-            yield from _parts(one)
-
-
 def _doubts(evidence: Mapping[str, Any]) -> list[str]:
     """What is wrong with the graphs that a system walks on: links that lead nowhere, or none at all."""
     said: dict[str, None] = {}
-    for graph in [one["graph"] for one in _parts(evidence) if isinstance(one.get("graph"), Mapping)]:
+    for graph in [one["graph"] for one in every_part(evidence) if isinstance(one.get("graph"), Mapping)]:
         kinds, skipped = graph.get("kinds") or {}, graph.get("skipped") or {}
         some = [kind for kind, links in kinds.items() if links]
         none = [kind for kind, links in kinds.items() if not links]

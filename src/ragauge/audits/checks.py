@@ -19,9 +19,9 @@ from ragauge.audits import (
     unjudged,
 )
 from ragauge.audits.evidence import Evidence
-from ragauge.audits.remedies import LEAKS, with_remedy
+from ragauge.audits.remedies import with_remedy
 from ragauge.errors import MissingEvidence, MissingExtra, UnknownName
-from ragauge.findings import Audit, Finding
+from ragauge.findings import LEAKS, Audit, Finding
 
 NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
     "a run": (lambda found: bool(found.runs), "no run is given"),

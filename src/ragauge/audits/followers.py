@@ -12,7 +12,7 @@ from ragauge.audits.fields import Field, Naming
 from ragauge.audits.footing import priors
 from ragauge.audits.predictors import Prediction
 from ragauge.audits.wording import counted, listed, some
-from ragauge.findings import Finding, Grid
+from ragauge.findings import FOLLOWED, Finding, Grid
 from ragauge.records import Floats, Run
 
 FOLLOWS = 0.9
@@ -38,7 +38,7 @@ def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Float
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
     known = {run for run, found in evidence.runs.items() if field.name in _called(priors(found.manifest))}
     behind = [run for run, value in rho.items() if run in known or (value is not None and value >= FOLLOWS)]
-    who = f"; ranked by it: {', '.join(behind)}" if behind else ""
+    who = f"{FOLLOWED}{', '.join(behind)}" if behind else ""
     return Finding(
         "corpus",
         "leaking field",

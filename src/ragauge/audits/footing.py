@@ -9,6 +9,7 @@ from ragauge.audits.evidence import Evidence
 from ragauge.audits.wording import counted, listed
 from ragauge.errors import MissingEvidence
 from ragauge.findings import Finding, Grid
+from ragauge.records import every_part
 
 Facts = Mapping[str, str]
 DATA = ("documents", "queries")
@@ -57,7 +58,7 @@ def footing(evidence: Evidence) -> Iterator[Finding]:
 def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     """What a manifest knows, as texts that are equal where it is the same; empty where it knows nothing."""
     plan, data = manifest.get("plan") or {}, manifest.get("dataset") or {}
-    parts = list(_parts(manifest.get("evidence") or {}))
+    parts = list(every_part(manifest.get("evidence") or {}))
     graphs = [part["graph"] for part in parts if isinstance(part.get("graph"), Mapping)]
     steps = [int(part["steps"]) for part in parts if isinstance(part.get("steps"), int)]
     return {
@@ -79,17 +80,9 @@ def differing(known: Mapping[str, Facts], names: Sequence[str]) -> list[str]:
     return [name for name, values in found.items() if len(values - {""} if name in SOME else values) > 1]
 
 
-def _parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a system says of itself, and what each of its parts says, however deep."""
-    yield evidence
-    for part in evidence.get("parts") or ():
-        if isinstance(part, Mapping):
-            yield from _parts(part)
-
-
 def priors(manifest: Mapping[str, Any]) -> set[str]:
     """The fields of the metadata that a run preferred documents by."""
-    return {str(part["prior"]) for part in _parts(manifest.get("evidence") or {}) if part.get("prior")}
+    return {str(part["prior"]) for part in every_part(manifest.get("evidence") or {}) if part.get("prior")}
 
 
 def _remedy(unlike: Sequence[str]) -> str:

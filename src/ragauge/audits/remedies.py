@@ -44,8 +44,6 @@ REMEDIES: Mapping[str, str] = {
     "leaking score": "find out what the score is made of: it must not come from the judgments or from their making",
 }
 """By the name of the finding."""
-LEAKS = ("leaking field", "leaking score")
-"""Problems that leave nothing to believe: what is right could be known without the query."""
 LEAKING: Mapping[str, str] = {
     "chance": "mend the leak first: judgments that follow a leaking field do not follow the text, and a search by text "
     "can then be no better than chance",

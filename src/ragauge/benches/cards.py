@@ -23,6 +23,8 @@ SAMPLE, CENTRE = 40_960, 4096
 AGAIN = 2_000_000
 """From so many rows on, one in SIXTEEN of them makes the bound a better one before all are looked at."""
 SIXTEEN = 16
+AT_ONCE = 128
+"""The numbers of a vector that a card multiplies in one go; rows are padded with zeros to a multiple of it."""
 ROOM = 2048
 """Candidates of a query that there is room for."""
 ROUNDS = 4
@@ -104,7 +106,7 @@ class Card:
         most = float((sample - self.centre).norm(dim=1).max())
         # At most about 1, so that 16 bits hold every product; a power of two changes no digit.
         self.scale = 2.0 ** -math.frexp(most)[1] if 0 < most < math.inf else 1.0
-        part = min(128, max(16, 1 << (dimension - 1).bit_length()))
+        part = min(AT_ONCE, max(16, 1 << (dimension - 1).bit_length()))
         width = -(-dimension // part) * part if half else dimension
         self.rows = self.torch.zeros(
             (count, width), dtype=self.torch.float16 if half else self.torch.float32, device=there.device

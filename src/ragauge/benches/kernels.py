@@ -11,8 +11,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-AT_ONCE = 128
-"""The numbers of a vector that are multiplied in one go; rows are padded with zeros to a multiple of it."""
+from ragauge.benches.cards import AT_ONCE
 
 
 @triton.autotune(  # type: ignore[untyped-decorator, unused-ignore]

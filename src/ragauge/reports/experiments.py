@@ -11,7 +11,7 @@ from urllib.parse import quote
 from rich.table import Table
 from rich.text import Text
 
-from ragauge.overviews import Overview
+from ragauge.overviews import Overview, Overviews, mean_ranks, ranks, systems
 from ragauge.reports.accounts import Account, Part
 from ragauge.reports.charts.studies import studied
 from ragauge.reports.comparisons import STARS, decided_by
@@ -19,8 +19,6 @@ from ragauge.reports.markdown import folded, grid, safe
 from ragauge.reports.overviews import UNKNOWN, asked, known_n, leading, manifest_of
 from ragauge.reports.tables import Rows, best_of, cell, counted, csv_text, fitting, number, plain_table, shown
 
-Overviews = Mapping[str, Overview]
-"""By dataset."""
 MOST = 2
 """Measures with a table of their own on a terminal."""
 RANK = "mean rank"
@@ -44,11 +42,6 @@ def measures(overviews: Overviews) -> list[str]:
     every = list(dict.fromkeys(measure for one in fullest for measure in one.measures))
     shared = [measure for measure in every if all(measure in one.measures for one in fullest)]
     return list(dict.fromkeys([*shared[:1], *every]))
-
-
-def systems(overviews: Overviews) -> list[str]:
-    """Every system that answered on some dataset."""
-    return list(dict.fromkeys(name for one in overviews.values() for name in one.systems))
 
 
 def short(names: Sequence[str]) -> list[str]:
@@ -91,30 +84,6 @@ def _column(overview: Overview, names: Sequence[str], measure: str) -> list[str]
     means = [shown(_mean(overview, name, measure), measure) for name in names]
     stars = ["" if gap is None else gap.stars.replace("ns", "") for gap in gaps]
     return [f"{mean} {star}".rstrip() for mean, star in zip(means, stars, strict=True)]
-
-
-def ranks(values: Sequence[float], *, lower: bool) -> list[float]:
-    """The place of each among all, the best 1; equal ones share the mean of theirs.
-
-    >>> ranks([0.5, 0.9, 0.5], lower=False), ranks([0.1 + 0.2, 0.3], lower=True)
-    ([2.5, 1.0, 2.5], [1.5, 1.5])
-    """
-    # Means of the same values in another order may differ in their last digits.
-    signed = [round(value if lower else -value, 12) for value in values]
-    return [sum(one < mine for one in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
-
-
-def mean_ranks(overviews: Overviews, measure: str) -> dict[str, float]:
-    """Each system's mean rank over the datasets on which all of them have a value; nothing where that is but one.
-
-    A system's ranks among fewer others, or on fewer datasets, would not compare (Demšar 2006 has them so).
-    """
-    names = systems(overviews)
-    columns = [([_mean(one, name, measure) for name in names], one.lower_is_better) for one in overviews.values()]
-    found = [ranks(mine, lower=measure in lower) for mine, lower in columns if not any(map(math.isnan, mine))]
-    if len(names) < 2 or len(found) < 2 or measure.startswith("num_"):
-        return {}
-    return {name: sum(mine) / len(mine) for name, mine in zip(names, zip(*found, strict=True), strict=True)}
 
 
 def tables(overviews: Overviews, width: int) -> tuple[list[Table], list[str]]:

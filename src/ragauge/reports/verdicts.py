@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from ragauge.comparisons import Comparison
+from ragauge.findings import FOLLOWED, LEAKS
 from ragauge.outcomes import Mean, Speed
 from ragauge.overviews import Overview, Stratum
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
@@ -16,10 +17,6 @@ from ragauge.reports.tags import MEANINGS
 FEWEST = 5
 """Queries in a stratum, below which it is not called the weakest."""
 COUNTS = "num_"
-LEAKS = ("leaking field", "leaking score")
-"""The problems that leave nothing to believe."""
-USED = "; ranked by it: "
-"""What stands before the runs that rank by a leaking field."""
 UNJUDGED = 50
 """From so many percent on, unjudged documents are worth a word beside the verdict."""
 
@@ -66,7 +63,7 @@ def _leak(overview: Overview) -> _Leak | None:
     found = [one for one in problems if one.what in LEAKS]
     if not found:
         return None
-    used = [one for one in found if one.what == "leaking score" or USED in one.message]
+    used = [one for one in found if one.what == "leaking score" or FOLLOWED in one.message]
     one = (used or found)[0]
     said = re.split(r":? \(?AUC ", one.message)[0]
     told = f"the scores of {one.subject}{said.removeprefix('its scores')}" if one.what == "leaking score" else said
