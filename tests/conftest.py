@@ -40,6 +40,16 @@ def chat_server():
 
 
 @pytest.fixture(scope="module")
+def workers():
+    """A cluster of two worker processes."""
+    pytest.importorskip("distributed")
+    from labour import working
+
+    with working() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
 def dsn():
     """A PostgreSQL with pgvector: RAGAUGE_DSN, or an embedded one in a folder that goes away afterwards."""
     pytest.importorskip("psycopg")

@@ -63,6 +63,8 @@ MAY_IMPORT = {
     "together": set(),
     "keys": set(),
     "processes": set(),
+    "executors": {"errors"},
+    "clusters": {"", "errors"},
     "seams": {"errors", "graphs", "records", "verdicts"},
     "plugins": {"errors"},
     "formats": {

@@ -57,6 +57,7 @@ _HOMES = {
     "audit": "ragauge.auditing",
     "bench": "ragauge.benching",
     "calibrate": "ragauge.calibrating",
+    "cluster": "ragauge.clusters",
     "compare": "ragauge.comparing",
     "embedders": "ragauge.embedding",
     "evaluate": "ragauge.verbs",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from ragauge.calibrating import calibrate
     from ragauge.calibrations import Calibration
     from ragauge.chronicle import history
+    from ragauge.clusters import cluster
     from ragauge.comparing import compare
     from ragauge.comparisons import Comparison, Comparisons
     from ragauge.datasets.loading import load
@@ -190,6 +192,7 @@ __all__ = [
     "audit",
     "bench",
     "calibrate",
+    "cluster",
     "compare",
     "embedders",
     "estimate",

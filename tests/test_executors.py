@@ -1,0 +1,146 @@
+"""Work in parts: on threads, processes and a real cluster, with workers that are killed on the way."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import ragauge
+from labour import Summing, broken, deadly, the_pid
+from ragauge.errors import BackendFailed, BadInput, MissingExtra, UnknownName
+from ragauge.executors import lanes, spread
+
+
+def expected(size: int, parts: int) -> list[float]:
+    return [size * (size - 1) / 2 + part for part in range(parts)]
+
+
+def test_threads_give_results_in_order_and_share_the_work():
+    work = Summing(10)
+    seen = set()
+
+    def noting(part: int) -> float:
+        seen.add(id(work))
+        return work(part)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(spread(pool, noting, range(50))) == expected(10, 50)
+    assert seen == {id(work)}
+
+
+def test_processes_give_results_in_order():
+    with ProcessPoolExecutor(2) as pool:
+        assert list(spread(pool, Summing(1000), range(20))) == expected(1000, 20)
+        assert os.getpid() not in set(spread(pool, the_pid, range(8)))
+
+
+def test_no_more_parts_are_taken_than_there_is_room_for():
+    taken = []
+    gate = threading.Event()
+
+    def parts():
+        for part in range(100):
+            taken.append(part)
+            yield part
+
+    def waiting(part: int) -> int:
+        gate.wait(10)
+        return part
+
+    with ThreadPoolExecutor(2) as pool:
+        results = spread(pool, waiting, parts(), ahead=3)
+        threading.Timer(0.2, gate.set).start()
+        assert next(results) == 0
+        assert len(taken) == 6
+        results.close()
+
+
+def test_what_a_part_raises_arrives_as_it_was_and_the_rest_is_taken_back():
+    with ProcessPoolExecutor(2) as pool:
+        results = spread(pool, broken, range(1000))
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(BadInput, match=r"run\.txt:7: no good") as caught:
+            next(results)
+    assert (caught.value.file, caught.value.line, caught.value.hint) == ("run.txt", 7, "a better one")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownName("measure", "ncdg", ["ndcg"]),
+        MissingExtra("a cluster", "cluster"),
+        BackendFailed("busy", passing=True, after=2.0, busy=True),
+    ],
+)
+def test_every_error_survives_the_way_between_processes(error):
+    there = pickle.loads(pickle.dumps(error))
+    assert type(there) is type(error)
+    assert (str(there), there.__dict__) == (str(error), error.__dict__)
+
+
+def test_a_pool_that_loses_a_process_says_so():
+    with ProcessPoolExecutor(2) as pool, pytest.raises(BackendFailed, match="lost a process") as caught:
+        list(spread(pool, deadly, range(5)))
+    assert "Dask" in str(caught.value.hint)
+
+
+def test_work_that_no_other_process_could_have_is_refused():
+    with ProcessPoolExecutor(1) as pool, pytest.raises(BadInput, match="cannot be sent"):
+        list(spread(pool, lambda part: part, range(2)))
+
+
+def test_a_cluster_gives_the_same_as_this_process(workers):
+    assert lanes(workers.executor) == 2
+    assert list(spread(workers.executor, Summing(1000), range(30))) == expected(1000, 30)
+    assert len(set(spread(workers.executor, the_pid, range(20)))) == 2
+
+
+def test_heavy_parts_travel_as_data(workers):
+    parts = [np.full(100_000, float(n)) for n in range(6)]
+    assert list(spread(workers.executor, np.sum, parts, heavy=True)) == [100_000.0 * n for n in range(6)]
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_workers_lose_nothing_and_do_nothing_twice(workers, victims):
+    results = spread(workers.executor, Summing(1000, seconds=0.02), range(60))
+    found = [next(results) for _ in range(4)]
+    assert workers.kill(victims) == victims
+    found += list(results)
+    assert found == expected(1000, 60)
+
+
+def test_a_cluster_that_every_part_kills_is_given_up(workers):
+    with pytest.raises(BackendFailed, match=r"took its workers down|was lost"):
+        list(spread(workers.executor, deadly, [2]))
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "words"),
+    [
+        ("nowhere", BadInput, "no address"),
+        ("local:0", BadInput, "no workers"),
+        ("tcp://127.0.0.1:1", BackendFailed, r"no cluster answers at tcp://127\.0\.0\.1:1"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_named(monkeypatch, address, error, words):
+    monkeypatch.setattr("ragauge.clusters.SECONDS", 1)
+    with pytest.raises(error, match=words), ragauge.cluster(address):
+        pass
+
+
+def test_a_cluster_is_reached_by_its_address(workers):
+    with ragauge.cluster(workers.address) as executor:
+        assert list(spread(executor, abs, [-1, 2])) == [1, 2]
+
+
+def test_workers_with_other_versions_are_refused(workers, monkeypatch):
+    import polars as pl
+
+    monkeypatch.setattr(pl, "__version__", "0.0.1")
+    with pytest.raises(BackendFailed, match=r"polars [\d.]+, not 0\.0\.1"), ragauge.cluster(workers.address):
+        pass
