@@ -21,6 +21,7 @@ class Workers:
     """A real cluster on this machine: processes with one thread each."""
 
     cluster: Any
+    client: Any
     executor: Executor
 
     @property
@@ -29,7 +30,16 @@ class Workers:
         return str(self.cluster.scheduler_address)
 
     def kill(self, n: int) -> int:
-        """Kill so many of the processes without a word; others come in their place. How many were alive."""
+        """Kill so many of the processes without a word; others come in their place. How many were alive.
+
+        All are to be there first: one that is killed while it starts is not replaced.
+        """
+        self.client.wait_for_workers(len(self.cluster.workers), timeout=60)
+        until = time.monotonic() + 60
+        while any(nanny.status.name != "running" for nanny in self.cluster.workers.values()):
+            if time.monotonic() > until:
+                raise TimeoutError("a worker does not start")
+            time.sleep(0.05)
         pids = [worker.pid for worker in self.cluster.workers.values() if worker.pid is not None][:n]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -41,15 +51,18 @@ def working(n: int = 2) -> Iterator[Workers]:
     """So many workers, gone at the end."""
     import logging
 
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        # Whoever is away when this time after an earlier loss is over would be given up for good.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         LocalCluster(
-            n_workers=n, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+            n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        yield Workers(cluster, client.get_executor(pure=False))
+        yield Workers(cluster, client, client.get_executor(pure=False))
 
 
 class Summing:

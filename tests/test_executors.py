@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import threading
@@ -13,7 +14,7 @@ import pytest
 import ragauge
 from labour import Summing, broken, deadly, the_pid
 from ragauge.errors import BackendFailed, BadInput, MissingExtra, UnknownName
-from ragauge.executors import lanes, spread
+from ragauge.executors import Errands, lanes, spread
 
 
 def expected(size: int, parts: int) -> list[float]:
@@ -144,3 +145,60 @@ def test_workers_with_other_versions_are_refused(workers, monkeypatch):
     monkeypatch.setattr(pl, "__version__", "0.0.1")
     with pytest.raises(BackendFailed, match=r"polars [\d.]+, not 0\.0\.1"), ragauge.cluster(workers.address):
         pass
+
+
+def awaited(executor, work, parts, **how):
+    async def all_of_them():
+        errands = Errands(executor, work, **how)
+        return await asyncio.gather(*(errands(part) for part in parts))
+
+    return asyncio.run(all_of_them())
+
+
+def test_errands_are_awaited_on_any_executor(workers):
+    with ThreadPoolExecutor(2) as pool:
+        assert awaited(pool, Summing(10), range(20)) == expected(10, 20)
+    assert awaited(workers.executor, Summing(10), range(20)) == expected(10, 20)
+    assert awaited(workers.executor, np.sum, [np.ones(9), np.ones(4)], heavy=True) == [9.0, 4.0]
+
+
+def test_what_an_errand_raises_arrives_as_it_was(workers):
+    with pytest.raises(BadInput, match=r"run\.txt:7: no good"):
+        awaited(workers.executor, broken, [1, 3])
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_errands_of_killed_workers_are_run_again(workers, victims):
+    workers.executor._client.wait_for_workers(2)  # one that is killed while it starts does not come back
+    threading.Timer(0.2, workers.kill, (victims,)).start()
+    assert awaited(workers.executor, Summing(10, seconds=0.05), range(30)) == expected(10, 30)
+
+
+def test_an_errand_that_is_cancelled_is_taken_back():
+    begun, gate = [], threading.Event()
+
+    def slow(part: int) -> int:
+        begun.append(part)
+        gate.wait(10)
+        return part
+
+    async def cancelled() -> None:
+        errands = Errands(pool, slow)
+        tasks = [asyncio.create_task(errands(part)) for part in range(5)]
+        while not begun:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.run(cancelled())
+        gate.set()
+    assert begun == [0]
+
+
+def test_errands_for_an_executor_that_was_shut_down_say_so():
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(BackendFailed, match="the executor was shut down"):
+        awaited(pool, abs, [1])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ragauge
+from command import forked, typed
 from ragauge.measures.answers import ANSWERS
 from ragauge.measures.conventions import CHOICES, PRESETS
 from ragauge.measures.table import TABLE
@@ -83,14 +84,15 @@ MAY_IMPORT = {
     "datasets": {"errors", "records", "findings", "formats", "verdicts"},
     "systems": {"errors", "records", "graphs", "chances", "seams", "stages", "plugins", "fusion", "keys"},
     "runs": {"errors", "records", "chances", "seams", "stages", "threads", "together", "formats"},
-    "judges": {"errors", "records", "verdicts", "seams", "plugins", "threads", "together", "formats", "keys"},
-    "proceedings": NOUNS | {"seams", "judges", "together", "measures", "systems"},
+    "judges": {"errors", "records", "verdicts", "seams", "plugins", "threads", "together", "formats", "keys"}
+    | {"executors"},
+    "proceedings": NOUNS | {"executors", "seams", "judges", "together", "measures", "systems"},
     "judging": NOUNS
     | {"seams", "judges", "judged_files", "formats", "measures", "proceedings", "runs", "sampling", "stats"},
     "yardsticks": NOUNS | {"datasets", "formats", "measures"},
     "calibrating": NOUNS | {"judges", "judging", "proceedings", "measures", "seams", "stats", "yardsticks"},
     "measures": NOUNS,
-    "stats": NOUNS,
+    "stats": NOUNS | {"executors"},
     "texts": set(),
     "knowledge": NOUNS
     | DOING
@@ -102,11 +104,11 @@ MAY_IMPORT = {
     "tokenizing": NOUNS | DOING | {"corpora", "encoding", "formats"},
     "reaches": NOUNS | {"stats"},
     "graphing": NOUNS | DOING | {"corpora", "measures", "reaches"},
-    "benches": NOUNS | DOING | {"formats", "measures", "processes"},
+    "benches": NOUNS | DOING | {"executors", "formats", "measures", "processes"},
     "benching": NOUNS | DOING | {"benches", "formats", "measures", "verbs"},
     "stressing": NOUNS | DOING | {"formats", "knowledge", "verbs"},
     "reports": NOUNS | {"stages"},
-    "verbs": {"errors", "records", "formats", "measures"},
+    "verbs": {"errors", "records", "executors", "formats", "measures"},
     "fusing": {"errors", "records", "formats", "fusion", "measures", "verbs"},
     "experiment_files": {"errors", "formats", "runs", "systems"},
     "work": NOUNS | DOING,
@@ -261,7 +263,7 @@ def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
     assert found
     code = "\n".join(found)
     (tmp_path / "block.py").write_text(code)
-    done = subprocess.run([sys.executable, "block.py"], capture_output=True, text=True, check=False)
+    done = forked(["block.py"], tmp_path)
     assert done.returncode == 0, done.stderr
     claimed = re.findall(r"# -> (.*)", code)
     assert done.stdout.splitlines() == claimed
@@ -270,13 +272,7 @@ def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
 def test_console_blocks_print_what_they_claim(page, tmp_path):
     """Commands after `$ ` are run in one folder, in order; what follows is their standard output and error."""
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-        "NO_COLOR": "1",
-        "COLUMNS": "80",
-        "HOME": "/",
-        "RAGAUGE_DATA": "",
-    }
+    environment = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "80", "HOME": "/", "RAGAUGE_DATA": ""}
     ran = 0
     for block in blocks(page, "console"):
         commands = re.split(r"^\$ ", block, flags=re.M)[1:]
@@ -284,9 +280,7 @@ def test_console_blocks_print_what_they_claim(page, tmp_path):
             line, _, claimed = command.partition("\n")
             if not line.startswith(("ragauge", "printf")):
                 continue
-            done = subprocess.run(
-                line, shell=True, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
-            )
+            done = typed(line, tmp_path, environment)
             assert (done.stdout + done.stderr).rstrip() == claimed.rstrip(), line
             ran += 1
     assert ran

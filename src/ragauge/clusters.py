@@ -50,7 +50,7 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
         if not workers:
             raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
         started = distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
         )
         return distributed.Client(stack.enter_context(started))
     if not re.fullmatch(r"(\w+://)?[^\s/]+:\d+", address):

@@ -6,12 +6,26 @@ them, other processes unpack one each, and threads share the one that there is.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import multiprocessing
 import os
 import pickle
+import sys
+import threading
+import time
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -25,6 +39,12 @@ AHEAD = 4
 """So many parts for each lane are given out before the first of them is back: nobody waits, and memory is bounded."""
 AGAIN = 3
 """So often a part is given out once more that was lost with its worker."""
+LOOK = 2.0
+"""Seconds after which it is looked again which workers a cluster has."""
+PATIENCE = 60.0
+"""So many seconds a cluster may be without any."""
+PAUSE = 0.2
+"""Seconds until a cluster has noticed that a worker is gone."""
 
 
 def lanes(executor: Executor) -> int:
@@ -65,87 +85,235 @@ def spread(
             one.future.cancel()
 
 
+class Errands(Generic[P, R]):
+    """The same for whoever awaits: `await errands(part)` gives a part out at once, and is what it comes to.
+
+    How many are on their way is the caller's to bound. One that is cancelled is taken back. Parts that are `idle` only
+    wait, and say so by `stand_aside`.
+    """
+
+    def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool = False, idle: bool = False) -> None:
+        self._office = _Office(executor, work, heavy=heavy, idle=idle)
+        self._heavy = heavy
+        self.make_room = idle and _is_dask(executor)
+        """Whether more parts than there are lanes can be under way."""
+
+    async def __call__(self, part: P) -> R:
+        """What a part comes to; one that was lost with its worker is given out again."""
+        # Sending data takes its time, and the loop has other things to do.
+        given = await asyncio.to_thread(self._office.give, part) if self._heavy else self._office.give(part)
+        while True:
+            waiting = asyncio.wrap_future(given.future)
+            try:
+                await asyncio.wait([waiting])
+            except asyncio.CancelledError:
+                waiting.cancel()
+                raise
+            if not waiting.cancelled():
+                waiting.exception()  # looked at; it is raised below
+            try:
+                return _result(given.future)
+            except _Lost:
+                given = await asyncio.to_thread(self._office.again, given)
+
+
+def stand_aside() -> None:
+    """Said by a part that from now on only waits: a worker of a cluster begins another one; nobody else can."""
+    if "distributed" in sys.modules:
+        with contextlib.suppress(ValueError):  # this is no worker
+            sys.modules["distributed"].secede()
+
+
 @dataclass
 class _Given(Generic[P, R]):
     """A part that was given out."""
 
     part: P
     future: Future[R]
+    there: Any = None
+    """The work on the cluster, as it was sent then."""
     times: int = 0
     """How often it was lost."""
+
+
+class _Lost(Exception):
+    """A part went down with its worker, or with the data that it needs."""
 
 
 class _Office(Generic[P, R]):
     """Gives parts out, each with the work that is to be done on it."""
 
-    def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool, idle: bool = False) -> None:
+        self._executor = _unforked(executor)
         self._heavy = heavy
+        self._idle = idle
+        self._workers: list[str] = []
+        self._looked = -LOOK
+        self._turn = 0
         self._dask = _is_dask(executor)
         self._work: Any = work if isinstance(executor, ThreadPoolExecutor) else _packed(work)
+        self._sending = threading.Lock()
         self._there: Any = None
         """The work on the cluster, where there is one."""
-        self.send()
+        self._send()
 
-    def send(self) -> None:
-        """Send the work to every worker of a cluster; anybody else gets it with each part."""
+    def _send(self) -> None:
+        """Send the work to a cluster, where workers have it from each other; anybody else gets it with each part."""
         if self._dask:
-            self._there = _client(self._executor).scatter(self._work, broadcast=True, hash=False)
+            import dask
+
+            # A task, however large, that the scheduler can have done again; what is scattered is lost with its workers.
+            with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"}):
+                self._there = _client(self._executor).submit(_itself, self._work, pure=False)
+
+    def _scattered(self, part: P) -> Any:
+        """A part on the cluster; the worker that was to have it may have died just now, and then it is another."""
+        failure = ""
+        for _ in range(AGAIN):
+            try:
+                return _client(self._executor).scatter([part], hash=False)[0]
+            except TimeoutError:
+                raise BackendFailed("the cluster has no workers any more", final=True) from None
+            except OSError as error:
+                failure = _words(error)
+            time.sleep(PAUSE)
+        raise BackendFailed(f"the cluster takes no work: {failure}", final=True)
 
     def give(self, part: P, times: int = 0) -> _Given[P, R]:
         """Give a part out."""
         if not self._dask:
-            return _Given(part, self._executor.submit(self._work, part), times)
-        sent: Any = _client(self._executor).scatter([part], hash=False)[0] if self._heavy else part
-        # Two equal calls are two calls: neither is to be looked up by what it is made of.
-        submit: Any = self._executor.submit
-        return _Given(part, submit(_done, self._there, sent, pure=False), times)
+            return _Given(part, self._submitted(self._work, part), times=times)
+        there = self._there
+        sent: Any = self._scattered(part) if self._heavy else part
+        return _Given(part, self._submitted(_done, there, sent), there, times)
 
-    def recovers(self) -> bool:
-        """Whether what a worker took along when it died can be done by another."""
-        return self._dask
+    def _submitted(self, *what: Any) -> Future[R]:
+        try:
+            future: Future[R] = (self._followed if self._dask else self._executor.submit)(*what)
+        except BrokenExecutor as error:
+            raise _broken(error) from None
+        except RuntimeError as error:
+            if "shutdown" not in str(error):
+                raise
+            raise BackendFailed("the executor was shut down before the work was done", final=True) from None
+        return future
+
+    def _followed(self, *what: Any) -> Future[R]:
+        """A future of the cluster as one of the standard library.
+
+        Its own executor's waits forever for a result that went down with its worker after it was announced.
+        """
+        client = _client(self._executor)
+        # Two equal calls are two calls: neither is to be looked up by what it is made of.
+        how = {**self._whose(client), **getattr(self._executor, "_kwargs", {}), "pure": False}
+        there = client.submit(*what, **how)
+        future: Future[R] = asyncio.run_coroutine_threadsafe(_coming(there, client), client.loop.asyncio_loop)
+        future.add_done_callback(lambda own: there.cancel() if own.cancelled() and not there.done() else None)
+        return future
+
+    def _whose(self, client: Any) -> dict[str, Any]:
+        """Parts that stand aside weigh nothing with a scheduler, which gives them all to one worker: here in turn."""
+        if not self._idle:
+            return {}
+        if time.monotonic() - self._looked >= LOOK:  # workers come and go
+            self._workers, self._looked = sorted(client.nthreads()), time.monotonic()
+        self._turn += 1
+        turn = self._workers[self._turn % len(self._workers)] if self._workers else None
+        return {} if turn is None else {"workers": [turn], "allow_other_workers": True}
+
+    def again(self, lost: _Given[P, R]) -> _Given[P, R]:
+        """Give out again what was lost; its worker may have had the only copy of the work, which is sent again too."""
+        if not self._dask:
+            raise BackendFailed("the executor was shut down before the work was done", final=True) from None
+        if lost.times == AGAIN:
+            raise BackendFailed(
+                f"a part of the work was lost {AGAIN + 1} times with its worker",
+                hint="are workers out of memory?",
+                final=True,
+            ) from None
+        with self._sending:
+            if lost.there is self._there:  # nobody else has sent it since
+                self._send()
+        return self.give(lost.part, lost.times + 1)
+
+
+async def _coming(there: Any, client: Any) -> Any:
+    """The result of a future of the cluster; it is not waited for where no worker is left to have one."""
+    # Never cancelled: a client fetches several results together, and whoever stops one fetch stops it for them all.
+    result = asyncio.ensure_future(there._result())
+    result.add_done_callback(lambda one: one.cancelled() or one.exception())  # looked at, whoever still waits for it
+    alone = 0.0
+    while not (await asyncio.wait([result], timeout=LOOK))[0]:
+        alone = 0.0 if await client.scheduler.ncores() else alone + LOOK
+        if alone >= PATIENCE:
+            raise BackendFailed(f"the cluster has had no worker for {alone:.0f} s", final=True)
+    return result.result()
 
 
 def _first(office: _Office[P, R], waiting: deque[_Given[P, R]]) -> R:
     """The result of the part that was given out first; it waits until it is there."""
     while True:
         try:
-            result = waiting[0].future.result()
-        except CancelledError:
-            _give_again(office, waiting)
-        except BrokenExecutor as error:
-            raise BackendFailed(
-                f"the executor lost a process, and the rest of the work with it: {_words(error)}",
-                hint="was it out of memory? On a Dask cluster another worker takes over",
-            ) from None
-        except Exception as error:
-            if type(error).__name__ != "KilledWorker":
-                raise
-            raise BackendFailed(
-                f"a part of the work took its workers down: {_words(error)}",
-                hint="most often they have too little memory: more for each, or fewer threads on each",
-            ) from None
+            result = _result(waiting[0].future)
+        except _Lost:
+            for place, one in enumerate(list(waiting)):
+                if _is_lost(one.future):
+                    waiting[place] = office.again(one)
         else:
             waiting.popleft()
             return result
 
 
-def _give_again(office: _Office[P, R], waiting: deque[_Given[P, R]]) -> None:
-    """Give out again what was lost; its worker may have had the only copy of the work, which is sent again too."""
-    if not office.recovers():
-        raise BackendFailed("the executor was shut down before the work was done") from None
-    if waiting[0].times == AGAIN:
+def _result(future: Future[R]) -> R:
+    """What a part came to; what kept it from coming to anything is said as a user can read it."""
+    try:
+        return future.result()
+    except CancelledError:
+        raise _Lost from None
+    except BrokenExecutor as error:
+        raise _broken(error) from None
+    except Exception as error:
+        if type(error).__name__ != "KilledWorker":
+            raise
         raise BackendFailed(
-            f"a part of the work was lost {AGAIN + 1} times with its worker", hint="are workers out of memory?"
+            f"a part of the work took its workers down: {_words(error)}",
+            hint="most often they have too little memory: more for each, or fewer threads on each",
+            final=True,
         ) from None
-    office.send()
-    for place, one in enumerate(list(waiting)):
-        if one.future.cancelled() or (one.future.done() and isinstance(one.future.exception(), CancelledError)):
-            waiting[place] = office.give(one.part, one.times + 1)
+
+
+def _is_lost(future: Future[Any]) -> bool:
+    return future.cancelled() or (future.done() and isinstance(future.exception(), CancelledError))
+
+
+def _broken(error: BaseException) -> BackendFailed:
+    return BackendFailed(
+        f"the executor lost a process, and the rest of the work with it: {_words(error)}",
+        hint="was it out of memory? On a Dask cluster another worker takes over",
+        final=True,
+    )
 
 
 def _words(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+_INSTEAD: weakref.WeakKeyDictionary[Executor, Executor] = weakref.WeakKeyDictionary()
+
+
+def _unforked(executor: Executor) -> Executor:
+    """The same executor; or in the place of a pool that forks one as large that starts its processes afresh.
+
+    A forked process has none of the threads that libraries such as polars believe it has, and waits for them forever.
+    """
+    context = getattr(executor, "_mp_context", None)
+    if not isinstance(executor, ProcessPoolExecutor) or context is None or context.get_start_method() != "fork":
+        return executor
+    if executor not in _INSTEAD:
+        pool = ProcessPoolExecutor(lanes(executor), multiprocessing.get_context("spawn"))
+        weakref.finalize(executor, pool.shutdown, wait=False)
+        _INSTEAD[executor] = pool
+    return _INSTEAD[executor]
 
 
 def _is_dask(executor: Executor) -> bool:
@@ -186,6 +354,11 @@ def _packed(work: Callable[[P], R]) -> _Packed:
 @lru_cache(maxsize=4)
 def _unpacked(packed: _Packed) -> Callable[[Any], Any]:
     work: Callable[[Any], Any] = pickle.loads(packed.content)  # noqa: S301 - made by this very program
+    return work
+
+
+def _itself(work: _Packed) -> _Packed:
+    """The work, where it is to be done."""
     return work
 
 

@@ -236,7 +236,8 @@ class Chat(Protocol):
     """A model that replies to messages. One instance has one model and one set of parameters.
 
     It may have a `concurrency` and a `timeout` of its own (calls at a time, seconds for a reply), `notes` on what the
-    endpoint did not take, and a `ready()` that refuses before the first call what cannot work.
+    endpoint did not take, and a `ready()` that refuses before the first call what cannot work. One that `stays` is
+    asked in this process, whatever executor there is: its replies depend on what it was asked before.
     """
 
     @property

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +13,21 @@ import numpy as np
 
 from ragauge import formats
 from ragauge.errors import BadInput
+from ragauge.executors import spread
 from ragauge.formats.files import Source
-from ragauge.formats.memory import is_one_run
+from ragauge.formats.memory import as_table, is_one_run
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.judged import JudgedRanks
 from ragauge.measures.names import Measure, parse_all
 from ragauge.measures.scoring import OwnMeasure, score
-from ragauge.records import Judgments, Scores
+from ragauge.measures.tallies import Tally
+from ragauge.records import Judgments, Nested, Retrieved, Run
 
 DEFAULT_MEASURES = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
 Measures = str | OwnMeasure | Iterable[str | OwnMeasure]
+Watch = Callable[[str, int], None]
+"""Hears the name of a run and how many of its rows are counted."""
 
 
 def evaluate(
@@ -33,12 +39,13 @@ def evaluate(
     targets: Any = None,
     qrels_format: str | None = None,
     run_format: str | None = None,
+    executor: Executor | None = None,
 ) -> Any:
     """Score a run, or several by name, against judgments.
 
     `qrels` and `run` may be paths (`-` is standard input), nested dictionaries, frames, lists of tuples, arrays or
     records; a mapping from names to runs gives a dictionary of scores. `targets` is a target map for `dr@k`; the
-    formats of files are found out unless they are named.
+    formats of files are found out unless they are named. An `executor` counts runs in parts, each of whole queries.
 
     >>> evaluate({"q1": {"a": 1}}, {"q1": {"b": 0.9, "a": 0.4}}, ["mrr", "recall@1"]).means
     {'mrr': 0.5, 'recall@1': 0.0}
@@ -47,12 +54,11 @@ def evaluate(
     wanted = read_measures(measures, rules)
     judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets)
 
-    def one(returned: Any, name: str | None) -> Scores:
-        return score(count(judgments, returned, wanted, rules, name=name, form=run_format), wanted, rules)
-
-    if isinstance(run, Mapping) and not is_one_run(run):
-        return {name: one(returned, str(name)) for name, returned in run.items()}
-    return one(run, None)
+    several = isinstance(run, Mapping) and not is_one_run(run)
+    runs: Mapping[Any, Any] = run if several else {None: run}
+    counted = count_each(judgments, runs, wanted, rules, form=run_format, executor=executor)
+    scores = {name: score(judged, wanted, rules) for name, judged in counted.items()}
+    return scores if several else scores[None]
 
 
 def judgments_for(
@@ -94,22 +100,108 @@ def count(
     form: str | None = None,
 ) -> JudgedRanks:
     """The judged ranks of one run, by the road that suits what it is."""
+    return count_each(judgments, {name: run}, measures, rules, form=form)[name]
+
+
+def count_each(
+    judgments: Judgments,
+    runs: Mapping[Any, Any],
+    measures: Sequence[Measure | OwnMeasure],
+    rules: Convention,
+    *,
+    form: str | None = None,
+    executor: Executor | None = None,
+    watch: Watch | None = None,
+) -> dict[Any, JudgedRanks]:
+    """The judged ranks of runs by their names; None is the name of one that goes by its own.
+
+    An `executor` gets them in parts of whole queries, those of all runs one after the other. `watch` hears of each run
+    how many rows are counted.
+    """
+    top = _deepest(measures)
+    found = {name: _opened(name, run, form, rules) for name, run in runs.items()}
+    if executor is None:
+        counted = {name: _here(judgments, one, rules, top, name, watch or _unheard) for name, one in found.items()}
+    else:
+        counted = _elsewhere(judgments, found, rules, top, executor, watch or _unheard)
+    return {name: _known_by_run(judged, runs[name], found[name], name) for name, judged in counted.items()}
+
+
+def _deepest(measures: Sequence[Measure | OwnMeasure]) -> int:
+    """How many first documents of each query the measures look at, beside judged ranks."""
     deep = [int(m.cutoff or 0) for m in measures if isinstance(m, Measure) and _looks_at_documents(m)]
     # Where repetitions are dropped before the cut, documents from far below it can rise above it.
-    top = 0 if not deep else max(deep) if not any(map(_rises, measures)) else 1 << 31
-    found = formats.scan_run(run, format=form, name=name or "run", with_ranks=rules.ties == "ranked")
+    return 0 if not deep else max(deep) if not any(map(_rises, measures)) else 1 << 31
+
+
+def _opened(name: Any, run: Any, form: str | None, rules: Convention) -> Retrieved | Nested:
+    return formats.scan_run(run, format=form, name=name or "run", with_ranks=rules.ties == "ranked")
+
+
+def _here(
+    judgments: Judgments, found: Retrieved | Nested, rules: Convention, top: int, name: Any, watch: Watch
+) -> JudgedRanks:
     if isinstance(found, Mapping):
         from ragauge.measures import from_mappings
 
         return from_mappings.judged_ranks(judgments, found, rules, top=top, name=name or "run")
     from ragauge.measures import from_frames
 
-    judged = from_frames.judged_ranks(judgments, found, rules, top=top)
-    answered = judged.answered
+    return from_frames.judged_ranks(judgments, found, rules, top=top, watch=partial(watch, name or found.name))
+
+
+def _elsewhere(
+    judgments: Judgments,
+    found: Mapping[Any, Retrieved | Nested],
+    rules: Convention,
+    top: int,
+    executor: Executor,
+    watch: Watch,
+) -> dict[Any, JudgedRanks]:
+    """The same on an executor: the runs in parts, and what the parts come to put together again."""
+    from ragauge.measures.from_frames import Counting, parts_of
+
+    counting = Counting(judgments, rules, top)
+    tables = {name: _rows(one, name) for name, one in found.items()}
+    tallies: dict[Any, list[Tally]] = {name: [] for name in tables}
+    owners: list[Any] = []
+
+    def parts() -> Iterator[Retrieved]:
+        for name, table in tables.items():
+            for part in parts_of(table):
+                owners.append(name)
+                yield part
+
+    heavy = not all(hasattr(table, "parts") for table in tables.values())
+    for place, tally in enumerate(spread(executor, counting, parts(), heavy=heavy)):
+        name = owners[place]
+        tallies[name].append(tally)
+        watch(name or tables[name].name, sum(one.rows for one in tallies[name]))
+    counted = {name: counting.whole(table, tallies[name]) for name, table in tables.items()}
+    for name, one in found.items():
+        if isinstance(one, Mapping):  # a query without documents has no rows, and is answered nevertheless
+            answered = np.array([query in one for query in judgments.pool.queries], np.bool_)
+            counted[name] = replace(counted[name], answered=answered, extra_queries=len(one) - int(answered.sum()))
+    return counted
+
+
+def _rows(found: Retrieved | Nested, name: Any) -> Retrieved:
+    return Run(as_table(found), name or "run") if isinstance(found, Mapping) else found
+
+
+def _known_by_run(judged: JudgedRanks, run: Any, found: Retrieved | Nested, name: Any) -> JudgedRanks:
+    """The same with what a run knows beside its rows: an empty answer, or a failure, must not leave the mean."""
+    if isinstance(found, Mapping):
+        return judged
     asked = formats.asked(run)
-    if asked is not None:  # an empty answer, or a failure, is an answer: it must not leave the mean
+    answered = judged.answered
+    if asked is not None:
         answered = answered | np.array([query in asked for query in judged.pool.queries], np.bool_)
     return replace(judged, name=name or judged.name, tag=getattr(found, "tag", ""), answered=answered)
+
+
+def _unheard(_: str, __: int) -> None:
+    """Nobody listens."""
 
 
 def shallow(name: str, k: int | None, measures: Sequence[Measure | OwnMeasure]) -> list[str]:

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ragauge import clusters
 from ragauge.cli import console, trec_eval
+from ragauge.cli.clusters import Cluster
+from ragauge.cli.progress import status
 from ragauge.errors import BadInput
 from ragauge.inputs import gather
 from ragauge.measures.conventions import OF_ANSWERS, Convention
@@ -18,7 +21,7 @@ from ragauge.measures.scoring import score
 from ragauge.records import Scores
 from ragauge.reports import tables
 from ragauge.runs.archive import made_with
-from ragauge.verbs import DEFAULT_MEASURES, count, judgments_for, read_measures, shallow
+from ragauge.verbs import DEFAULT_MEASURES, count_each, judgments_for, read_measures, shallow
 
 
 def evaluate(  # noqa: PLR0913 - each is an option of the command
@@ -27,7 +30,8 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="QRELS RUN...",
             help="Judgments (TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet), then runs (TREC, CSV, TSV, "
-            "JSONL, JSON, Parquet), plain, .gz or .zst; - is stdin. Folders that `run` wrote know their judgments.",
+            "JSONL, JSON, Parquet or a folder of it), plain, .gz or .zst; - is stdin. Folders that `run` wrote know "
+            "their judgments.",
         ),
     ],
     measure: Annotated[
@@ -55,6 +59,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
     qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
     run_format: Annotated[str | None, typer.Option(help="What the runs are, e.g. trec or csv.")] = None,
+    cluster: Cluster = None,
 ) -> None:
     """Score runs against judgments.
 
@@ -72,10 +77,17 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
         trec_eval.own_lines(measure or ["official"]) if trec else measure or DEFAULT_MEASURES, rules, trec=trec
     )
     judgments = judgments_for(wanted, given.qrels, form=qrels_format, targets=targets, split=split)
-    scores: dict[str, Scores] = {}
-    for name, run in given.singles.items():
-        judged = count(judgments, run, wanted, rules, name=name, form=run_format)
-        scores[name] = score(judged, wanted, rules)
+    with clusters.cluster(cluster) as executor, status(after=1.0) as tell:
+        counted = count_each(
+            judgments,
+            given.singles,
+            wanted,
+            rules,
+            form=run_format,
+            executor=executor,
+            watch=lambda name, rows: tell(f"{name}: {rows:,} rows"),
+        )
+    scores = {name: score(judged, wanted, rules) for name, judged in counted.items()}
     if trec:
         for one in scores.values():
             sys.stdout.write(trec_eval.lines(one, wanted, measure or ["official"], rules, per_query=per_query))

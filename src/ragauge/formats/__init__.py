@@ -10,6 +10,7 @@ from ragauge.errors import BadInput, UnknownName
 from ragauge.formats import beir, columns, documents, memory, trec
 from ragauge.formats.files import Source
 from ragauge.formats.memory import arrays, neighbours, subtopic_judgments
+from ragauge.formats.parquet_runs import ParquetRun, is_parted, parquet_run
 from ragauge.records import Judgments, Nested, Retrieved, Run
 
 if TYPE_CHECKING:
@@ -112,27 +113,34 @@ def scan_run(
     thing: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False
 ) -> Retrieved | Nested:
     """A run from a path, read in blocks when it is counted, or from whatever holds it in memory."""
-    if isinstance(thing, trec.TrecRun | columns.TableRun):
+    if isinstance(thing, trec.TrecRun | columns.TableRun | ParquetRun):
         return thing
     if not isinstance(thing, str | Path):
         return memory.run_of(thing, name)
     source = Source(str(thing))
     if source.path != "-" and Path(source.path).is_dir():
-        return columns.TableRun(_run_folder(Path(source.path)), "parquet")
+        return parquet_run(_run_folder(Path(source.path)))
     kind = known(format) or guess(source)
     if kind == "trec":
         return trec.TrecRun(source, with_ranks=with_ranks)
     if kind == "json":
         return documents.json_run(source)
-    if kind in ("csv", "tsv", "jsonl", "parquet"):
+    if kind == "parquet":
+        return parquet_run(source.path)
+    if kind in ("csv", "tsv", "jsonl"):
         return columns.TableRun(source, kind)
     raise BadInput(f"a run cannot be in the format {kind}", file=source.label)
 
 
-def _run_folder(folder: Path) -> Source:
-    """The ranking in a folder that `ragauge run` wrote; the manifest comes last, so without it the run is not done."""
+def _run_folder(folder: Path) -> str:
+    """Where the ranking is that `ragauge run` wrote into a folder, or the folder itself if it is one run in many files.
+
+    The manifest comes last, so without it the run is not done.
+    """
     if (folder / "manifest.json").exists() and (folder / "run.parquet").exists():
-        return Source(str(folder / "run.parquet"))
+        return str(folder / "run.parquet")
+    if is_parted(folder):
+        return str(folder)
     inside = sorted(one.parent.name for one in folder.glob("*/run.parquet"))
     unfinished = (folder / "journal.jsonl").exists()
     raise BadInput(
@@ -142,7 +150,7 @@ def _run_folder(folder: Path) -> Source:
         if unfinished
         else f"there are runs in {', '.join(str(folder / name) for name in inside)}"
         if inside
-        else "a run folder has manifest.json and run.parquet",
+        else "a run folder has manifest.json and run.parquet; or it has the Parquet files of one run",
     )
 
 

@@ -146,10 +146,11 @@ def _id(schema: pl.Schema, name: str) -> pl.Expr:
     return column.str.strip_chars() if schema[name] == pl.String else column.cast(pl.String)
 
 
-def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None) -> pl.DataFrame:
+def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None, *, before: int = 0) -> pl.DataFrame:
     """The same frame, once it is sure that nothing in it is missing; otherwise the line that is wrong is named.
 
-    Rows with nothing in them (blank lines) are left out, and so is a rank column with gaps.
+    Rows with nothing in them (blank lines) are left out, and so is a rank column with gaps. So many rows of the file
+    as `before` says are in other frames.
     """
     import polars as pl
 
@@ -166,7 +167,7 @@ def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None
             at = int(bad.arg_true()[0])
             line = None if first_line is None else first_line + at
             what = "not a number" if column == number else "missing"
-            raise BadInput(f"the {column} of row {at + 1} is {what}", file=label, line=line)
+            raise BadInput(f"the {column} of row {before + at + 1} is {what}", file=label, line=line)
     return frame
 
 
@@ -225,7 +226,7 @@ def write_text(frame: pl.DataFrame, out: IO[bytes], *, separator: str, header: b
 
 @dataclass(frozen=True, eq=False)
 class TableRun:
-    """A run in a table with named columns."""
+    """A run in a text table with named columns."""
 
     source: Source
     form: str
@@ -236,18 +237,7 @@ class TableRun:
         return self.source.stem
 
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
-        """The columns query, doc, score (and rank): Parquet a million rows at a time, others whole."""
-        import polars as pl
-
-        if self.form == "parquet":
-            try:
-                table = run_columns(pl.scan_parquet(self.source.path, glob=False), self.source.label).lazy()
-                rows = int(table.select(pl.len()).collect().item())
-                for begin in range(0, rows, ROWS):
-                    yield prepare(checked(table.slice(begin, ROWS).collect(), self.source.label, "score", None))
-            except (pl.exceptions.PolarsError, OSError) as error:
-                raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=self.source.label) from None
-            return
+        """The columns query, doc, score (and rank), whole."""
         frame = run_columns(read_table(self.source, self.form), self.source.label).lazy().collect()
         frame = checked(frame, self.source.label, "score", 1 if self.form == "jsonl" else 2)
         if not frame.height:

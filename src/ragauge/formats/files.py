@@ -25,6 +25,7 @@ BLOCK = 16 << 20
 THREADS = min(4, os.cpu_count() or 2)
 """How many blocks are parsed at a time, beside the one that is being counted."""
 
+B = TypeVar("B")
 T = TypeVar("T")
 
 
@@ -179,7 +180,7 @@ class _Zstd(io.RawIOBase):
         return size
 
 
-def in_order(work: Callable[[int, bytes], T], blocks: Iterator[bytes]) -> Iterator[T]:
+def in_order(work: Callable[[int, B], T], blocks: Iterator[B]) -> Iterator[T]:
     """`work(number, block)` for each block, a few at a time on threads, results in order and memory bounded."""
     with ThreadPoolExecutor(THREADS) as pool:
         waiting: deque[Future[T]] = deque()

@@ -6,17 +6,19 @@ looked up. A hash decides nothing by itself: every match and every duplicate is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ragauge.errors import BadInput
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged import JudgedRanks
-from ragauge.measures.ranks import OWN, Matches, Standing, assemble, leading, standing
-from ragauge.records import Floats, Ints, Judgments, Retrieved
+from ragauge.measures.ranks import OWN, Standing, leading, standing
+from ragauge.measures.tallies import First, Tally, put_together
+from ragauge.records import Floats, Ints, Judgments, Retrieved, Run
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,10 +27,10 @@ SHIFTS = (0, 32, 16)
 """Which bits of a hash each table looks at."""
 PAIRS = 1 << 21
 """How many pairs of tied ids are compared at a time."""
-
-
-class _ScatteredError(Exception):
-    """The rows of a query do not stand together."""
+GIVEN = 1 << 18
+"""How many rows, at least, are given to somebody else at a time."""
+SOME = 1 << 16
+"""In how many rows, at least, documents are looked for that a query got twice."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,7 @@ class Index:
         """A frame with each document's hash, and whether each row starts another query; done where it was read."""
         import polars as pl
 
-        changes = (pl.col("query") != pl.col("query").shift()).fill_null(value=True)
-        return frame.rechunk().with_columns(pl.col("doc").hash(self.seed).alias("hash"), changes.alias("starts"))
+        return _with_starts(frame).with_columns(pl.col("doc").hash(self.seed).alias("hash"))
 
     @staticmethod
     def salted(hashes: pl.Series, queries: Ints, sizes: Ints) -> Ints:
@@ -94,13 +95,71 @@ class Index:
         return rows[sure], pool_rows[sure]
 
 
-def judged_ranks(judgments: Judgments, run: Retrieved, rules: Convention, *, top: int = 0) -> JudgedRanks:
-    """The ranks of the judged documents in `run`; `top` asks for that many first documents of each query as well."""
-    index = Index(judgments)
-    try:
-        return _count(judgments, run, index, _whole_queries(run.frames(index.prepared)), rules, top)
-    except _ScatteredError:
-        return _count(judgments, run, index, _whole_queries(_gathered(run, index)), rules, top)
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """Judgments and rules, ready to count whatever has whole queries of a run; it can be sent to other processes."""
+
+    judgments: Judgments
+    rules: Convention
+    top: int = 0
+    """So many first documents of each query are wanted as well."""
+
+    @cached_property
+    def index(self) -> Index:
+        """The judged pairs; each process makes its own, since another machine may hash otherwise."""
+        return Index(self.judgments)
+
+    def __getstate__(self) -> dict[str, Any]:
+        pairs = Judgments(self.judgments.frame, source=self.judgments.source)
+        return {"judgments": pairs, "rules": self.rules, "top": self.top}
+
+    def __call__(self, part: Retrieved, watch: Callable[[int], None] = lambda _: None) -> Tally:
+        """What a part of a run comes to; `watch` hears how many rows are counted."""
+        return _count(self, part.name, part.frames(self.index.prepared), watch)
+
+    def whole(self, run: Retrieved, tallies: Iterable[Tally]) -> JudgedRanks:
+        """The judged ranks of a run, from what its parts come to; where they share a query it is counted as a whole."""
+        found = self._together(tallies, run.name)
+        if found is None:
+            gathered = _count(self, run.name, _gathered(run, self.index), lambda _: None)
+            found = cast(JudgedRanks, self._together([gathered], run.name))
+        return found
+
+    def _together(self, tallies: Iterable[Tally], name: str) -> JudgedRanks | None:
+        return put_together(self.judgments, self.rules, tallies, name=name, top=bool(self.top))
+
+
+def judged_ranks(
+    judgments: Judgments,
+    run: Retrieved,
+    rules: Convention,
+    *,
+    top: int = 0,
+    watch: Callable[[int], None] = lambda _: None,
+) -> JudgedRanks:
+    """The ranks of the judged documents in `run`; `top` asks for that many first documents of each query as well.
+
+    `watch` hears how many rows are counted.
+    """
+    counting = Counting(judgments, rules, top)
+    return counting.whole(run, [counting(run, watch)])
+
+
+def parts_of(run: Retrieved) -> Iterator[Retrieved]:
+    """A run in parts that have whole queries, for whoever gives them to somebody else.
+
+    A run that knows where its rows are gives descriptions of them away; any other one gives the rows.
+    """
+    own = getattr(run, "parts", None)
+    if own is not None:
+        yield from own()
+        return
+    for frame, starts in _whole_queries(run.frames(_with_starts)):
+        begin = 0
+        while begin < frame.height:
+            end = int(starts[min(int(np.searchsorted(starts, begin + GIVEN)), len(starts) - 1)])
+            yield Run(frame.slice(begin, end - begin).drop("starts"), run.name)
+            begin = end
 
 
 def _gathered(run: Retrieved, index: Index) -> Iterator[pl.DataFrame]:
@@ -111,6 +170,13 @@ def _gathered(run: Retrieved, index: Index) -> Iterator[pl.DataFrame]:
     order = whole.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
     together = whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
     yield index.prepared(together.drop("at"))
+
+
+def _with_starts(frame: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    changes = (pl.col("query") != pl.col("query").shift()).fill_null(value=True)
+    return frame.rechunk().with_columns(changes.alias("starts"))
 
 
 def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, Ints]]:
@@ -145,30 +211,24 @@ def _one_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
     return whole, np.array([0, whole.height])
 
 
-def _count(
-    judgments: Judgments,
-    run: Retrieved,
-    index: Index,
-    blocks: Iterator[tuple[pl.DataFrame, Ints]],
-    rules: Convention,
-    top: int,
-) -> JudgedRanks:
-    n = len(index.pool.queries)
-    matches = Matches.none()
-    lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    firsts: list[Sequence[str]] = [()] * n
-    first_scores: list[Floats] = [np.zeros(0)] * n
+def _count(counting: Counting, name: str, frames: Iterator[pl.DataFrame], watch: Callable[[int], None]) -> Tally:
+    index, rules = counting.index, counting.rules
+    found = Tally()
     seen: set[str] = set()
-    for frame, starts in blocks:
+    for frame, starts in _whole_queries(frames):
         block = _block(frame, starts, index, rules)
         if not seen.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
-            raise _ScatteredError
+            return Tally(scattered=True)
         seen.update(block.names)
+        found.rows += frame.height
+        watch(found.rows)
         if rules.duplicates == "error":
-            _refuse_duplicates(block, run.name)
-        known = block.judged >= 0
-        lengths[block.judged[known]] = np.diff(block.starts)[known]
-        answered[block.judged[known]] = True
+            _refuse_duplicates(block, name)
+        known = np.flatnonzero(block.judged >= 0)
+        found.judged.append(block.judged[known])
+        found.lengths.append(np.diff(block.starts)[known])
+        if len(known) < len(block.names):
+            found.others += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
         rows, pool_rows = index.look_up(block)
         if rules.own == "dropped":
             rows, pool_rows = _with_own(frame, block, rows, pool_rows)
@@ -177,30 +237,22 @@ def _count(
         place = np.zeros(len(rows), np.int64)
         if len(stands.tied):
             place[stands.tied] = _places(block, rows[stands.tied], segment[stands.tied], stands, rules)
-        matches.add(block.judged[segment], pool_rows, place, stands)
-        if top:
-            for i in np.flatnonzero(known).tolist():
-                query, mine = int(block.judged[i]), slice(int(block.starts[i]), int(block.starts[i + 1]))
-                ranks = None if block.ranks is None else block.ranks[mine]
-                ids = block.docs.slice(mine.start, mine.stop - mine.start).to_list()
-                firsts[query], first_scores[query] = leading(
-                    ids,
-                    block.scores[mine],
-                    ranks,
-                    top,
-                    rules,
-                    query=block.names[i],
-                    judged=judgments.nested[block.names[i]],
-                )
-    return assemble(
-        judgments,
-        rules,
-        matches,
-        lengths,
-        answered,
-        name=run.name,
-        extra_queries=len(seen) - int(answered.sum()),
-        top=(firsts, first_scores) if top else None,
+        found.matches.add(block.judged[segment], pool_rows, place, stands)
+        if counting.top:
+            found.firsts += [_firsts(counting, block, i) for i in known.tolist()]
+    return found
+
+
+def _firsts(counting: Counting, block: Block, i: int) -> First:
+    mine = slice(int(block.starts[i]), int(block.starts[i + 1]))
+    return leading(
+        block.docs.slice(mine.start, mine.stop - mine.start).to_list(),
+        block.scores[mine],
+        None if block.ranks is None else block.ranks[mine],
+        counting.top,
+        counting.rules,
+        query=block.names[i],
+        judged=counting.judgments.nested[block.names[i]],
     )
 
 
@@ -218,15 +270,8 @@ def _block(frame: pl.DataFrame, starts: Ints, index: Index, rules: Convention) -
 
 def _refuse_duplicates(block: Block, name: str) -> None:
     """Stop at a document that a query got twice, as trec_eval does."""
-    hashes = block.hashes
-    if (block.judged < 0).any():  # unjudged queries share one salt, and nobody scores them
-        hashes = hashes[np.repeat(block.judged >= 0, np.diff(block.starts))]
-    ordered = np.sort(hashes)
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    if not len(twice):
-        return
     seen: set[tuple[int, str]] = set()
-    for row in np.flatnonzero(np.isin(block.hashes, twice)).tolist():
+    for row in _alike(block).tolist():
         segment = int(np.searchsorted(block.starts, row, side="right")) - 1
         pair = (segment, block.docs[row])
         if pair in seen and block.judged[segment] >= 0:
@@ -236,6 +281,33 @@ def _refuse_duplicates(block: Block, name: str) -> None:
                 hint="`--set duplicates=first` lets its best place count; `ragauge validate` lists them all",
             )
         seen.add(pair)
+
+
+def _alike(block: Block) -> Ints:
+    """The rows of judged queries that may be the same document of the same query: their hashes are equal.
+
+    Some queries at a time, each row writes its number at the place that its hash names, in a table that fits the cache.
+    A row that finds another number there shares its place: few do, and only those are looked at.
+    """
+    table = np.empty(1 << 20, np.int32)
+    found = [np.zeros(0, np.int64)]
+    scored = np.repeat(block.judged >= 0, np.diff(block.starts)) if (block.judged < 0).any() else None
+    begin, total = 0, int(block.starts[-1])
+    while begin < total:
+        end = int(block.starts[min(int(np.searchsorted(block.starts, begin + SOME)), len(block.starts) - 1)])
+        rows = np.arange(begin, end) if scored is None else begin + np.flatnonzero(scored[begin:end])
+        hashes = block.hashes[begin:end] if scored is None else block.hashes[rows]
+        places, own = hashes & (len(table) - 1), np.arange(len(hashes), dtype=np.int32)
+        table[places] = own
+        there = table[places]
+        lost = np.flatnonzero(there != own)
+        # Of two that are alike either one has lost its place to the other, or both have to a third.
+        ordered = np.sort(hashes[lost])
+        twice = [hashes[lost][hashes[lost] == hashes[there[lost]]], ordered[1:][ordered[1:] == ordered[:-1]]]
+        if len(twice[0]) or len(twice[1]):
+            found.append(rows[np.isin(hashes, np.concatenate(twice))])
+        begin = end
+    return np.concatenate(found)
 
 
 def _with_own(frame: pl.DataFrame, block: Block, rows: Ints, pool_rows: Ints) -> tuple[Ints, Ints]:

@@ -93,6 +93,11 @@ class Matches:
         self.first.append(standing.above + 1)
         self.last.append(standing.through)
 
+    def extend(self, others: Matches) -> None:
+        """Add the matches of another part."""
+        for name in ("query", "rank", "row", "first", "last"):
+            getattr(self, name).extend(getattr(others, name))
+
 
 def assemble(
     judgments: Judgments,

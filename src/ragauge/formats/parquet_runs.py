@@ -1,0 +1,178 @@
+"""Runs in Parquet, one file or a folder of many: read a piece at a time, and given away in parts of whole queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from ragauge.errors import BadInput
+from ragauge.formats.columns import checked, run_columns
+from ragauge.formats.files import Source, in_order
+from ragauge.records import Prepare, as_it_is
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROWS = 1 << 20
+"""The rows of a piece: enough for the reader's speed, few enough for bounded memory."""
+SMALL = 4 << 20
+"""A file of so few bytes is one piece, and nobody asks beforehand how many rows it has."""
+PIECES = 4
+"""The pieces of a part."""
+FEW = 1 << 12
+"""The rows that are read first where the end of a query is looked for; most end within them."""
+
+
+class Piece(NamedTuple):
+    """Some rows of a file."""
+
+    path: str
+    begin: int = 0
+    rows: int | None = None
+    """None for all."""
+    values: tuple[tuple[str, str], ...] = ()
+    """Columns that the names of its folders tell: `query_id=q7`."""
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return Source(self.path).label
+
+    def read(self) -> pl.DataFrame:
+        """The columns query, doc, score, and rank where there is one."""
+        with _told(self.path):
+            table = run_columns(self._table(), self.label).lazy().collect()
+        return checked(table, self.label, "score", None, before=self.begin)
+
+    def queries(self) -> pl.Series:
+        """The query of each row."""
+        with _told(self.path):
+            return run_columns(self._table(), self.label).lazy().select("query").collect()["query"]
+
+    def cut(self, at: int) -> tuple[Piece, Piece]:
+        """The first so many rows, and the rest."""
+        left = self.height - at
+        return self._replace(rows=at), self._replace(begin=self.begin + at, rows=left)
+
+    @property
+    def height(self) -> int:
+        """How many rows it has."""
+        return _rows(self.path) if self.rows is None else self.rows
+
+    def _table(self) -> pl.LazyFrame:
+        import polars as pl
+
+        table = pl.scan_parquet(self.path, glob=False, hive_partitioning=False)
+        there = {name.strip().lower() for name in table.collect_schema().names()}
+        told = [pl.lit(value).alias(name) for name, value in self.values if name.lower() not in there]
+        return table.with_columns(told).slice(self.begin, self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetRun:
+    """A run in pieces, or a part of one that has whole queries only."""
+
+    name: str
+    pieces: Sequence[Piece]
+
+    def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
+        """The columns query, doc, score (and rank), a piece at a time, read ahead on threads."""
+        yield from in_order(lambda _, piece: prepare(piece.read()), iter(self.pieces))
+
+    def parts(self) -> Iterator[ParquetRun]:
+        """The run in parts, cut between queries; nothing is read for that but the queries around each cut."""
+        part: list[Piece] = []
+        for piece in self.pieces:
+            rest = piece
+            if len(part) >= PIECES:
+                goes_on = _going_on(part[-1].cut(part[-1].height - 1)[1].queries()[0], piece)
+                own, rest = piece.cut(goes_on)
+                part += [own] if goes_on else []
+                if not rest.height:
+                    continue
+                yield ParquetRun(self.name, part)
+                part = []
+            part.append(rest)
+        if part:
+            yield ParquetRun(self.name, part)
+
+
+def parquet_run(path: str) -> ParquetRun:
+    """The run in a Parquet file, or in all those of a folder, in the order of their names."""
+    place = Path(path)
+    if not place.is_dir():
+        return ParquetRun(Source(path).stem, _pieces(place, ()))
+    pieces = [piece for file in _files(place) for piece in _pieces(file, _told_by_folders(file.relative_to(place)))]
+    return ParquetRun(Source(path).stem, pieces)
+
+
+def is_parted(folder: Path) -> bool:
+    """Whether a folder is one run in several Parquet files, as Dask, Spark and polars write them.
+
+    They are in the folder itself, or in folders named `column=value`; a file of `ragauge run` is not one of them.
+    """
+    return not (folder / "manifest.json").exists() and next(_files(folder), None) is not None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet")
+    for one in sorted(folder.iterdir()):
+        if one.name.startswith(("_", ".")):  # notes that writers leave beside their files
+            continue
+        if one.is_dir() and "=" in one.name:
+            yield from _files(one)
+        elif one.suffix == ".parquet" and one.name not in own:
+            yield one
+
+
+def _told_by_folders(file: Path) -> tuple[tuple[str, str], ...]:
+    """What the names of folders say.
+
+    >>> _told_by_folders(Path("query_id=q%207/part-0.parquet"))
+    (('query_id', 'q 7'),)
+    """
+    parts = (name.partition("=") for name in file.parts[:-1])
+    return tuple((name, unquote(value)) for name, _, value in parts)
+
+
+def _pieces(file: Path, values: tuple[tuple[str, str], ...]) -> list[Piece]:
+    path = str(file)
+    if path != "-" and file.is_file() and file.stat().st_size <= SMALL:
+        return [Piece(path, values=values)]
+    total = _rows(path)
+    return [Piece(path, begin, min(ROWS, total - begin), values) for begin in range(0, total, ROWS)]
+
+
+def _rows(path: str) -> int:
+    import polars as pl
+
+    with _told(path):
+        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+
+
+def _going_on(query: str, piece: Piece) -> int:
+    """With how many rows of a piece a query goes on that the rows before it end with."""
+    few = FEW
+    while True:
+        first, rest = piece.cut(min(few, piece.height))
+        other = first.queries().ne_missing(query)
+        if other.any():
+            return int(other.arg_max() or 0)
+        if not rest.height:
+            return piece.height
+        few *= 16
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Say which file cannot be read, and why."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=Source(path).label) from None
