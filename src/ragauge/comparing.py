@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def compare(
     tags: Tags | None = None,
     overlap: bool = False,
     count_missing: bool = False,
+    executor: Executor | None = None,
     **how: Any,
 ) -> Comparisons:
     """Every system against the baseline, or against every other: differences, intervals, tests, effects.
@@ -51,8 +53,9 @@ def compare(
     `scores` is what `evaluate` gives for several runs, an Experiment with all its trials, files, or plain numbers:
     `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds, in the place
     of one system's scores is the same system again, and the interval is then over queries and seeds. `by` is a tag of
-    the queries, `complexity`, or a mapping from queries to strata. `how` is test, correction, family, confidence,
-    interval, rounds, seed, margin, detect and power: see `Method`.
+    the queries, `complexity`, or a mapping from queries to strata. On an `executor` it resamples in parts, to the same
+    numbers. `how` is test, correction, family, confidence, interval, rounds, seed, margin, detect and power: see
+    `Method`.
 
     >>> found = compare({"a": {"q1": 0.1, "q2": 0.4, "q3": 0.3}, "b": {"q1": 0.3, "q2": 0.5, "q3": 0.9}}, baseline="a")
     >>> row = found.find("b")
@@ -89,12 +92,13 @@ def compare(
     others = [name for name in named if name != baseline]
     couples = [(baseline, name) for name in others] if baseline else list(itertools.combinations(named, 2))
     pairs = [_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
-    rows = compared(pairs, method)
+    rows = compared(pairs, method, executor)
     strata: list[Comparison] = []
     if by is not None:
         groups, more = _strata(by, tags, sides[0], queries)
         notes += more
-        strata = compared([_within(pair, label, mask) for pair in pairs for label, mask in groups.items()], method)
+        parts = [_within(pair, label, mask) for pair in pairs for label, mask in groups.items()]
+        strata = compared(parts, method, executor)
     notes += _remarks([*rows, *strata], sides, chosen)
     return Comparisons(
         rows,

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ragauge import clusters
 from ragauge.cli import console
+from ragauge.cli.clusters import Cluster
 from ragauge.cli.evaluate import rules_of
 from ragauge.comparing import compare as compare_scores
 from ragauge.errors import BadInput
@@ -69,6 +71,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     rel: Annotated[float | None, typer.Option("-l", "--rel", help="The least relevant grade.")] = None,
     depth: Annotated[int | None, typer.Option("-M", "--depth", help="Look at so many documents a query.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
+    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown on standard output.")] = False,
@@ -88,11 +91,12 @@ def compare(  # noqa: PLR0913 - each is an option of the command
             raise BadInput("--tags does nothing without --by", hint="--by COLUMN")
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
-    compared = compare_scores(
-        found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap,
-        count_missing=count_missing, test=test, correction=correction, family=family, confidence=confidence,
-        interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
-    )  # fmt: skip
+    with clusters.cluster(cluster) as executor:
+        compared = compare_scores(
+            found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap, count_missing=count_missing,
+            executor=executor, test=test, correction=correction, family=family, confidence=confidence,
+            interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
+        )  # fmt: skip
     shown = 3 if moved is None else moved
     if as_json:
         typer.echo(json.dumps(reports.as_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False))

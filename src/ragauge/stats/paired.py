@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from concurrent.futures import Executor
 
 import numpy as np
 
@@ -36,7 +37,9 @@ def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
     return two, np.where(np.isnan(t), 1.0, stdtr(n - 1, -t))
 
 
-def randomisation_test(gaps: Floats, *, rounds: int = ROUNDS, seed: int = 0) -> Floats:
+def randomisation_test(
+    gaps: Floats, *, rounds: int = ROUNDS, seed: int = 0, executor: Executor | None = None
+) -> Floats:
     """Fisher's randomisation test for paired values, two-sided; exact where 2^n patterns are no more than `rounds`.
 
     Formula: over sign patterns s, twice the smaller of the shares with sum s_i d_i >= sum d_i and <= sum d_i, at most
@@ -46,7 +49,7 @@ def randomisation_test(gaps: Floats, *, rounds: int = ROUNDS, seed: int = 0) -> 
     >>> randomisation_test(np.array([[1.0], [2.0], [3.0]])).tolist()
     [0.25]
     """
-    sums, exact = flipped_sums(gaps, rounds, seed)
+    sums, exact = flipped_sums(gaps, rounds, seed, executor)
     observed = gaps.sum(axis=0)
     near = 1e-12 * np.abs(gaps).sum(axis=0)  # sums of the same values in another order are the same
     more, less = (sums >= observed - near).sum(axis=0), (sums <= observed + near).sum(axis=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,8 +43,8 @@ class Pair:
     stratum: str = ""
 
 
-def compared(pairs: Sequence[Pair], method: Method) -> list[Comparison]:
-    """A comparison for each pair, in the same order, p-values corrected for the family."""
+def compared(pairs: Sequence[Pair], method: Method, executor: Executor | None = None) -> list[Comparison]:
+    """A comparison for each pair, in the same order, p-values corrected for the family; resampled on the executor."""
     kept = [_scored(one) for one in pairs]
     groups: dict[bytes, list[int]] = {}
     for place, mask in enumerate(kept):
@@ -53,7 +54,7 @@ def compared(pairs: Sequence[Pair], method: Method) -> list[Comparison]:
     for whole in groups.values():
         for start in range(0, len(whole), width):
             places = whole[start : start + width]
-            rows = _tested([pairs[i] for i in places], kept[places[0]], method)
+            rows = _tested([pairs[i] for i in places], kept[places[0]], method, executor)
             found.update(zip(places, rows, strict=True))
     return _corrected([found[i] for i in range(len(pairs))], method)
 
@@ -73,7 +74,7 @@ def _corrected(rows: Sequence[Comparison], method: Method) -> list[Comparison]:
     return [replace(row, p_corrected=float(p)) for row, p in zip(rows, after, strict=True)]
 
 
-def _tested(pairs: Sequence[Pair], mask: Mask, method: Method) -> list[Comparison]:
+def _tested(pairs: Sequence[Pair], mask: Mask, method: Method, executor: Executor | None) -> list[Comparison]:
     """The pairs that have the same queries, each a column."""
     base = np.stack([one.base[:, mask].mean(axis=0) for one in pairs], axis=1)
     mine = np.stack([one.mine[:, mask].mean(axis=0) for one in pairs], axis=1)
@@ -86,9 +87,9 @@ def _tested(pairs: Sequence[Pair], mask: Mask, method: Method) -> list[Compariso
     else:
         p_t, _ = paired.t_test(gaps)
         p_wilcoxon, p_sign = paired.wilcoxon_test(gaps), paired.sign_test(gaps)
-        p_randomisation = paired.randomisation_test(gaps, rounds=method.rounds, seed=method.seed)
+        p_randomisation = paired.randomisation_test(gaps, rounds=method.rounds, seed=method.seed, executor=executor)
         effect, delta = paired.cohens_d(gaps), paired.cliffs_delta(mine, base)
-        resampled = bootstrap_means(gaps, method.rounds, method.seed)
+        resampled = bootstrap_means(gaps, method.rounds, method.seed, executor)
         ends = (
             bca_interval(gaps, resampled, method.confidence)
             if method.interval == "bca"
@@ -96,7 +97,8 @@ def _tested(pairs: Sequence[Pair], mask: Mask, method: Method) -> list[Compariso
         )
         several = [j for j, one in enumerate(pairs) if len(one.mine) > 1 or len(one.base) > 1]
         if several:
-            p_t[several], ends[:, several] = _over_seeds([pairs[j] for j in several], mask, gaps[:, several], method)
+            some = [pairs[j] for j in several]
+            p_t[several], ends[:, several] = _over_seeds(some, mask, gaps[:, several], method, executor)
     queries = [query for query, there in zip(pairs[0].queries, mask.tolist(), strict=True) if there]
     rows = []
     for j, one in enumerate(pairs):
@@ -182,10 +184,12 @@ def _margin(gap: Floats, pair: Pair, method: Method) -> Margin | None:
     return Margin(method.margin, above, max(above, below))
 
 
-def _over_seeds(pairs: Sequence[Pair], mask: Mask, gaps: Floats, method: Method) -> tuple[Floats, Floats]:
+def _over_seeds(
+    pairs: Sequence[Pair], mask: Mask, gaps: Floats, method: Method, executor: Executor | None
+) -> tuple[Floats, Floats]:
     """The p-values and the intervals over queries and seeds."""
     sides = [sides_of(one.mine[:, mask], one.base[:, mask], paired=_is_paired(one)) for one in pairs]
-    resampled = hierarchical_means(sides, method.rounds, method.seed)
+    resampled = hierarchical_means(sides, method.rounds, method.seed, executor)
     found = []
     for column, mine in enumerate(sides):
         difference, known = _mean(gaps[:, column]), variances(mine, method.seed)

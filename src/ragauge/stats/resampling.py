@@ -6,56 +6,125 @@ matrices: every measure and every system sees the same resamples, and none costs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragauge.records import Floats, Ints
+from ragauge.stats.streams import all_rounds, starts_below
+from ragauge.stats.sums import Sums
 
 AT_A_TIME = 1 << 21
 """How many counts are in memory at a time."""
 
 
-def resampled_counts(n: int, rounds: int, rng: np.random.Generator, size: int | None = None) -> Iterator[Floats]:
-    """Blocks of rows, each how often every one of n values is drawn when `size` (n) are drawn with replacement.
+def rounds_at_a_time(values: int) -> int:
+    """How many rounds of so many values are in memory at a time.
+
+    >>> rounds_at_a_time(1000), rounds_at_a_time(10_000_000)
+    (2097, 1)
+    """
+    return max(1, AT_A_TIME // max(1, values))
+
+
+def draws(n: int, rounds: int, rng: np.random.Generator, size: int | None = None) -> Iterator[Ints]:
+    """Blocks of rows, each `size` (n) of n places, drawn with replacement.
 
     The draws are those of scipy.stats.bootstrap with the same generator.
     """
     size = n if size is None else size
-    step = max(1, AT_A_TIME // max(n, size))
+    step = rounds_at_a_time(max(n, size))
     for start in range(0, rounds, step):
-        rows = min(step, rounds - start)
-        drawn: Ints = rng.integers(0, n, (rows, size))
-        drawn += np.arange(rows)[:, None] * n
+        yield rng.integers(0, n, (min(step, rounds - start), size))
+
+
+def resampled_counts(n: int, rounds: int, rng: np.random.Generator, size: int | None = None) -> Iterator[Floats]:
+    """The same, as how often every one of the n places is drawn."""
+    for drawn in draws(n, rounds, rng, size):
+        rows = len(drawn)
+        np.add(drawn, np.arange(rows)[:, None] * n, out=drawn)
         yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
-def bootstrap_means(columns: Floats, rounds: int, seed: int = 0) -> Floats:
+def bootstrap_means(columns: Floats, rounds: int, seed: int = 0, executor: Executor | None = None) -> Floats:
     """The means of each column over resamples of its rows: `rounds` rows, a column for each column.
 
     >>> bootstrap_means(np.array([[1.0, 10.0], [1.0, 10.0]]), 3).tolist()
     [[1.0, 10.0], [1.0, 10.0], [1.0, 10.0]]
     """
-    n = len(columns)
-    parts = [counts @ columns for counts in resampled_counts(n, rounds, np.random.default_rng(seed))]
-    return np.concatenate(parts) / n
+    return all_rounds(_Means(Sums.of(columns)), rounds, seed, executor, partial(starts_below, len(columns), seed))
 
 
-def flipped_sums(columns: Floats, rounds: int, seed: int = 0) -> tuple[Floats, bool]:
+def flipped_sums(columns: Floats, rounds: int, seed: int = 0, executor: Executor | None = None) -> tuple[Floats, bool]:
     """The sums of each column with signs flipped at random, row by row; and whether they are of all patterns.
 
     All patterns are gone through where they are no more than `rounds`.
     """
     n = len(columns)
-    total = columns.sum(axis=0)
+    flips = _Flips(Sums.of(columns), columns.sum(axis=0))
     if n < 63 and 2**n <= rounds:
-        bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-        return total - 2 * (bits.astype(np.float64) @ columns), True
-    rng = np.random.default_rng(seed)
-    step = max(1, AT_A_TIME // n)
-    parts = []
-    for start in range(0, rounds, step):
-        rows = min(step, rounds - start)
-        packed = np.frombuffer(rng.bytes(rows * ((n + 7) // 8)), np.uint8).reshape(rows, -1)
-        parts.append(total - 2 * (np.unpackbits(packed, axis=1, count=n).astype(np.float64) @ columns))
-    return np.concatenate(parts), False
+        return flips.sums((np.arange(2**n)[:, None] >> np.arange(n)) & 1), True
+    return all_rounds(flips, rounds, seed, executor, flips.starts), False
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """In each round the means of columns over a resample of their rows."""
+
+    columns: Sums
+
+    @property
+    def block(self) -> int:
+        return rounds_at_a_time(len(self.columns))
+
+    def __call__(self, rng: np.random.Generator, rounds: int) -> Floats:
+        n = len(self.columns)
+        return np.concatenate([self.columns.taken(counts) for counts in resampled_counts(n, rounds, rng)]) / n
+
+    def skip(self, rng: np.random.Generator, rounds: int) -> None:
+        for _ in draws(len(self.columns), rounds, rng):
+            pass
+
+
+@dataclass(frozen=True, eq=False)
+class _Flips:
+    """In each round the sums of columns with signs flipped at random, row by row."""
+
+    columns: Sums
+    total: Floats
+
+    @property
+    def block(self) -> int:
+        return rounds_at_a_time(len(self.columns))
+
+    def __call__(self, rng: np.random.Generator, rounds: int) -> Floats:
+        n = len(self.columns)
+        parts = []
+        for rows, length in self._blocks(rounds):
+            packed = np.frombuffer(rng.bytes(length), np.uint8).reshape(rows, -1)
+            parts.append(self.sums(np.unpackbits(packed, axis=1, count=n)))
+        return np.concatenate(parts)
+
+    def sums(self, flipped: NDArray[np.integer]) -> Floats:
+        """The sums with the signs of these rows flipped."""
+        return np.asarray(self.total - 2 * self.columns.taken(flipped.astype(np.float64)))
+
+    def skip(self, rng: np.random.Generator, rounds: int) -> None:
+        for _, length in self._blocks(rounds):
+            rng.bytes(length)
+
+    def starts(self, _: Executor, rounds: Sequence[int]) -> Iterator[int]:
+        """After how many words of the stream so many rounds each begin."""
+        word = 0
+        for one in rounds:
+            yield word
+            word += sum((length + 3) // 4 for _, length in self._blocks(one))  # what a block leaves of a word is lost
+
+    def _blocks(self, rounds: int) -> list[tuple[int, int]]:
+        """How many rounds each block has, and how many bytes."""
+        rows = [min(self.block, rounds - first) for first in range(0, rounds, self.block)]
+        return [(one, one * ((len(self.columns) + 7) // 8)) for one in rows]

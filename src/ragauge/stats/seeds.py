@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 
 import numpy as np
 
 from ragauge.records import Floats
 from ragauge.stats.components import mean_squares
-from ragauge.stats.resampling import resampled_counts
+from ragauge.stats.resampling import draws, resampled_counts, rounds_at_a_time
+from ragauge.stats.streams import all_rounds
+from ragauge.stats.sums import Sums
 
 DRAWS = 10_000
 
@@ -113,26 +117,51 @@ def trial_intervals(
     return found
 
 
-def hierarchical_means(pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0) -> Floats:
+def hierarchical_means(
+    pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0, executor: Executor | None = None
+) -> Floats:
     """Mean differences over resamples of queries and of seeds: `rounds` rows, a column for each pair (its sides).
 
     Of S seeds S - 1 are drawn (Rao and Wu 1988): drawing S would make the seeds' part of the variance too small by 1/S.
     """
     stacked = np.concatenate([side for sides in pairs for side in sides]).T
-    n = len(stacked)
-    rng = np.random.default_rng(seed)
-    blocks = []
-    for counts in resampled_counts(n, rounds, rng):
-        means = counts @ stacked / n
-        found = np.zeros((len(counts), len(pairs)))
-        at = 0
-        for column, sides in enumerate(pairs):
-            for side in sides:
-                mine = means[:, at : at + len(side)]
-                at += len(side)
-                found[:, column] += mine[:, 0] if len(side) == 1 else _over_drawn_seeds(mine, rng)
-        blocks.append(found)
-    return np.concatenate(blocks)
+    work = _Hierarchy(Sums.of(stacked), [[len(side) for side in sides] for sides in pairs])
+    return all_rounds(work, rounds, seed, executor)
+
+
+@dataclass(frozen=True, eq=False)
+class _Hierarchy:
+    """In each round the mean differences over a resample of queries, and for each side over one of its seeds."""
+
+    columns: Sums
+    """A column for each seed of each side of each pair."""
+    pairs: Sequence[Sequence[int]]
+    """How many seeds each side has."""
+
+    @property
+    def block(self) -> int:
+        return rounds_at_a_time(len(self.columns))
+
+    def __call__(self, rng: np.random.Generator, rounds: int) -> Floats:
+        n = len(self.columns)
+        blocks = []
+        for counts in resampled_counts(n, rounds, rng):
+            means = self.columns.taken(counts) / n
+            found = np.zeros((len(counts), len(self.pairs)))
+            at = 0
+            for column, sides in enumerate(self.pairs):
+                for seeds in sides:
+                    mine = means[:, at : at + seeds]
+                    at += seeds
+                    found[:, column] += mine[:, 0] if seeds == 1 else _over_drawn_seeds(mine, rng)
+            blocks.append(found)
+        return np.concatenate(blocks)
+
+    def skip(self, rng: np.random.Generator, rounds: int) -> None:
+        for drawn in draws(len(self.columns), rounds, rng):
+            for seeds in (one for sides in self.pairs for one in sides if one > 1):
+                for _ in draws(seeds, len(drawn), rng, seeds - 1):
+                    pass
 
 
 def _over_drawn_seeds(means: Floats, rng: np.random.Generator) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ragauge.records import Floats
 from ragauge.stats.intervals import percentile_interval
-from ragauge.stats.resampling import AT_A_TIME
+from ragauge.stats.resampling import rounds_at_a_time
 
 ROUNDS = 9_999
 MOST = 50_000_000
@@ -70,5 +70,5 @@ def gap_interval(mine: Floats, base: Floats, figure: Figure, confidence: float, 
 
 
 def _blocks(rounds: int, values: int) -> list[int]:
-    step = max(1, AT_A_TIME // max(1, values))
+    step = rounds_at_a_time(values)
     return [min(step, rounds - start) for start in range(0, rounds, step)]
