@@ -55,8 +55,9 @@ def judge(
     `measures` it is the four of MAIN, as far as the samples have what they need. `chat` is `lexical`,
     `openai:MODEL@URL`, `local:FILE.gguf`, `replay:FILE`, or an object with `complete`. With a `folder` every reply is
     kept there at once, so that the same call goes on where the last one stopped, and verdicts, scores and a report are
-    written at the end. Further settings are those of `Judging`. Inside a running event loop it works too; `judge_async`
-    is for those who would rather await it.
+    written at the end. An `executor` makes the calls, or looks at the words where nobody is asked; all else stays here,
+    and the numbers are the same. Further settings are those of `Judging`. Inside a running event loop it works too;
+    `judge_async` is for those who would rather await it.
     """
     return in_a_loop(judge_async(samples, measures, chat=chat, folder=folder, **how))
 

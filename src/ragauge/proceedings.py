@@ -7,17 +7,21 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ragauge import seams
 from ragauge.errors import BackendFailed, BadInput
+from ragauge.executors import AHEAD, Errands, lanes
 from ragauge.judges.calls import Caller, check_identity
+from ragauge.judges.chats.elsewhere import Elsewhere
 from ragauge.judges.chats.naming import open_chat
-from ragauge.judges.hearing import verdicts_of
+from ragauge.judges.hearing import Session, verdicts_of
 from ragauge.judges.ledger import Ledger, Limits, Price, price_of
 from ragauge.judges.lexical import Lexical
 from ragauge.judges.model import Manner, Model
@@ -30,7 +34,10 @@ from ragauge.systems.building import open_embedder
 from ragauge.together import each
 from ragauge.verdicts import LEXICAL, Question, Sample, Unscored, Verdicts
 
+T = TypeVar("T")
 TIMEOUT = 60.0
+PART = 64
+"""The most samples that a worker judges by itself before it says what it found."""
 Progress = Callable[[int, int], None]
 
 
@@ -74,6 +81,8 @@ class Judging:
     name: str | None = None
     """What is judged, for reports."""
     progress: Progress | None = None
+    executor: Executor | None = None
+    """Who calls the chat, or looks at the words: here, unless told."""
 
     def __post_init__(self) -> None:
         for name, least in (("questions", 1), ("concurrency", 1), ("retries", 0), ("limit", 1)):
@@ -105,7 +114,7 @@ class Office:
         prices = as_prices(settings.prices)
         self.price: Price | None = None
         self.judge: Judge
-        self._own: Any = None
+        self._own: list[Any] = []
         if chat == LEXICAL:
             if settings.options or settings.verdicts != "json":
                 raise BadInput(
@@ -119,34 +128,45 @@ class Office:
             self.judge, self.ledger = cast(Judge, chat), Ledger()
             self._replies = Replies(self._folder)
             return self
+        opening: Callable[[], Chat] = partial(_itself, cast(Chat, chat))
         if isinstance(chat, str):
-            self._own = self.chat = chat = open_chat(chat, settings.options)
+            opening = partial(open_chat, chat, dict(settings.options))
+            chat = opening()
+            self._own = [chat]
         elif settings.options:
             raise BadInput("options are for a chat that is named", hint="give them to the object itself")
         if not hasattr(chat, "complete"):
             raise BadInput(f"{chat!r} is no chat: it has no `complete`")
         check_identity(chat)
+        self.chat = chat
         self.price = price_of(str(chat.identity.get("model", chat.name)), prices)
         Ledger(self.price, limits)  # refuses what cannot be limited before anything is opened
         self._replies = Replies(self._folder)
         self.ledger = Ledger(self.price, limits, self._replies.spent())
+        timeout: float | None = settings.timeout or getattr(chat, "timeout", TIMEOUT)
+        patience = max(settings.patience, getattr(chat, "timeout", 0.0))
+        if settings.executor is not None and not getattr(chat, "stays", False):
+            self.chat = chat = Elsewhere(
+                chat,
+                opening,
+                settings.executor,
+                concurrency=settings.concurrency,
+                timeout=timeout or TIMEOUT,
+                borrowed=not self._own,
+            )
+            self._own = [chat, *self._own]
+            timeout = None  # a worker's clock begins with the call, and not with its way there
         # A model of one's own answers one call after the other, and each takes as long as it takes.
         self._at_a_time = min(settings.concurrency, getattr(chat, "concurrency", settings.concurrency))
-        caller = Caller(
-            chat,
-            concurrency=self._at_a_time,
-            timeout=settings.timeout or getattr(chat, "timeout", TIMEOUT),
-            patience=max(settings.patience, getattr(chat, "timeout", 0.0)),
-            retries=settings.retries,
-        )
+        caller = Caller(chat, concurrency=self._at_a_time, timeout=timeout, patience=patience, retries=settings.retries)
         self.judge = Model(caller, self._replies, self.ledger, manner)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._replies.close()
-        closing = seams.close(self._own)
-        if inspect.isawaitable(closing):
-            await closing
+        for one in self._own:
+            if inspect.isawaitable(closing := seams.close(one)):
+                await closing
 
     @property
     def notes(self) -> list[str]:
@@ -193,6 +213,8 @@ class Office:
             if self._settings.progress is not None:
                 self._settings.progress(len(found), len(samples))
 
+        if self._settings.executor is not None and not isinstance(self.judge, Model):
+            return await self._heard(samples, wanted, self._settings.executor)
         try:
             await each(samples, one, self._workers())
         except BackendFailed as failure:
@@ -200,6 +222,28 @@ class Office:
                 kept = "what was said so far is kept: the same command goes on there"
                 failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
             raise
+        return {sample.id: found[sample.id] for sample in samples}
+
+    async def _heard(
+        self, samples: Sequence[Sample], wanted: frozenset[str], executor: Executor
+    ) -> dict[str, Verdicts]:
+        """The same from a judge that each worker has for itself."""
+        opening: Callable[[], Judge] = Lexical if isinstance(self.judge, Lexical) else partial(_itself, self.judge)
+        session = Session(opening, wanted, self._settings.questions, self._workers())
+        errands: Errands[Sequence[Sample], list[Verdicts]] = Errands(executor, session, heavy=True)
+        among = lanes(executor)
+        size = min(PART, math.ceil(len(samples) / (AHEAD * among)))
+        found: dict[str, Verdicts] = {}
+
+        async def one(start: int) -> None:
+            part = samples[start : start + size]
+            # What people said of them is not for judges, and what else is known of them neither.
+            told = await errands([replace(sample, labels={}, metadata={}) for sample in part])
+            found.update((verdicts.sample, verdicts) for verdicts in told)
+            if self._settings.progress is not None:
+                self._settings.progress(len(found), len(samples))
+
+        await each(range(0, len(samples), size), one, AHEAD * among)
         return {sample.id: found[sample.id] for sample in samples}
 
     def _workers(self) -> int:
@@ -226,6 +270,10 @@ class Office:
             self._replies.keep_vectors(fresh)
             kept |= {key: np.asarray(row, np.float64) for key, row in fresh.items()}
         return {text: kept[key] for text, key in keys.items()}
+
+
+def _itself(thing: T) -> T:
+    return thing
 
 
 def _texts(verdicts: Verdicts) -> list[str]:

@@ -13,7 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ragauge import clusters
 from ragauge.cli import console
+from ragauge.cli.clusters import Cluster
 from ragauge.cli.evaluate import rules_of
 from ragauge.cli.progress import Counting, status
 from ragauge.errors import BadInput
@@ -105,6 +107,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls and tokens it would take, and ask nothing.")
     ] = False,
+    cluster: Cluster = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -151,7 +154,9 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         _estimate(samples, measure, who, folder, how, as_json=as_json)
         return
     refuse_others(folder, open_samples(samples, answers=answers, k=k)[:limit])
-    _finish(_judged(samples, measure, who, folder, how), folder, as_json=as_json, as_csv=as_csv)
+    with clusters.cluster(cluster) as executor:
+        found = _judged(samples, measure, who, folder, {**how, "executor": executor})
+    _finish(found, folder, as_json=as_json, as_csv=as_csv)
 
 
 def _recounted(

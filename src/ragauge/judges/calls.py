@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ragauge.errors import BackendFailed, BadInput, RagaugeError
-from ragauge.judges.asking import ask
+from ragauge.errors import BackendFailed, BadInput
+from ragauge.judges.asking import attempt
 from ragauge.judges.pace import LONGEST_PAUSE, Chance, Pace
 from ragauge.seams import Chat, Message, close
 from ragauge.verdicts import Reply
-
-LONGEST_WORDS = 500
-"""Characters of what a chat of somebody's own says when it fails."""
 
 
 class Called(NamedTuple):
@@ -126,20 +123,7 @@ class Caller:
                 raise _given_up(failure, tried, f"within {self._patience:g} s") from None
 
     async def _attempt(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float) -> Reply:
-        limit = left if self._timeout is None else min(self._timeout, left)
-        scope = asyncio.timeout(limit)
-        try:
-            async with scope:
-                return await ask(self.chat, messages, schema)
-        except RagaugeError:
-            raise
-        except TimeoutError as error:
-            words = f"no reply within {limit:.3g} s" if scope.expired() else f"TimeoutError: {error}"
-            failure = BackendFailed(words, passing=True)
-        except Exception as error:  # whatever a chat of somebody's own raises
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_WORDS]
-            failure = BackendFailed(words, passing=isinstance(error, OSError))
-        raise failure
+        return await attempt(self.chat, messages, schema, left if self._timeout is None else min(self._timeout, left))
 
     def _too_long(self, failure: BackendFailed, left: float) -> bool:
         return failure.passing and failure.after is not None and failure.after > left

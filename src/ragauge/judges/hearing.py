@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from ragauge.judges.sentences import sentences
 from ragauge.judges.tasks import Judge, Reading, Task
-from ragauge.together import together
+from ragauge.together import each, together
 from ragauge.verdicts import ANSWER, REFERENCE, Claim, Question, Sample, Unscored, Verdicts, cited_by
 
 Wanted = frozenset[str]
@@ -47,6 +50,32 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
         refusal=thought.refusal if thought else None,
         unscored=unscored,
     )
+
+
+@dataclass(frozen=True)
+class Session:
+    """The same as work for an executor: the verdicts on some samples, in their order."""
+
+    opening: Callable[[], Judge]
+    """What gives each process its judge."""
+    wanted: Wanted
+    n: int
+    at_a_time: int
+    """So many samples."""
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return self.opening()
+
+    def __call__(self, samples: Sequence[Sample]) -> list[Verdicts]:
+        """All that the judge says of each."""
+        found: dict[str, Verdicts] = {}
+
+        async def one(sample: Sample) -> None:
+            found[sample.id] = await verdicts_of(sample, self._judge, self.wanted, self.n)
+
+        asyncio.run(each(samples, one, self.at_a_time))
+        return [found[sample.id] for sample in samples]
 
 
 def _asked(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, Reading]) -> list[str]:

@@ -32,6 +32,8 @@ def question_of(messages: Sequence[Message], schema: Mapping[str, Any] | None) -
 class Replay:
     """Replies from a file that `Recording` wrote. A question that was asked several times has its replies in turn."""
 
+    stays = True
+
     def __init__(self, path: str) -> None:
         file = Path(path)
         if not file.is_file():
@@ -81,6 +83,7 @@ class Recording:
     """A chat whose replies are written to a file, for `Replay`. What fails is not written; a key is never in it."""
 
     asynchronous = True
+    stays = True
 
     def __init__(self, chat: Chat, path: str | Path) -> None:
         self._chat = chat

@@ -24,6 +24,8 @@ class Scripted:
     'Is it?'
     """
 
+    stays = True
+
     def __init__(self, script: Script, *, name: str = "scripted") -> None:
         self.name = name
         self.identity: Mapping[str, Any] = {"chat": "scripted", "name": name}
