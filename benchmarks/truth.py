@@ -1,6 +1,7 @@
 """What exact neighbours cost: the running bound beside faiss and a partition for each block, on one thread of one core.
 
-`--full` takes all metrics at a million vectors; where torch sees a graphics card, it is measured too.
+`--full` takes all metrics and ways at a million vectors; where torch sees a graphics card, it is measured too. Then two
+processes of a cluster on this machine, beside this one alone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from ragauge.benches import cards
+from ragauge.benches.truth import truth
+from ragauge.clusters import cluster
 from ragauge.runs.manifest import circumstances
+from ragauge.sweeps import VectorSet
 from ragauge.systems.stores.nearest import nearest, pair_distances
 
 DIMENSION, QUERIES, K = 128, 1000, 100
-CHECKED = 10
+CHECKED, FEW = 10, 3
 METRICS = ("l2", "ip", "cosine")
 
 
@@ -76,13 +81,15 @@ def seconds(work: Callable[[], Any], repeats: int, clock: Callable[[], float]) -
     return statistics.median(taken), made
 
 
-def measured(count: int, metric: str, repeats: int) -> list[str]:
+def measured(count: int, metric: str, repeats: int, *, full: bool = True) -> list[str]:
+    checked = CHECKED if full else FEW
     rng = np.random.default_rng(0)
     base = rng.standard_normal((count, DIMENSION), dtype=np.float32)
     queries = rng.standard_normal((QUERIES, DIMENSION), dtype=np.float32)
     ways: list[tuple[str, Callable[..., Any], Callable[[], float]]] = [("running bound", nearest, time.process_time)]
     if metric != "cosine":
-        ways.append(("partition for each block", partitioned, time.process_time))
+        if full:
+            ways.append(("partition for each block", partitioned, time.process_time))
         if importable("faiss"):
             ways.append(("faiss IndexFlat", flat, time.process_time))
     card = cards.has_card()
@@ -94,8 +101,8 @@ def measured(count: int, metric: str, repeats: int) -> list[str]:
         took, found = seconds(partial(way, base, queries, K, metric), repeats, clock)
         if exact is None:
             exact, own = found, took
-            same = all((brute(base, queries[i], K, metric) == exact[0][i]).all() for i in range(CHECKED))
-            what = f"double precision, {CHECKED} queries: {'equal' if same else 'NOT EQUAL'}"
+            same = all((brute(base, queries[i], K, metric) == exact[0][i]).all() for i in range(checked))
+            what = f"double precision, {checked} queries: {'equal' if same else 'NOT EQUAL'}"
         elif name.startswith("torch"):
             same = np.array_equal(found[0], exact[0]) and np.array_equal(found[1], exact[1])
             what = f"running bound, all queries, distances too: {'equal' if same else 'NOT EQUAL'}"
@@ -179,6 +186,41 @@ def on_a_card(count: int, metric: str) -> list[str]:
     return rows
 
 
+def elsewhere(count: int = 200_000) -> list[str]:
+    """The same neighbours here and by two processes, to which the vectors are sent or which read them from a file."""
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal((count, DIMENSION), dtype=np.float32)
+    queries = rng.standard_normal((QUERIES, DIMENSION), dtype=np.float32)
+    rows, exact, own = [], None, 0.0
+    quarters = [base[start : start + count // 4] for start in range(0, count, count // 4)]
+    whole, _ = seconds(lambda: nearest(base, queries, K, "l2"), 1, time.process_time)
+    apart, _ = seconds(lambda: [nearest(some, queries, K, "l2") for some in quarters], 1, time.process_time)
+    for name, took in (("one piece", whole), ("four shards", apart)):
+        rows.append(f"| {count:,} | l2 | here, {name} (processor time) | {took:.2f} | {took / whole:.2f} | |")
+        print(rows[-1], flush=True)
+    with TemporaryDirectory() as folder, cluster("local:2") as two:
+        np.save(Path(folder) / "base.npy", base)
+        read = np.load(Path(folder) / "base.npy", mmap_mode="r")
+        # Processes that load NumPy do not find neighbours meanwhile.
+        truth(VectorSet("drawn", base, queries, "l2"), K, by="numpy", executor=two)
+        for name, given, executor in (
+            ("here", base, None),
+            ("local:2, vectors sent", base, two),
+            ("local:2, vectors in a file", read, two),
+        ):
+            data = VectorSet("drawn", given, queries, "l2")
+            took, found = seconds(partial(truth, data, K, by="numpy", executor=executor), 3, time.perf_counter)
+            if exact is None:
+                exact, own = found, took
+            same = all(
+                np.array_equal(getattr(found, part), getattr(exact, part)) for part in ("neighbours", "distances")
+            )
+            what = "" if executor is None else f"here, all queries, distances too: {'equal' if same else 'NOT EQUAL'}"
+            rows.append(f"| {count:,} | l2 | {name} | {took:.2f} | {took / own:.2f} | {what} |")
+            print(rows[-1], flush=True)
+    return rows
+
+
 def double_precision(rows: Any, query: Any, metric: str) -> Any:
     """All distances, without any trick."""
     if metric == "l2":
@@ -198,6 +240,12 @@ def version(name: str) -> str:
     return str(__import__(name).__version__) if importable(name) else "not there"
 
 
+def card_name() -> str:
+    import torch
+
+    return str(torch.cuda.get_device_name())
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--full", action="store_true")
@@ -205,10 +253,13 @@ def main() -> None:
     place = Path(__file__).parent / ("TRUTH_CARD.md" if cards.has_card() else "TRUTH.md")
     asked.add_argument("--out", type=Path, default=place)
     told = asked.parse_args()
-    rows = [] if told.card else [line for metric in METRICS for line in measured(100_000, metric, 3)]
+    rows = []
+    for metric in () if told.card else METRICS:
+        rows += measured(100_000, metric, 3, full=told.full or metric == "l2")
     for metric in () if told.card else METRICS if told.full else ("l2",):
-        rows += measured(1_000_000, metric, 1)
-    torch = f", torch {version('torch')}" if cards.has_card() else ""
+        rows += measured(1_000_000, metric, 1, full=told.full)
+    both = [] if told.card or not importable("distributed") else elsewhere()
+    torch = f", torch {version('torch')} on {card_name()}" if cards.has_card() else ""
     cores = f", OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}" if "OPENBLAS_CORETYPE" in os.environ else ""
     machine = circumstances()["machine"]
     lines = [
@@ -223,7 +274,23 @@ def main() -> None:
         "|---:|---|---|---:|---:|---|",
         *rows,
     ]
-    if cards.has_card():
+    if both:
+        lines += [
+            "",
+            "## By two processes",
+            "",
+            f"{QUERIES:,} queries, {DIMENSION} dimensions, k = {K}; one thread in each process, {os.cpu_count()} "
+            f"cores, on which {os.getloadavg()[0]:.1f} processes wanted to run in the last minute; seconds by the "
+            "clock, median of 3. Processes have started and the file is written before.",
+            "",
+            "| vectors | metric | way | seconds | to here | compared with |",
+            "|---:|---|---|---:|---:|---|",
+            *both,
+        ]
+    if why := cards.no_card():
+        lines += ["", f"On a graphics card: not measured here ({why})."]
+        print(lines[-1], flush=True)
+    else:
         large = [
             line
             for count in (1_000_000, 10_000_000)

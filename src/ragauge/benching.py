@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ DEPTH = 100
 ABOUT_DATA = ("metric", "embedder", "limit", "queries")
 
 
-def bench(
+def bench(  # noqa: PLR0913 - each says something else about what is measured
     data: str | Path | Dataset | VectorSet = "clustered",
     stores: str | Sequence[str] = STORES,
     *,
@@ -38,6 +39,7 @@ def bench(
     judgments: bool | Sequence[str] = False,
     price: float | None = None,
     truth: str = "auto",
+    executor: Executor | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Sweep:
@@ -50,7 +52,8 @@ def bench(
     Each result is kept in `folder`, and the same call goes on where it was stopped; the stores themselves only with
     `keep`. `judgments` scores the same searches by what people found relevant, by nDCG and hit rate or by the measures
     that it names; `price` is that of one such thread for an hour. `truth` is what finds the exact neighbours: `numpy`,
-    `faiss`, `torch` (also on a graphics card), or whichever suits.
+    `faiss`, `torch` (on a graphics card), or whichever suits; with an `executor` they are found there. The stores are
+    measured here whatever it is: the clocks of several machines cannot be compared.
     """
     about = {name: settings.pop(name) for name in ABOUT_DATA if name in settings}
     plan = Plan.of(settings)
@@ -78,6 +81,7 @@ def bench(
             depth,
             by=truth,
             cache=cache_folder(),
+            executor=executor,
             progress=lambda done, total: tell("exact neighbours", done, total),
         )
         after.enter_context(alone(Path(folder)))
@@ -111,7 +115,7 @@ def bench(
             threads=plan.threads,
             repeats=plan.repeats,
             circumstances={"made": now(), **circumstances(), "vectors_hash": vectors.hash, "seed": plan.seed},
-            notes=vectors.notes,
+            notes=[*vectors.notes, *true.notes],
         )
     )
 

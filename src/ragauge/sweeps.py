@@ -61,7 +61,10 @@ class Truth:
     distances: Floats
     metric: str
     by: str
-    """What found them: `numpy`, `faiss`, `torch`, or `given`, with how many were checked where not all were."""
+    """What really found them: `numpy`, `faiss`, `torch`, two of them where workers differ, or `given`, with how many
+    were checked where not all were."""
+    notes: Sequence[str] = ()
+    """Why it was not what was asked for."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ the other queries are asked again with what is known of them by then, and the la
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ragauge.benches.accelerated import HAIR, Candidates, Double, Found, Single, decided
 from ragauge.errors import BackendFailed, MissingExtra
-from ragauge.systems.stores.nearest import EPSILON
+from ragauge.systems.stores.nearest import EPSILON, nearer
 
 QUERIES_AT_ONCE = 16_384
 SAMPLE, CENTRE = 40_960, 4096
@@ -27,6 +29,10 @@ AT_ONCE = 128
 """The numbers of a vector that a card multiplies in one go; rows are padded with zeros to a multiple of it."""
 ROOM = 2048
 """Candidates of a query that there is room for."""
+FEWEST = 65_536
+"""Rows that a card has room for in any case, or it is of no use."""
+SHARE = 0.75
+"""Of the free memory for rows; the rest is for what is made of them."""
 ROUNDS = 4
 """How often a query is asked before it is given up here."""
 LONG = {True: 1e4, False: 1e15}
@@ -40,29 +46,76 @@ TINY = 2.0**-24
 def by_torch(
     base: Single, queries: Single, k: int, metric: str, *, device: str | None = None, half: bool | None = None
 ) -> Found:
-    """The `k` nearest rows of each query and their distances; on a card, if there is one, in 16 bits."""
+    """The `k` nearest rows of each query and their distances; on a card, if there is one, in 16 bits.
+
+    Rows that do not fit into its memory go there in pieces, which are made smaller where even they do not fit.
+    """
     torch = _torch()
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    half = place != "cpu" if half is None else half
     asked, k = np.asarray(queries, np.float64), min(k, len(base))
     try:
-        there = torch.as_tensor(np.ascontiguousarray(base, np.float32), device=place)
-        card = Card(there, metric, half=place != "cpu" if half is None else half)
+        return reduce(partial(nearer, k=k), _pieces(torch, base, asked, k, metric, place, half))
+    except Exception as error:  # whatever a driver, a compiler or the card itself says
+        words = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise BackendFailed(f"torch: {words}", hint="take by=numpy") from None
+
+
+def _pieces(torch: Any, base: Single, asked: Double, k: int, metric: str, place: str, half: bool) -> Iterator[Found]:
+    """The nearest among some rows, and among the next, until all were looked at."""
+    start, step = 0, _room(torch, place, base)
+    while start < len(base):
+        rows = base[start : start + step]
+        found = _piece(torch, rows, asked, k, metric, place, half, smallest=len(rows) <= FEWEST)
+        if found is None:
+            step = len(rows) // 2
+            torch.cuda.empty_cache()
+            continue
+        yield found[0] + start, found[1]
+        start += step
+
+
+def _room(torch: Any, place: str, base: Single) -> int:
+    """How many rows there is room for at a time, next to what is made of them."""
+    if not place.startswith("cuda"):
+        return len(base)
+    unused = torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
+    free = int(torch.cuda.mem_get_info(place)[0]) + int(unused)
+    # A row in single precision, the same in 16 bits and padded, and two numbers about it.
+    each = 4 * int(base.shape[1]) + 2 * (int(base.shape[1]) + AT_ONCE) + 8
+    return max(FEWEST, int(SHARE * free) // each)
+
+
+def _piece(
+    torch: Any, base: Single, asked: Double, k: int, metric: str, place: str, half: bool, *, smallest: bool
+) -> Found | None:
+    """The nearest among some rows; None where there is no room for so many, unless there are few as it is."""
+    try:
+        there = torch.as_tensor(np.require(base, np.float32, ["C", "W"]), device=place)
+        card, k = Card(there, metric, half=half), min(k, len(base))
         parts = []
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             part = asked[start : start + QUERIES_AT_ONCE]
             parts.append(decided(base, part, k, metric, card.candidates(part, k)))
-    except torch.OutOfMemoryError as error:
-        raise BackendFailed(f"torch: {str(error).splitlines()[0]}", hint="take by=numpy") from None
+    except torch.OutOfMemoryError:
+        if smallest:
+            raise
+        return None
     positions, distances = zip(*parts, strict=True)
     return np.concatenate(positions), np.concatenate(distances)
 
 
+def no_card() -> str:
+    """Why there is no graphics card to be had; nothing where there is one."""
+    try:
+        return "" if _torch().cuda.is_available() else "no graphics card"
+    except MissingExtra:
+        return "torch is not installed"
+
+
 def has_card() -> bool:
     """Whether torch is installed and sees a graphics card."""
-    try:
-        return bool(_torch().cuda.is_available())
-    except MissingExtra:
-        return False
+    return not no_card()
 
 
 def _torch() -> Any:

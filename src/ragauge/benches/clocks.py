@@ -95,14 +95,16 @@ def undisturbed() -> Iterator[None]:
 
     A collection in the middle of a search takes milliseconds that the store has nothing to do with.
     """
-    enabled = gc.isenabled()
+    enabled, frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.collect()
-    gc.freeze()
+    if not frozen:  # what somebody else has frozen stays so afterwards
+        gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
         if enabled:
             gc.enable()
 

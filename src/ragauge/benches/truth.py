@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.benches import accelerated, cards
+from ragauge.benches.shards import find_on
+from ragauge.benches.ways import BOTH, WAYS, Found, find
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
 from ragauge.records import Floats, Ints
@@ -23,8 +24,6 @@ from ragauge.systems.stores.nearest import nearest, pair_distances
 
 Progress = Callable[[int, int], None]
 
-WAYS = ("auto", "numpy", "faiss", "torch")
-QUERIES_AT_ONCE = 1024
 ENOUGH_FOR_A_CARD = 1e12
 """Multiplications from which on it pays to wake a graphics card; NumPy takes half a minute for them."""
 CHECKED_IN_FULL = 4e11
@@ -50,7 +49,9 @@ def truth(
     `by` is what computes them: `numpy`, `faiss` or `torch`; all give the same. `cache` is a folder in which they are
     kept by what the vectors are, so that the next one who asks need not wait. Neighbours that came with the data are
     checked: for every query, or for some where that would take long, which `Truth.by` tells; a wrong one is refused.
-    An `executor` gets the queries in parts. `progress` hears how many queries are done, of how many.
+    Each worker of an `executor` gets some of the vectors, or some of the queries where they are more; what comes of it
+    is the same to the last bit. Where `torch` finds no card, or the card fails, NumPy does it, which `by` and `notes`
+    of the result tell. `progress` hears how many queries are done, of how many.
 
     >>> base = np.array([[0, 0], [3, 4], [6, 8]], np.float32)
     >>> found = truth(VectorSet("three", base, base[:1], "l2"), 2)
@@ -72,7 +73,7 @@ def truth(
         _plausible(data, given)
     found = None if cache is None else _kept(cache, data, k)
     if given is not None and found is None and _work(data) > CHECKED_IN_FULL:
-        return _sampled(data, given)
+        return _sampled(data, given, executor)
     if found is None:
         found = _computed(data, k, by, executor, progress)
         if cache is not None:
@@ -92,53 +93,30 @@ def _work(data: VectorSet) -> float:
     return float(data.base.size) * len(data.queries)
 
 
-def find(
-    base: NDArray[np.float32],
-    queries: NDArray[np.float32],
-    k: int,
-    metric: str,
-    way: str,
-    progress: Callable[[float], None] | None = None,
-) -> tuple[Ints, Floats]:
-    """The nearest rows of some queries, by one of the ways; a plain function, so that any process can be sent it."""
-    if way == "faiss":
-        return accelerated.by_faiss(base, queries, k, metric)
-    if way == "torch":
-        return cards.by_torch(base, queries, k, metric)
-    return nearest(base, queries, k, metric, progress=progress)
-
-
 def _computed(data: VectorSet, k: int, by: str, executor: Executor | None, progress: Progress | None) -> Truth:
     way = by
     if by == "auto":
-        way = "torch" if _work(data) > ENOUGH_FOR_A_CARD and cards.has_card() else "numpy"
-    base = np.ascontiguousarray(data.base, np.float32)
-    queries = np.ascontiguousarray(data.queries, np.float32)
-    total, said = len(queries), _Said(progress, len(queries))
-    neighbours, distances = np.empty((total, k), np.int64), np.empty((total, k))
+        way = "torch" if _work(data) > ENOUGH_FOR_A_CARD else "numpy"
+    found = _found(data, np.ascontiguousarray(data.queries, np.float32), k, way, executor, progress)
+    notes = [found.note] if found.note else []
+    return Truth(found.neighbours, found.distances, data.metric, found.by, notes)
+
+
+def _found(
+    data: VectorSet,
+    queries: NDArray[np.float32],
+    k: int,
+    way: str,
+    executor: Executor | None,
+    progress: Progress | None,
+) -> Found:
+    said = _Said(progress, len(queries))
     if executor is None:
-        # What builds something first does it once for all queries.
-        for part in _slices(total, QUERIES_AT_ONCE if way == "numpy" else total):
-            found = find(base, queries[part], k, data.metric, way, said.within(part))
-            neighbours[part], distances[part] = found
-            said(part.stop)
-        return Truth(neighbours, distances, data.metric, way)
-    # Few parts: an executor of processes sends the vectors with every one of them.
-    parts = {
-        executor.submit(find, base, queries[part], k, data.metric, way): part
-        for part in _slices(total, max(64, -(-total // 16)))
-    }
-    done = 0
-    try:
-        for future in as_completed(parts):
-            part = parts[future]
-            neighbours[part], distances[part] = future.result()
-            done += part.stop - part.start
-            said(done)
-    finally:
-        for future in parts:
-            future.cancel()
-    return Truth(neighbours, distances, data.metric, way)
+        found = find(np.ascontiguousarray(data.base, np.float32), queries, k, data.metric, way, said)
+    else:
+        found = find_on(executor, data.base, queries, k, data.metric, way, said)
+    said(1)
+    return found
 
 
 class _Said:
@@ -147,17 +125,11 @@ class _Said:
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total, self._last = progress, total, -1
 
-    def __call__(self, done: float) -> None:
-        if self._progress is not None and int(done) > self._last:
-            self._last = int(done)
-            self._progress(self._last, self._total)
-
-    def within(self, part: slice) -> Callable[[float], None]:
-        return lambda share: self(part.start + share * (part.stop - part.start))
-
-
-def _slices(total: int, step: int) -> list[slice]:
-    return [slice(start, min(start + step, total)) for start in range(0, total, step)]
+    def __call__(self, share: float) -> None:
+        done = round(share * self._total)
+        if self._progress is not None and done > self._last:
+            self._last = done
+            self._progress(done, self._total)
 
 
 def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
@@ -176,8 +148,8 @@ def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
             np.load(opened, allow_pickle=False) as kept,
         ):
             neighbours, distances, by = kept["neighbours"], kept["distances"], str(kept["by"])
-            shape = (len(data.queries), depth)
-            if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and by in WAYS[1:]:
+            shape, known = (len(data.queries), depth), set(by.split(BOTH)) <= set(WAYS[1:])
+            if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and known:
                 near, far = neighbours[:, :k].copy(), distances[:, :k].copy()
                 if _sound(data, near, far):
                     return Truth(near, far, data.metric, by)
@@ -200,12 +172,12 @@ def _keep(cache: Path, data: VectorSet, found: Truth) -> None:
         out.write(buffer.getvalue())
 
 
-def _sampled(data: VectorSet, given: Ints) -> Truth:
+def _sampled(data: VectorSet, given: Ints, executor: Executor | None) -> Truth:
     """Published neighbours, in their order by distances of our own, if those of some queries are right."""
     some = np.unique(np.linspace(0, len(given) - 1, SOME).astype(np.int64))
-    base = np.ascontiguousarray(data.base, np.float32)
-    _, distances = nearest(base, data.queries[some], given.shape[1], data.metric)
-    _check(data, some, given[some], distances)
+    asked = np.ascontiguousarray(data.queries[some], np.float32)
+    exact = _found(data, asked, given.shape[1], "numpy", executor, None)
+    _check(data, some, given[some], exact.distances)
     own = _distances(data, np.arange(len(given)), given)
     order = np.lexsort((given, own), axis=1)
     near, far = np.take_along_axis(given, order, 1), np.take_along_axis(own, order, 1)

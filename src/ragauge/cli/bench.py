@@ -13,10 +13,12 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ragauge import clusters
 from ragauge.benches.plan import SELECTIVITIES
 from ragauge.benching import STORES
 from ragauge.benching import bench as measure
 from ragauge.cli import console
+from ragauge.cli.clusters import Cluster
 from ragauge.cli.progress import Stages, status
 from ragauge.datasets.folders import name_of
 from ragauge.errors import BadInput
@@ -91,6 +93,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     truth: Annotated[
         str | None, typer.Option(help="What finds the exact neighbours: numpy, faiss, torch.  [dim]default auto[/dim]")
     ] = None,
+    cluster: Cluster = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer settings: a first look in a minute or two.")] = False,
     no_sweep: Annotated[
         bool, typer.Option("--no-sweep", help="Options that are not given keep the store's default.")
@@ -119,6 +122,8 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge bench glove.hdf5 -s hnswlib -s faiss:kind=ivf,nprobe=1+4+16 --rate 100,1000[/dim]
 
     Every result is kept at once: after Ctrl-C or a crash the same command goes on where it stopped.
+
+    --cluster finds the exact neighbours; stores are measured here, as clocks of several machines cannot be compared.
     """
     if schema:
         typer.echo((packaged("ragauge.reports") / "sweep.schema.json").read_text(encoding="utf-8"), nl=False)
@@ -136,7 +141,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     }  # fmt: skip
     settings = {name: value for name, value in given.items() if value is not None}
     folder = Path(out) if out is not None else Path("bench") / slug(_called(data))
-    found = _measured(data, store or list(STORES), folder, settings)
+    found = _measured(data, store or list(STORES), folder, cluster, settings)
     if output:
         typer.echo(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
@@ -144,11 +149,12 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     finish(found, folder, charts, shown=not output and not as_csv)
 
 
-def _measured(data: str, stores: list[str], folder: Path, settings: dict[str, Any]) -> Sweep:
+def _measured(data: str, stores: list[str], folder: Path, cluster: str | None, settings: dict[str, Any]) -> Sweep:
     """Measure, with somebody looking on; Ctrl-C says how to go on."""
     with Stages() as watch:
         try:
-            found = measure(data, stores, folder=folder, progress=watch, **settings)
+            with clusters.cluster(cluster) as executor:
+                found = measure(data, stores, folder=folder, executor=executor, progress=watch, **settings)
         except KeyboardInterrupt:
             sys.stderr.write(
                 f"\nstopped at {watch.now or 'the beginning'}; what was measured is kept in "

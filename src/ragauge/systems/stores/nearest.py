@@ -140,6 +140,18 @@ def pair_distances(base: Single, queries: Double, rows: Ints, positions: Ints, m
     return distances
 
 
+def nearer(some: tuple[Ints, Double], others: tuple[Ints, Double], k: int) -> tuple[Ints, Double]:
+    """The `k` nearest of what was found among some rows and among others; equally near ones in order of their rows.
+
+    >>> some, others = (np.array([[0, 3]]), np.array([[1.0, 2.0]])), (np.array([[1, 2]]), np.array([[1.0, 3.0]]))
+    >>> [one.tolist() for one in nearer(some, others, 3)]
+    [[[0, 1, 3]], [[1.0, 1.0, 2.0]]]
+    """
+    positions, distances = (np.concatenate(pair, axis=1) for pair in zip(some, others, strict=True))
+    best = np.lexsort((positions, distances), axis=1)[:, :k]
+    return np.take_along_axis(positions, best, 1), np.take_along_axis(distances, best, 1)
+
+
 def lengths(matrix: NDArray[Any]) -> Double:
     """The lengths of the rows, summed in double precision."""
     squares: Double = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
@@ -294,6 +306,10 @@ class _Work:
 
 
 def _products(left: Double, right: Double) -> Double:
+    if len(left) == 1:
+        # Alone, a row of more than 8192 numbers would be summed in another order than in company.
+        left, right = np.repeat(left, 2, axis=0), np.repeat(right, 2, axis=0)
+        return _products(left, right)[:1]
     return np.asarray(np.einsum("ij,ij->i", left, right), dtype=np.float64)
 
 
