@@ -1,28 +1,95 @@
-"""The command line as a user has it: a process in a folder, at 80 columns and without colour."""
+"""The command line as a user has it: a process in a folder, at 80 columns and without colour.
+
+One process loads the libraries, once, and every command is a fork of it: a process of its own that need not load them.
+"""
 
 from __future__ import annotations
 
+import atexit
+import io
 import os
+import runpy
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
+from multiprocessing import get_context
 from pathlib import Path
 
 Done = subprocess.CompletedProcess[str]
+
+PROGRAM = Path(sys.executable).parent / "ragauge"
+LOADED = [
+    *(f"ragauge.cli.{file.stem}" for file in sorted((Path(__file__).parents[1] / "src/ragauge/cli").glob("[a-z]*.py"))),
+    "altair", "bm25s", "jinja2", "numpy", "polars", "rich.progress", "rich.table", "scipy.stats", "typer.rich_utils",
+]  # fmt: skip
+"""What the forks need not load. Nothing of it is at work before a fork is there, so that none finds a lock held."""
+forks = get_context("forkserver")
+forks.set_forkserver_preload(LOADED)
+
+
+def forked(words: list[str], cwd: Path, env: Mapping[str, str] | None = None, stdin: str | None = None) -> Done:
+    """What `python` does with `words`: a script and its arguments, or `-m` and a module and its arguments."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("in", "out", "err")]
+        files[0].write_text(stdin or "", encoding="utf-8")
+        process = forks.Process(target=_become, args=(words, str(cwd), dict(os.environ if env is None else env), files))
+        process.start()
+        process.join()
+        told = [file.read_text(encoding="utf-8") if file.exists() else "" for file in files[1:]]
+        code = process.exitcode
+        process.close()
+    return subprocess.CompletedProcess(words, code, *told)
+
+
+def _become(words: list[str], cwd: str, env: dict[str, str], files: list[Path]) -> None:
+    for number, file in enumerate(files):
+        opened = os.open(file, os.O_RDWR | os.O_CREAT)
+        os.dup2(opened, number)
+        os.close(opened)
+    encoding = env.get("PYTHONIOENCODING", "utf-8")
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding)
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding)
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(2, "w")), encoding, "backslashreplace", line_buffering=True
+    )
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    tempfile.tempdir = None
+    sys.path[:0] = [cwd]
+    try:
+        if words[0] == "-m":
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = words
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()
+
+
+def typed(line: str, cwd: Path, env: Mapping[str, str]) -> Done:
+    """What a line does that is typed into a shell; where it only calls `ragauge`, no shell is needed."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split, words.commenters = True, ""
+    program, *arguments = words
+    if program == "ragauge" and not any(set(word) <= set("();<>|&") for word in arguments):
+        return forked([str(PROGRAM), *arguments], cwd, env)
+    env = {**env, "PATH": f"{PROGRAM.parent}:{env['PATH']}"}
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=cwd, check=False, env=env)
 
 
 def command_in(folder: Path, *first: str, **environment: str) -> Callable[..., Done]:
     """A function that runs `ragauge`, `first` before whatever it is given; it must end with `code`, and tidily."""
 
     def run(*arguments: object, code: int = 0, stdin: str | None = None) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "ragauge", *first, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            check=False,
-            input=stdin,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", **environment},
+        done = forked(
+            ["-m", "ragauge", *first, *map(str, arguments)],
+            folder,
+            {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", **environment},
+            stdin,
         )
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr

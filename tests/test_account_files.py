@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
+from command import forked
 from ragauge import account_files, report
 from ragauge.ages import Freshness, QueryFreshness, StaleHit
 from ragauge.errors import BadInput
@@ -20,13 +19,11 @@ from ragauge.reports.page.account import page
 from ragauge.reports.tables import Rows
 from test_browser import browser, opened  # noqa: F401 - fixtures
 
-COMMAND = "from ragauge.cli import main; main()"
 LINT = Lint("corpus.jsonl", 2, [Finding("corpus.jsonl", "empty", True, 1, "1 of 2 documents is empty", ["d1"])])
 
 
 def ragauge(*words, cwd):
-    command = [sys.executable, "-c", COMMAND, *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    return forked(["-m", "ragauge", *words], cwd)
 
 
 def fresh(name: str, stale: int) -> Freshness:

@@ -67,7 +67,7 @@ few = st.dictionaries(st.sampled_from("abcdqxy"), st.integers(0, 1).map(float), 
 
 
 @pytest.mark.parametrize("options", OUT, ids=str)
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(grades, few)
 def test_bounds_are_those_of_all_orders_where_documents_are_taken_out(options, grades, scores):
     rules = PRESETS["default"].but(**options)

@@ -655,9 +655,12 @@ def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
 
 @pytest.mark.parametrize("overview", [small(), many([f"system {i}" for i in range(9)])], ids=["few", "many"])
 def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
+    import altair
     import vl_convert
 
     for drawing in [*drawn(overview).values(), trend(history(changed="5 queries more"))]:
+        for one in drawing.panels:
+            assert altair.LayerChart.from_dict(one.spec, validate=True)
         for spec in [*({**one.spec, "width": 300} for one in drawing.panels), drawing.sheet()]:
             assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
     assert "WARN" not in "".join(capfd.readouterr())

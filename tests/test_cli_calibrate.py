@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from command import forked
 from ragauge.cli.app import command_line
 
 SCHEMA = json.loads((files("ragauge.reports") / "calibration.schema.json").read_text(encoding="utf-8"))
@@ -139,12 +140,8 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
     ],
 )
 def test_mistakes_get_one_sentence(labelled, arguments, said):
-    done = subprocess.run(
-        [sys.executable, "-m", "ragauge", "calibrate", *(labelled if one == "FILE" else one for one in arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = [labelled if one == "FILE" else one for one in arguments]
+    done = forked(["-m", "ragauge", "calibrate", *given], Path.cwd())
     assert done.returncode == 2
     assert done.stdout == ""
     assert said in done.stderr

@@ -17,6 +17,7 @@ pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
 from chat_server import serving_chat
+from command import forked
 from judged_builder import judged
 from ragauge.cli.progress import Counting
 from ragauge.formats.judged import KEPT
@@ -53,9 +54,7 @@ SAMPLES = [
 
 def ran(folder, *arguments, **more):
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **more}
-    return subprocess.run(
-        [RAGAUGE, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    return forked([str(RAGAUGE), *map(str, arguments)], folder, environment)
 
 
 @pytest.fixture(scope="module")

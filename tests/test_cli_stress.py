@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from command import forked
 from ragauge.knowledge.stress.plan import write_documents
 from ragauge.records import Document
 
@@ -26,10 +27,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def ragauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ragauge", "stress", *words]
-    return subprocess.run(
-        command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False, timeout=300
-    )
+    return forked(["-m", "ragauge", "stress", *words], folder, environment(folder))
 
 
 @pytest.fixture

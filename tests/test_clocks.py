@@ -46,20 +46,26 @@ class Notebook:
         return np.array([[f"d{self.setting}", "stranger"]], dtype=object), np.array([[0.5, 0.7]], dtype=np.float32)
 
 
-def test_the_garbage_collector_rests_and_then_is_what_it_was():
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_garbage_collector_rests_and_then_is_what_it_was(frozen):
     assert gc.isenabled()
-    with clocks.undisturbed():
-        assert not gc.isenabled()
-        assert gc.get_freeze_count() > 0
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
-    gc.disable()
+    gc.unfreeze()
+    if frozen:
+        gc.freeze()
+    before = gc.get_freeze_count()
     try:
+        with clocks.undisturbed():
+            assert not gc.isenabled()
+            assert gc.get_freeze_count() > 0
+        assert gc.isenabled()
+        assert gc.get_freeze_count() == before
+        gc.disable()
         with clocks.undisturbed():
             pass
         assert not gc.isenabled()
     finally:
         gc.enable()
+        gc.freeze()
 
 
 def test_the_collector_wakes_up_after_a_failure_too():

@@ -6,9 +6,8 @@ import io
 import json
 import math
 import random
-import subprocess
-import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from rich.console import Console
 from scipy import stats
 
 import ragauge
+from command import forked
 from ragauge.errors import BadInput, Incomparable, MissingEvidence, UnknownName
 from ragauge.reports import comparisons as reports
 from ragauge.reports.tables import p_value
@@ -37,9 +37,7 @@ SCORES = ragauge.evaluate(QRELS, RUNS, ["ndcg@10", "mrr"])
 
 
 def cli(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "ragauge", *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd
-    )
+    return forked(["-m", "ragauge", *map(str, arguments)], cwd or Path.cwd())
 
 
 def trec(path, run):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 
 import pytest
 
+from command import forked
 from ragauge import RAGEvaluator
 from ragauge.errors import BadInput, MissingEvidence
 from ragauge.evaluator import read_ground_truth
@@ -154,10 +153,9 @@ def test_the_command_line_has_the_range_too(tmp_path):
     )
     (tmp_path / "qrels").write_text(qrels)
     (tmp_path / "run").write_text(rows)
-    command = [sys.executable, "-m", "ragauge", "k-range", "qrels", "run"]
 
     def called(*more):
-        return subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
+        return forked(["-m", "ragauge", "k-range", "qrels", "run", *more], tmp_path)
 
     found = json.loads(called("-k", "1,2,5", "--json").stdout)
     assert found["k"] == 5

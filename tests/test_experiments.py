@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 
 import ragauge
+from command import forked
 from ragauge.errors import BadInput, RagaugeError, UnknownName
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import run
@@ -453,9 +454,7 @@ weights = [0.5, 0.5]
 
 def command(*arguments, cwd, **environment):
     env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "80", **environment}
-    return subprocess.run(
-        [sys.executable, "-m", "ragauge", *arguments], cwd=cwd, env=env, capture_output=True, text=True, check=False
-    )
+    return forked(["-m", "ragauge", *arguments], cwd, env)
 
 
 def test_an_experiment_file_is_run_and_leaves_its_files(tmp_path):

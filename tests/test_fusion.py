@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command import forked
 from ragauge.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.formats import read_run
 from ragauge.fusing import fuse, tune
@@ -561,14 +562,9 @@ def command(tmp_path):
     for name, count in (("bm25", 6), ("dense", 5)):
         rows = [f"q{i} Q0 d{j} 1 {rng.random()} {name}\n" for i in range(count) for j in range(5)]
         (tmp_path / f"{name}.run").write_text("".join(rows))
-    code = "import typer, sys\nfrom ragauge.cli.fuse import fuse\nfrom ragauge.errors import RagaugeError\n"
-    code += "app = typer.Typer()\napp.command()(fuse)\n"
-    code += "try:\n    app()\nexcept RagaugeError as e:\n    sys.exit(f'error: {e}')\n"
 
     def run(*arguments, fails=False):
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
-        )
+        done = forked(["-m", "ragauge", "fuse", *arguments], tmp_path)
         assert (done.returncode != 0) == fails, done.stderr
         return done
 

@@ -7,8 +7,6 @@ import io
 import json
 import math
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import ragauge
+from command import forked
 from ragauge.experiments import run
 from ragauge.findings import Audit, Finding, Grid
 from ragauge.formats.scores import read_scores
@@ -704,9 +703,8 @@ def test_two_systems_have_a_profile_of_their_differences():
 
 
 def cli(*arguments, cwd, **environment):
-    command = [sys.executable, "-m", "ragauge", *map(str, arguments)]
     env = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", **environment}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, check=False, encoding="utf-8")
+    return forked(["-m", "ragauge", *map(str, arguments)], cwd, env)
 
 
 @pytest.fixture

@@ -587,9 +587,12 @@ def test_every_chart_is_drawn_where_there_is_enough_and_none_where_there_is_not(
 
 
 def test_vega_lite_has_nothing_to_warn_of(capfd, drawings):
+    import altair
     import vl_convert
 
     for drawing in drawings.values():
+        for one in drawing.panels:
+            assert altair.LayerChart.from_dict(one.spec, validate=True)
         for spec in [*({**one.spec, "width": 300} for one in drawing.panels), drawing.sheet()]:
             assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
     assert "WARN" not in "".join(capfd.readouterr())

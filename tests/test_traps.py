@@ -6,14 +6,13 @@ import itertools
 import json
 import os
 import pickle
-import subprocess
-import sys
 
 import polars as pl
 import pytest
 import zstandard
 from hypothesis import given
 
+from command import typed
 from ragauge import PRESETS, BadInput, arrays, evaluate, neighbours, read_judgments, read_run
 from ragauge.formats import read_targets
 from strategies import judgments, runs
@@ -206,15 +205,7 @@ def ragauge(tmp_path):
     write(tmp_path / "r.run", "q1 Q0 a 1 3 t\nq2 Q0 x 1 2 t\nq2 Q0 c 2 1 t\n")
 
     def call(command, code=0, **environment):
-        program = f"{sys.executable} -m ragauge"
-        done = subprocess.run(
-            ["bash", "-c", command.replace("ragauge ", f"{program} ")],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment},
-        )
+        done = typed(command, tmp_path, {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment})
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         return done

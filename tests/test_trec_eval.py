@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
+from command import forked
 from ragauge import evaluate
 
 
 def trec_eval(*arguments) -> str:
-    command = [sys.executable, "-c", "from ragauge.cli import main; main()", "evaluate", "--format", "trec_eval"]
-    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False)
+    done = forked(["-m", "ragauge", "evaluate", "--format", "trec_eval", *map(str, arguments)], Path.cwd())
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 import pytest
 
+from command import forked
 from contracts.stores import APPROXIMATE, CASES, EXACT, METRICS
 from ragauge import plugins
 from ragauge.benches.clocks import environment
@@ -377,7 +378,8 @@ def test_what_was_kept_is_found_by_another_process(request, make, name, metric, 
     size = len(store)
     store.close()
     asked = json.dumps({**vars(told), "queries": base[:20].tolist(), "k": 10})
-    done = subprocess.run([sys.executable, "-c", LONE, asked], capture_output=True, text=True, check=False)
+    (tmp_path / "lone.py").write_text(LONE)
+    done = forked(["lone.py", asked], tmp_path)
     assert done.returncode == 0, done.stderr
     there, again, same = json.loads(done.stdout)
     assert there == size
@@ -422,7 +424,8 @@ def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(reques
     if not left:
         return  # the same options in another process: that is tested above
     asked = json.dumps({**vars(told), "queries": base[:5].tolist(), "k": 10})
-    done = subprocess.run([sys.executable, "-c", LONE, asked], capture_output=True, text=True, check=False)
+    (tmp_path / "lone.py").write_text(LONE)
+    done = forked(["lone.py", asked], tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[:2] == [300, ids.tolist()]
 

@@ -58,7 +58,8 @@ def panel(title: str, layers: Sequence[Any], height: int, *, wide: bool = True) 
     """
     alt = altair()
     named = [layer.properties(name=f"{_kind(layer)}_{i}") for i, layer in enumerate(layers)]
-    spec = alt.layer(*named).properties(width="container", height=height).to_dict()
+    # Its parts were checked as they were made; to check the whole takes three times as long as to write it.
+    spec = alt.layer(*named).properties(width="container", height=height).to_dict(validate=False)
     return Panel(title, {**_harmless(spec), "config": CONFIG}, wide)
 
 
