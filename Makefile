@@ -26,6 +26,7 @@ check: .venv/dev
 bench: .venv/dev .venv-peers/done
 	@echo "== bench: speed and memory against the peers, in one run on this machine"
 	$(BIN)/python benchmarks/evaluate.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/report.py

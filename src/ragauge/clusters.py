@@ -49,10 +49,16 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
         workers = int(local[1] or 2)
         if not workers:
             raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
-        started = distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
-        )
-        return distributed.Client(stack.enter_context(started))
+        try:
+            started = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            )
+        except RuntimeError as error:
+            raise BackendFailed(
+                f"the workers of {address} do not start: {_words(error)}",
+                hint="they run your script too: keep what it does under `if __name__ == '__main__':`",
+            ) from None
+        return distributed.Client(stack.enter_context(started), set_as_default=False)
     if not re.fullmatch(r"(\w+://)?[^\s/]+:\d+", address):
         raise BadInput(f"`{address}` is no address of a cluster", hint="tcp://host:8786, or local:4")
     try:
