@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -272,7 +272,8 @@ def test_containment_is_that_of_sets(new, known):
         assert own[i] == pytest.approx(len(mine - others) / len(mine) if mine else math.nan, nan_ok=True)
 
 
-@given(st.lists(st.text(max_size=60), max_size=4), st.integers(1, 20))
+@example(texts=["\u3260"], size=1)
+@given(texts=st.lists(st.text(max_size=60), max_size=4), size=st.integers(1, 20))
 def test_chunks_cover_every_text_and_are_no_longer_than_told(texts, size):
     given_documents = documents(*texts)
     found = cut(given_documents, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from ragauge.errors import BackendFailed, BadInput, MissingExtra
 
 LOCAL = re.compile(r"local(?::(\d+))?")
 """`local:4` are four processes on this machine, for as long as they are needed."""
+THREADS = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
+"""What keeps each process of a machine from having as many threads as the machine has cores."""
 SECONDS = 15
 """So long a scheduler has to answer, and so long a worker may take to come."""
 
@@ -44,15 +47,18 @@ def cluster(address: str | None) -> Iterator[Executor | None]:
 
 
 def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
+    import dask
+
     local = LOCAL.fullmatch(address)
     if local is not None:
         workers = int(local[1] or 2)
         if not workers:
             raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
         try:
-            started = distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
-            )
+            with dask.config.set({THREADS: max(1, (os.cpu_count() or 1) // workers)}):
+                started = distributed.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+                )
         except RuntimeError as error:
             raise BackendFailed(
                 f"the workers of {address} do not start: {_words(error)}",

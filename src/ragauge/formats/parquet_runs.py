@@ -21,7 +21,7 @@ ROWS = 1 << 20
 """The rows of a piece: enough for the reader's speed, few enough for bounded memory."""
 SMALL = 4 << 20
 """A file of so few bytes is one piece, and nobody asks beforehand how many rows it has."""
-PIECES = 4
+PIECES = 2
 """The pieces of a part."""
 FEW = 1 << 12
 """The rows that are read first where the end of a query is looked for; most end within them."""

@@ -14,7 +14,7 @@ import numpy as np
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.records import Document, Ints
 from ragauge.seams import Embedder, Vectors
-from ragauge.texts import WORD
+from ragauge.texts import WORD, words
 from ragauge.worths import Chunking
 
 SIZE = 1000
@@ -86,7 +86,7 @@ def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Ch
         texts = [whole(one) for one in documents[first : first + AT_ONCE]]
         for place, found in enumerate(splitter.chunk_all_indices(texts), first):
             for at, text in found:
-                if not WORD.search(text):
+                if not (WORD.search(text) or words(text)):  # some signs are words once they are normalised
                     continue
                 owner.append(place)
                 start.append(at)
