@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 import ragauge
 from labour import Summing, broken, deadly, the_pid
+from ragauge import executors
 from ragauge.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from ragauge.executors import Errands, lanes, spread
 
@@ -202,3 +204,22 @@ def test_errands_for_an_executor_that_was_shut_down_say_so():
     pool.shutdown()
     with pytest.raises(BackendFailed, match="the executor was shut down"):
         awaited(pool, abs, [1])
+
+
+def test_large_work_lies_in_a_file_for_processes_of_this_machine_and_goes_away(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seen = []
+    with ProcessPoolExecutor(2) as pool:
+        for found in spread(pool, Summing(300_000), range(12)):
+            seen.append((found, [file.stat().st_mode & 0o777 for file in tmp_path.glob("ragauge-*")]))
+    assert [found for found, _ in seen] == expected(300_000, 12)
+    assert seen[0][1] == [0o600]
+    gc.collect()
+    assert not list(tmp_path.glob("ragauge-*"))
+
+
+def test_a_process_keeps_only_what_it_has_unpacked_last():
+    packed = [executors._packed(Summing(n)) for n in (2, 3, 4, 5)]
+    assert [one(0) for one in [*packed, packed[0]]] == [1.0, 3.0, 6.0, 10.0, 1.0]
+    assert list(executors._UNPACKED)[-2:] == [packed[3].name, packed[0].name]
+    assert len(executors._UNPACKED) == executors.KEPT

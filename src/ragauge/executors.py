@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -27,7 +28,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from dataclasses import dataclass
-from functools import lru_cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ragauge.errors import BackendFailed, BadInput
@@ -39,6 +40,10 @@ AHEAD = 4
 """So many parts for each lane are given out before the first of them is back: nobody waits, and memory is bounded."""
 AGAIN = 3
 """So often a part is given out once more that was lost with its worker."""
+KEPT = 2
+"""So much work a process keeps unpacked."""
+LARGE = 1 << 20
+"""Bytes of work that are not sent with every part where there is another way."""
 LOOK = 2.0
 """Seconds after which it is looked again which workers a cluster has."""
 PATIENCE = 60.0
@@ -151,7 +156,11 @@ class _Office(Generic[P, R]):
         self._looked = -LOOK
         self._turn = 0
         self._dask = _is_dask(executor)
-        self._work: Any = work if isinstance(executor, ThreadPoolExecutor) else _packed(work)
+        self._work: Any = work
+        if isinstance(executor, ProcessPoolExecutor):
+            self._work = _in_a_file(_packed(work), self)
+        elif not isinstance(executor, ThreadPoolExecutor):
+            self._work = _packed(work)
         self._sending = threading.Lock()
         self._there: Any = None
         """The work on the cluster, where there is one."""
@@ -324,21 +333,27 @@ def _client(executor: Executor) -> Any:
     return getattr(executor, "_client")  # noqa: B009 - it is private, and there is no other way to it
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Packed:
     """Work for other processes: bytes, and a name by which a process that has unpacked them knows them again."""
 
     name: str
     content: bytes
+    file: str = ""
+    """Where the bytes are instead, for processes of this machine, which need not be sent them with every part."""
 
     def __call__(self, part: Any) -> Any:
-        return _unpacked(self)(part)
+        work = _UNPACKED.get(self.name)
+        if work is None:
+            work = pickle.loads(self.content or Path(self.file).read_bytes())  # noqa: S301 - made by this very program
+            for old in list(_UNPACKED)[: len(_UNPACKED) + 1 - KEPT]:
+                _UNPACKED.pop(old, None)
+            _UNPACKED[self.name] = work
+        return work(part)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Packed) and other.name == self.name
 
-    def __hash__(self) -> int:
-        return hash(self.name)
+_UNPACKED: dict[str, Callable[[Any], Any]] = {}
+"""What this process has unpacked last."""
 
 
 def _packed(work: Callable[[P], R]) -> _Packed:
@@ -351,10 +366,15 @@ def _packed(work: Callable[[P], R]) -> _Packed:
         ) from None
 
 
-@lru_cache(maxsize=4)
-def _unpacked(packed: _Packed) -> Callable[[Any], Any]:
-    work: Callable[[Any], Any] = pickle.loads(packed.content)  # noqa: S301 - made by this very program
-    return work
+def _in_a_file(packed: _Packed, owner: object) -> _Packed:
+    """The same with its bytes in a file that nobody else can read, and that goes away with its owner."""
+    if len(packed.content) < LARGE:
+        return packed
+    number, path = tempfile.mkstemp(prefix="ragauge-")
+    with open(number, "wb") as file:
+        file.write(packed.content)
+    weakref.finalize(owner, Path(path).unlink, missing_ok=True)
+    return _Packed(packed.name, b"", path)
 
 
 def _itself(work: _Packed) -> _Packed:
