@@ -92,3 +92,8 @@ def deadly(part: int) -> int:
     if part == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return part
+
+
+def touch(path: str) -> None:
+    """Leave a mark."""
+    open(path, "w").close()

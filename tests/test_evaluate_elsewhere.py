@@ -239,6 +239,59 @@ def test_a_row_without_a_score_is_named_by_its_place_in_the_file(tmp_path, small
         ragauge.evaluate({"q1": {"d1": 1}}, tmp_path / "run.parquet")
 
 
+@pytest.mark.parametrize("empty", [(0,), (1,), (3,), (0, 1, 2, 3)])
+def test_files_without_rows_change_nothing(empty, tmp_path, pools, small_parts):
+    qrels, run = collection(queries=4)
+    table = rows(run)
+    for place in range(4):
+        part = table.slice(place * 31, 31)
+        part.head(0 if place in empty else 31).write_parquet(tmp_path / f"{place}.parquet")
+    here = ragauge.evaluate(qrels, tmp_path, MEASURES[:4])
+    assert here.judged.retrieved.sum() == (
+        0 if len(empty) == 4 else 31 * sum(n % 7 > 0 and n not in empty for n in range(4))
+    )
+    same(ragauge.evaluate(qrels, tmp_path, MEASURES[:4], executor=pools["threads"]), here)
+
+
+def test_ranks_that_only_some_files_have_are_none(tmp_path, pools, small_parts):
+    qrels, run = collection(queries=6)
+    table = rows(run).with_columns(rank=pl.int_range(pl.len()))
+    table.head(40).write_parquet(tmp_path / "a.parquet")  # the second query goes on in the other file
+    table.slice(40).drop("rank").write_parquet(tmp_path / "b.parquet")
+    rules = convention("default").but(ties="ranked")
+    here = ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules)
+    assert here.means["recall@5"] == ragauge.evaluate(qrels, rows(run), MEASURES[:4], rules).means["recall@5"]
+    same(ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules, executor=pools["threads"]), here)
+
+
+def test_files_that_are_ordered_by_different_things_are_not_one_run(tmp_path):
+    table = rows(collection(queries=2)[1])
+    table.head(31).write_parquet(tmp_path / "a.parquet")
+    table.slice(31).rename({"score": "distance"}).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(BadInput, match=r"b\.parquet: has distances, and a\.parquet has scores"):
+        ragauge.evaluate({"q1": {"d1": 1}}, tmp_path)
+
+
+def test_ids_that_are_numbers_are_the_same_in_every_piece(tmp_path):
+    first = pl.DataFrame({"query_id": [1.0, 2.0], "doc_id": ["d1", "d0"], "score": [0.9, 0.9]})
+    second = pl.DataFrame({"query_id": [2.0, 2.5], "doc_id": ["d1", "d1"], "score": [0.8, 0.9]})
+    (tmp_path / "two").mkdir()
+    first.write_parquet(tmp_path / "two" / "a.parquet")
+    second.write_parquet(tmp_path / "two" / "b.parquet")
+    pl.concat([first, second]).write_parquet(tmp_path / "one.parquet")
+    qrels = {"1": {"d1": 1}, "2": {"d1": 1}, "2.5": {"d1": 1}}
+    for path in (tmp_path / "two", tmp_path / "one.parquet"):
+        assert ragauge.evaluate(qrels, path, "mrr").means == {"mrr": pytest.approx((1 + 0.5 + 1) / 3)}
+
+
+@pytest.mark.parametrize("name", ["query_id=", "query_id=__HIVE_DEFAULT_PARTITION__"])
+def test_a_folder_without_a_value_is_a_query_that_is_missing(name, tmp_path):
+    (tmp_path / name).mkdir()
+    pl.DataFrame({"doc_id": ["x"], "score": [1.0]}).write_parquet(tmp_path / name / "0.parquet")
+    with pytest.raises(BadInput, match="the query of row 1 is missing"):
+        ragauge.evaluate({"q": {"x": 1}}, tmp_path)
+
+
 def test_a_folder_of_something_else_is_no_run(tmp_path):
     assert not is_parted(tmp_path)
     (tmp_path / "inner").mkdir()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import ragauge
-from labour import Summing, broken, deadly, the_pid
-from ragauge import executors
+from labour import Summing, broken, deadly, the_pid, touch
+from ragauge import executors, parcels
 from ragauge.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from ragauge.executors import Errands, lanes, spread
 
@@ -219,7 +219,23 @@ def test_large_work_lies_in_a_file_for_processes_of_this_machine_and_goes_away(t
 
 
 def test_a_process_keeps_only_what_it_has_unpacked_last():
-    packed = [executors._packed(Summing(n)) for n in (2, 3, 4, 5)]
+    packed = [parcels.packed(Summing(n)) for n in (2, 3, 4, 5)]
     assert [one(0) for one in [*packed, packed[0]]] == [1.0, 3.0, 6.0, 10.0, 1.0]
-    assert list(executors._UNPACKED)[-2:] == [packed[3].name, packed[0].name]
-    assert len(executors._UNPACKED) == executors.KEPT
+    assert list(parcels._UNPACKED)[-2:] == [packed[3].name, packed[0].name]
+    assert len(parcels._UNPACKED) == parcels.KEPT
+
+
+def test_a_pool_that_forks_ends_with_the_one_in_its_place(tmp_path):
+    mark = tmp_path / "ready"
+    with ProcessPoolExecutor(2, initializer=touch, initargs=(str(mark),)) as pool:
+        assert list(spread(pool, abs, [-1, -2])) == [1, 2]
+        instead = executors._INSTEAD[pool]
+    assert mark.exists()
+    assert instead._shutdown_thread
+    with pytest.raises(BackendFailed, match="shut down"):
+        list(spread(pool, abs, [-1]))
+
+
+def test_what_is_no_executor_is_refused():
+    with pytest.raises(BadInput, match="no executor"):
+        list(spread("tcp://127.0.0.1:8786", abs, [-1]))

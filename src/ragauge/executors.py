@@ -10,12 +10,9 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
-import pickle
 import sys
-import tempfile
 import threading
 import time
-import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -28,10 +25,10 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ragauge.errors import BackendFailed, BadInput
+from ragauge.parcels import in_a_file, itself, packed
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -40,10 +37,6 @@ AHEAD = 4
 """So many parts for each lane are given out before the first of them is back: nobody waits, and memory is bounded."""
 AGAIN = 3
 """So often a part is given out once more that was lost with its worker."""
-KEPT = 2
-"""So much work a process keeps unpacked."""
-LARGE = 1 << 20
-"""Bytes of work that are not sent with every part where there is another way."""
 LOOK = 2.0
 """Seconds after which it is looked again which workers a cluster has."""
 PATIENCE = 60.0
@@ -149,6 +142,10 @@ class _Office(Generic[P, R]):
     """Gives parts out, each with the work that is to be done on it."""
 
     def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool, idle: bool = False) -> None:
+        if not hasattr(executor, "submit"):
+            raise BadInput(
+                f"{executor!r} is no executor: it has no `submit`", hint="`ragauge.cluster(address)` gives one"
+            )
         self._executor = _unforked(executor)
         self._heavy = heavy
         self._idle = idle
@@ -158,9 +155,9 @@ class _Office(Generic[P, R]):
         self._dask = _is_dask(executor)
         self._work: Any = work
         if isinstance(executor, ProcessPoolExecutor):
-            self._work = _in_a_file(_packed(work), self)
+            self._work = in_a_file(packed(work), self)
         elif not isinstance(executor, ThreadPoolExecutor):
-            self._work = _packed(work)
+            self._work = packed(work)
         self._sending = threading.Lock()
         self._there: Any = None
         """The work on the cluster, where there is one."""
@@ -173,7 +170,7 @@ class _Office(Generic[P, R]):
 
             # A task, however large, that the scheduler can have done again; what is scattered is lost with its workers.
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"}):
-                self._there = _client(self._executor).submit(_itself, self._work, pure=False)
+                self._there = _client(self._executor).submit(itself, self._work, pure=False)
 
     def _scattered(self, part: P) -> Any:
         """A part on the cluster; the worker that was to have it may have died just now, and then it is another."""
@@ -204,7 +201,7 @@ class _Office(Generic[P, R]):
         except RuntimeError as error:
             if "shutdown" not in str(error):
                 raise
-            raise BackendFailed("the executor was shut down before the work was done", final=True) from None
+            raise _shut_down() from None
         return future
 
     def _followed(self, *what: Any) -> Future[R]:
@@ -233,7 +230,7 @@ class _Office(Generic[P, R]):
     def again(self, lost: _Given[P, R]) -> _Given[P, R]:
         """Give out again what was lost; its worker may have had the only copy of the work, which is sent again too."""
         if not self._dask:
-            raise BackendFailed("the executor was shut down before the work was done", final=True) from None
+            raise _shut_down() from None
         if lost.times == AGAIN:
             raise BackendFailed(
                 f"a part of the work was lost {AGAIN + 1} times with its worker",
@@ -253,7 +250,12 @@ async def _coming(there: Any, client: Any) -> Any:
     result.add_done_callback(lambda one: one.cancelled() or one.exception())  # looked at, whoever still waits for it
     alone = 0.0
     while not (await asyncio.wait([result], timeout=LOOK))[0]:
-        alone = 0.0 if await client.scheduler.ncores() else alone + LOOK
+        try:
+            alone = 0.0 if await client.scheduler.ncores() else alone + LOOK
+        except OSError as error:
+            raise BackendFailed(
+                f"the cluster's scheduler does not answer any more: {_words(error)}", final=True
+            ) from None
         if alone >= PATIENCE:
             raise BackendFailed(f"the cluster has had no worker for {alone:.0f} s", final=True)
     return result.result()
@@ -282,8 +284,10 @@ def _result(future: Future[R]) -> R:
     except BrokenExecutor as error:
         raise _broken(error) from None
     except Exception as error:
-        if type(error).__name__ != "KilledWorker":
+        if type(error).__module__.partition(".")[0] != "distributed":
             raise
+        if type(error).__name__ != "KilledWorker":
+            raise BackendFailed(f"the cluster failed: {_words(error)}", final=True) from None
         raise BackendFailed(
             f"a part of the work took its workers down: {_words(error)}",
             hint="most often they have too little memory: more for each, or fewer threads on each",
@@ -295,10 +299,15 @@ def _is_lost(future: Future[Any]) -> bool:
     return future.cancelled() or (future.done() and isinstance(future.exception(), CancelledError))
 
 
+def _shut_down() -> BackendFailed:
+    return BackendFailed("the executor was shut down before the work was done", final=True)
+
+
 def _broken(error: BaseException) -> BackendFailed:
     return BackendFailed(
         f"the executor lost a process, and the rest of the work with it: {_words(error)}",
-        hint="was it out of memory? On a Dask cluster another worker takes over",
+        hint="was it out of memory, or has the script no `if __name__ == '__main__':`? On a Dask cluster another one "
+        "takes over",
         final=True,
     )
 
@@ -318,9 +327,18 @@ def _unforked(executor: Executor) -> Executor:
     context = getattr(executor, "_mp_context", None)
     if not isinstance(executor, ProcessPoolExecutor) or context is None or context.get_start_method() != "fork":
         return executor
+    if getattr(executor, "_shutdown_thread", False):
+        raise _shut_down()
     if executor not in _INSTEAD:
-        pool = ProcessPoolExecutor(lanes(executor), multiprocessing.get_context("spawn"))
-        weakref.finalize(executor, pool.shutdown, wait=False)
+        first = getattr(executor, "_initializer", None), getattr(executor, "_initargs", ())
+        pool = ProcessPoolExecutor(lanes(executor), multiprocessing.get_context("spawn"), *first)
+        own = executor.shutdown
+
+        def shutdown(wait: bool = True, *, cancel_futures: bool = False) -> None:
+            pool.shutdown(wait, cancel_futures=cancel_futures)
+            own(wait, cancel_futures=cancel_futures)
+
+        executor.shutdown = shutdown  # type: ignore[method-assign] # the two end together
         _INSTEAD[executor] = pool
     return _INSTEAD[executor]
 
@@ -331,55 +349,6 @@ def _is_dask(executor: Executor) -> bool:
 
 def _client(executor: Executor) -> Any:
     return getattr(executor, "_client")  # noqa: B009 - it is private, and there is no other way to it
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """Work for other processes: bytes, and a name by which a process that has unpacked them knows them again."""
-
-    name: str
-    content: bytes
-    file: str = ""
-    """Where the bytes are instead, for processes of this machine, which need not be sent them with every part."""
-
-    def __call__(self, part: Any) -> Any:
-        work = _UNPACKED.get(self.name)
-        if work is None:
-            work = pickle.loads(self.content or Path(self.file).read_bytes())  # noqa: S301 - made by this very program
-            for old in list(_UNPACKED)[: len(_UNPACKED) + 1 - KEPT]:
-                _UNPACKED.pop(old, None)
-            _UNPACKED[self.name] = work
-        return work(part)
-
-
-_UNPACKED: dict[str, Callable[[Any], Any]] = {}
-"""What this process has unpacked last."""
-
-
-def _packed(work: Callable[[P], R]) -> _Packed:
-    try:
-        return _Packed(uuid.uuid4().hex, pickle.dumps(work, protocol=5))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise BadInput(
-            f"this work cannot be sent to another process ({_words(error)})",
-            hint="functions and objects of your own have to be at the top of a module; a ThreadPoolExecutor takes any",
-        ) from None
-
-
-def _in_a_file(packed: _Packed, owner: object) -> _Packed:
-    """The same with its bytes in a file that nobody else can read, and that goes away with its owner."""
-    if len(packed.content) < LARGE:
-        return packed
-    number, path = tempfile.mkstemp(prefix="ragauge-")
-    with open(number, "wb") as file:
-        file.write(packed.content)
-    weakref.finalize(owner, Path(path).unlink, missing_ok=True)
-    return _Packed(packed.name, b"", path)
-
-
-def _itself(work: _Packed) -> _Packed:
-    """The work, where it is to be done."""
-    return work
 
 
 def _done(work: Callable[[P], R], part: P) -> R:

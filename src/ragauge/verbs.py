@@ -164,6 +164,7 @@ def _elsewhere(
     counting = Counting(judgments, rules, top)
     tables = {name: _rows(one, name) for name, one in found.items()}
     tallies: dict[Any, list[Tally]] = {name: [] for name in tables}
+    counted_rows = dict.fromkeys(tables, 0)
     owners: list[Any] = []
 
     def parts() -> Iterator[Retrieved]:
@@ -176,7 +177,8 @@ def _elsewhere(
     for place, tally in enumerate(spread(executor, counting, parts(), heavy=heavy)):
         name = owners[place]
         tallies[name].append(tally)
-        watch(name or tables[name].name, sum(one.rows for one in tallies[name]))
+        counted_rows[name] += tally.rows
+        watch(name or tables[name].name, counted_rows[name])
     counted = {name: counting.whole(table, tallies[name]) for name, table in tables.items()}
     for name, one in found.items():
         if isinstance(one, Mapping):  # a query without documents has no rows, and is answered nevertheless

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
+from ragauge.formats.vectors import odd_row
 from ragauge.sweeps import Truth, VectorSet
 
 ENDINGS = (".hdf5", ".h5")
@@ -111,6 +112,6 @@ def _rows(file: Any, name: str, limit: int | None, path: Path) -> Any:
     if not isinstance(found, h5py.Dataset) or found.ndim != 2 or found.dtype.kind not in "fiu" or not all(found.shape):
         raise BadInput(f"`{name}` is no table of numbers", file=str(path), hint="sparse and ragged sets are not read")
     rows = found[:limit]
-    if rows.dtype.kind == "f" and not (finite := np.isfinite(rows).all(axis=1)).all():
-        raise BadInput(f"row {int((~finite).argmax())} of `{name}` has a NaN or an infinity", file=str(path))
+    if (row := odd_row(rows)) is not None:
+        raise BadInput(f"row {row} of `{name}` has a NaN or an infinity", file=str(path))
     return rows if name == "neighbors" else np.ascontiguousarray(rows, np.float32)

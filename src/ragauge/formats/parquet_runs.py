@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from ragauge.errors import BadInput
-from ragauge.formats.columns import checked, run_columns
+from ragauge.formats.columns import DISTANCE, RANK, SCORE, checked, find, header, run_columns
 from ragauge.formats.files import Source, in_order
 from ragauge.records import Prepare, as_it_is
 
@@ -23,6 +23,10 @@ SMALL = 4 << 20
 """A file of so few bytes is one piece, and nobody asks beforehand how many rows it has."""
 PIECES = 2
 """The pieces of a part."""
+KINDS = {"score": SCORE, "distance": DISTANCE, "rank": RANK}
+"""What documents are ordered by: the first of these that a file has."""
+MISSING = "__HIVE_DEFAULT_PARTITION__"
+"""The name of a folder whose rows have no value."""
 FEW = 1 << 12
 """The rows that are read first where the end of a query is looked for; most end within them."""
 
@@ -34,8 +38,10 @@ class Piece(NamedTuple):
     begin: int = 0
     rows: int | None = None
     """None for all."""
-    values: tuple[tuple[str, str], ...] = ()
+    values: tuple[tuple[str, str | None], ...] = ()
     """Columns that the names of its folders tell: `query_id=q7`."""
+    share: float = 1.0
+    """How much of a usual piece it is."""
 
     @property
     def label(self) -> str:
@@ -68,7 +74,7 @@ class Piece(NamedTuple):
 
         table = pl.scan_parquet(self.path, glob=False, hive_partitioning=False)
         there = {name.strip().lower() for name in table.collect_schema().names()}
-        told = [pl.lit(value).alias(name) for name, value in self.values if name.lower() not in there]
+        told = [pl.lit(value, pl.String).alias(name) for name, value in self.values if name.lower() not in there]
         return table.with_columns(told).slice(self.begin, self.rows)
 
 
@@ -86,17 +92,19 @@ class ParquetRun:
     def parts(self) -> Iterator[ParquetRun]:
         """The run in parts, cut between queries; nothing is read for that but the queries around each cut."""
         part: list[Piece] = []
+        size = 0.0
         for piece in self.pieces:
             rest = piece
-            if len(part) >= PIECES:
-                goes_on = _going_on(part[-1].cut(part[-1].height - 1)[1].queries()[0], piece)
+            if size >= PIECES and (last := next((one for one in reversed(part) if one.height), None)):
+                goes_on = _going_on(last.cut(last.height - 1)[1].queries()[0], piece)
                 own, rest = piece.cut(goes_on)
                 part += [own] if goes_on else []
                 if not rest.height:
                     continue
                 yield ParquetRun(self.name, part)
-                part = []
+                part, size = [], 0.0
             part.append(rest)
+            size += piece.share
         if part:
             yield ParquetRun(self.name, part)
 
@@ -107,6 +115,7 @@ def parquet_run(path: str) -> ParquetRun:
     if not place.is_dir():
         return ParquetRun(Source(path).stem, _pieces(place, ()))
     pieces = [piece for file in _files(place) for piece in _pieces(file, _told_by_folders(file.relative_to(place)))]
+    _refuse_other_scores(path, pieces)
     return ParquetRun(Source(path).stem, pieces)
 
 
@@ -129,20 +138,36 @@ def _files(folder: Path) -> Iterator[Path]:
             yield one
 
 
-def _told_by_folders(file: Path) -> tuple[tuple[str, str], ...]:
-    """What the names of folders say.
+def _told_by_folders(file: Path) -> tuple[tuple[str, str | None], ...]:
+    """What the names of folders say; a value that is missing has a name of its own.
 
     >>> _told_by_folders(Path("query_id=q%207/part-0.parquet"))
     (('query_id', 'q 7'),)
     """
     parts = (name.partition("=") for name in file.parts[:-1])
-    return tuple((name, unquote(value)) for name, _, value in parts)
+    return tuple((name, None if value in ("", MISSING) else unquote(value)) for name, _, value in parts)
 
 
-def _pieces(file: Path, values: tuple[tuple[str, str], ...]) -> list[Piece]:
+def _refuse_other_scores(path: str, pieces: Sequence[Piece]) -> None:
+    """Refuse files of one run of which some have scores and others distances or ranks: they cannot be compared."""
+    first: tuple[str, str] | None = None
+    for file in dict.fromkeys(piece.path for piece in pieces):
+        names = header(Source(file), "parquet")
+        kind = next((kind for kind, known in KINDS.items() if find(names, known) is not None), "")
+        if first is not None and kind and kind != first[0]:
+            raise BadInput(
+                f"has {kind}s, and {first[1]} has {first[0]}s",
+                file=Source(file).label,
+                hint=f"are the files in {path} of one run?",
+            )
+        first = first or ((kind, Path(file).name) if kind else None)
+
+
+def _pieces(file: Path, values: tuple[tuple[str, str | None], ...]) -> list[Piece]:
     path = str(file)
-    if path != "-" and file.is_file() and file.stat().st_size <= SMALL:
-        return [Piece(path, values=values)]
+    size = file.stat().st_size if path != "-" and file.is_file() else SMALL + 1
+    if size <= SMALL:
+        return [Piece(path, values=values, share=size / SMALL)]
     total = _rows(path)
     return [Piece(path, begin, min(ROWS, total - begin), values) for begin in range(0, total, ROWS)]
 

@@ -62,8 +62,27 @@ def read_vectors(path: str | Path, *, limit: int | None = None, column: str | No
         found = _parquet(source, limit, column)
     else:
         raise _unknown(source)
-    _finite(found.vectors, source.label)
+    if (row := odd_row(found.vectors)) is not None:
+        raise BadInput(f"row {row} has a NaN or an infinity", file=source.label)
     return found
+
+
+def odd_row(vectors: Array, kind: Any = None) -> int | None:
+    """The first row that has a NaN or an infinity, or would have one as another `kind` of number; None without any.
+
+    >>> odd_row(np.array([[1.0, 2.0], [3.0, np.inf]])), odd_row(np.array([[1e300]])), odd_row(np.array([[1e300]]), "f4")
+    (1, None, 0)
+    """
+    if vectors.dtype.kind != "f":
+        return None
+    # A part at a time: what is mapped from a file may be more than memory holds.
+    for start in range(0, len(vectors), ROWS_AT_ONCE):
+        part = vectors[start : start + ROWS_AT_ONCE]
+        with np.errstate(over="ignore"):
+            bad = ~np.isfinite(part if kind is None else part.astype(kind, copy=False)).all(axis=1)
+        if bad.any():
+            return start + int(bad.argmax())
+    return None
 
 
 def write_vectors(path: str | Path, vectors: Any, ids: Sequence[str] = ()) -> None:
@@ -268,15 +287,6 @@ def _listed(names: Sequence[str]) -> str:
 def _native(array: Array) -> Array:
     """The same numbers in this machine's order of bytes."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _finite(vectors: Array, label: str) -> None:
-    if vectors.dtype.kind != "f":
-        return
-    for start in range(0, len(vectors), ROWS_AT_ONCE):
-        bad = ~np.isfinite(vectors[start : start + ROWS_AT_ONCE]).all(axis=1)
-        if bad.any():
-            raise BadInput(f"row {start + int(bad.argmax())} has a NaN or an infinity", file=label)
 
 
 def _as_kept(matrix: Array, kind: str, label: str) -> Array:

@@ -166,7 +166,7 @@ def _gathered(run: Retrieved, index: Index) -> Iterator[pl.DataFrame]:
     """The whole run with the rows of each query together: the slow way, for files that mix their queries."""
     import polars as pl
 
-    whole = pl.concat(list(run.frames()))
+    whole = _concatenated(list(run.frames()))
     order = whole.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
     together = whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
     yield index.prepared(together.drop("at"))
@@ -205,10 +205,17 @@ def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFram
 
 
 def _one_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
+
+    whole = _concatenated(parts).rechunk()
+    return whole, np.array([0, whole.height])
+
+
+def _concatenated(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Frames as one; some may lack a rank, and then there is none."""
     import polars as pl
 
-    whole = pl.concat(parts).rechunk()
-    return whole, np.array([0, whole.height])
+    shared = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
+    return pl.concat([part.select(shared) for part in parts])
 
 
 def _count(counting: Counting, name: str, frames: Iterator[pl.DataFrame], watch: Callable[[int], None]) -> Tally:
