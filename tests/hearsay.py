@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pickle
 import signal
 import threading
 import time
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import literal_judge
@@ -60,8 +63,6 @@ class Single(Literal):
         self.busy = 0
 
     async def complete(self, messages: Any, schema: Any = None) -> Reply:
-        import asyncio
-
         self.busy += 1
         if self.busy > self.concurrency:
             raise BackendFailed("two at a time", final=True)
@@ -104,3 +105,44 @@ class Wordy:
 
     async def answer(self, task: Task) -> Reading:
         return Lexical().say(task)
+
+
+class Queueing(Wordy):
+    """One that answers one task after the other, whoever asks; a lock that somebody waits for belongs to a loop."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+
+    async def answer(self, task: Task) -> Reading:
+        async with self.turn:
+            await asyncio.sleep(0.001)
+            return await super().answer(task)
+
+
+class Leaving(Wordy):
+    """One that wants the process to end."""
+
+    async def answer(self, task: Task) -> Reading:
+        raise SystemExit(7)
+
+
+class Wiretap(Executor):
+    """Does everything at once and here, and notes each byte that another process would be sent or send back."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        self.heard.append(pickle.dumps((work, arguments, named)))
+        found: Future[Any] = Future()
+        threading.Thread(target=self._work, args=(found, self.heard[-1]), daemon=True).start()
+        return found
+
+    def _work(self, found: Future[Any], sent: bytes) -> None:
+        work, arguments, named = pickle.loads(sent)
+        try:
+            self.heard.append(pickle.dumps(work(*arguments, **named)))
+            found.set_result(pickle.loads(self.heard[-1]))
+        except Exception as error:
+            self.heard.append(pickle.dumps(error))
+            found.set_exception(pickle.loads(self.heard[-1]))

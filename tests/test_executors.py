@@ -6,8 +6,13 @@ import asyncio
 import gc
 import os
 import pickle
+import signal
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -239,3 +244,34 @@ def test_a_pool_that_forks_ends_with_the_one_in_its_place(tmp_path):
 def test_what_is_no_executor_is_refused():
     with pytest.raises(BadInput, match="no executor"):
         list(spread("tcp://127.0.0.1:8786", abs, [-1]))
+
+
+def test_a_client_of_dask_is_as_good_as_its_executor(workers):
+    assert lanes(workers.client) == 2
+    assert list(spread(workers.client, abs, [-1, 2])) == [1, 2]
+
+
+def test_ctrl_c_ends_a_local_cluster_without_a_word_from_its_workers(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import ragauge\nfrom labour import Summing\nfrom ragauge.executors import spread\n"
+        "if __name__ == '__main__':\n    with ragauge.cluster('local:2') as executor:\n"
+        "        print('up', flush=True)\n        list(spread(executor, Summing(10, 0.2), range(10_000)))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    process = subprocess.Popen(
+        [sys.executable, script],
+        env=environment,
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert said.count("Traceback") == 1  # that of the script
+    assert said.rstrip().endswith("KeyboardInterrupt")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import pickle
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from multiprocessing import get_context
@@ -23,10 +25,12 @@ import pytest
 import literal_judge
 import ragauge
 from command import forked
-from hearsay import Deadly, Fickle, Literal, Located, Locked, Moody, Single, Wordy
+from hearsay import Deadly, Fickle, Leaving, Literal, Located, Locked, Moody, Queueing, Single, Wiretap, Wordy
 from ragauge.errors import BackendFailed, BadInput
+from ragauge.judges import rooms
 from ragauge.judges.chats import elsewhere
 from ragauge.judges.chats.naming import open_chat
+from ragauge.judges.chats.openai import OpenAI
 from ragauge.judges.chats.replay import Recording
 from ragauge.judges.chats.scripted import Scripted
 from ragauge.judges.replies import FILE
@@ -121,6 +125,65 @@ def test_any_number_of_samples_is_judged_in_parts(n, executor):
 
 def test_a_judge_of_your_own_judges_elsewhere(executor):
     assert outcome(judged(executor, chat=Wordy())) == outcome(judged(chat=Wordy()))
+
+
+def rooms_in_use():
+    return [one for one in threading.enumerate() if one.name == "ragauge-room"]
+
+
+def test_a_judge_with_a_lock_of_its_own_answers_in_one_loop_of_each_process(executor):
+    assert outcome(judged(executor, chat=Queueing())) == outcome(judged(chat=Queueing()))
+
+
+@pytest.mark.parametrize("first", ["threads", None])
+@pytest.mark.parametrize("second", ["threads", None])
+def test_a_judge_whose_lock_belongs_to_another_loop_is_refused(first, second, pools):
+    judge = Queueing()
+    judged(pools.get(first), chat=judge)
+    with pytest.raises(BackendFailed, match="the judge wordy holds something of another event loop") as caught:
+        judged(pools.get(second), chat=judge)
+    assert "a new judge for every call of `judge`" in str(caught.value.hint)
+
+
+def test_a_judge_that_wants_the_process_to_end_keeps_nobody_waiting(executor):
+    with pytest.raises(BackendFailed, match="what was asked ended: SystemExit: 7"):
+        judged(executor, chat=Leaving())
+
+
+def test_judging_ends_the_thread_that_it_began(pools):
+    before = rooms_in_use()
+    judged(pools["threads"], SAMPLES[:4])
+    with pytest.raises(BackendFailed):
+        judged(pools["threads"], SAMPLES[:4], chat=Leaving())
+    until = time.monotonic() + 20
+    while set(rooms_in_use()) - set(before) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not set(rooms_in_use()) - set(before)
+
+
+def test_a_room_that_is_closed_over_work_gives_it_up_and_is_opened_again():
+    room = rooms.Room(list)
+    begun = threading.Event()
+
+    async def forever(thing):
+        begun.set()
+        await asyncio.sleep(600)
+
+    async def look(thing):
+        thing.append(1)
+        return thing
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(room.run, forever)
+        assert begun.wait(20)
+        asyncio.run(room.close())
+        with pytest.raises(CancelledError):
+            future.result(20)
+    assert room.run(look) == [1]
+    assert room.run(look) == [1, 1]
+    asyncio.run(room.close())
+    assert room.run(look) == [1]
+    asyncio.run(room.close())
 
 
 def test_a_worker_that_dies_over_words_loses_no_sample(workers):
@@ -273,6 +336,29 @@ def test_workers_that_would_ask_another_endpoint_or_have_no_file_say_so(pools, t
         judged(pools["processes"], SAMPLES[:1], chat="local:small.gguf")
 
 
+def test_a_key_that_is_here_and_not_on_the_workers_is_said_to_be_missing_there(pools, monkeypatch):
+    assert judged(pools["processes"], SAMPLES[:1]).scores.n["faithfulness"] == 1  # its environment is that of now
+    monkeypatch.setenv("ONLY_HERE", "key-of-mine")
+    with pytest.raises(
+        BackendFailed, match=r"a worker cannot open openai:small: .* there is none in ONLY_HERE"
+    ) as caught:
+        judged(pools["processes"], SAMPLES[:1], chat="openai:small", options={"key": "ONLY_HERE"})
+    assert caught.value.final
+    assert str(caught.value.hint).startswith("on every worker, before it starts: set ONLY_HERE, or give the address")
+    assert "key-of-mine" not in str(caught.value)
+
+
+def test_a_chat_that_no_process_can_be_sent_is_to_be_named(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-mine")
+    tap = Wiretap()
+    with pytest.raises(BadInput, match=r"the chat openai:small@.* cannot be sent to another process") as caught:
+        judged(tap, SAMPLES[:1], chat=OpenAI("small", url=server.url))
+    assert 'chat="openai:MODEL@URL"' in str(caught.value.hint)
+    assert "key-of-mine" not in str(caught.value)
+    assert tap.heard == []
+    assert judged(tap, SAMPLES[:1], chat=f"openai:small@{server.url}").scores.n["faithfulness"] == 1
+
+
 def test_a_chat_that_cannot_travel_is_refused_and_threads_take_it(pools):
     with pytest.raises(BadInput, match="cannot be sent to another process"):
         judged(pools["processes"], SAMPLES[:1], chat=Locked())
@@ -319,6 +405,39 @@ def test_a_key_is_taken_from_the_workers_environment_and_does_not_travel(server,
     assert b"key-of-the-worker" not in sent
 
 
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "OTHER_KEY"])
+def test_no_key_is_in_what_is_sent_or_said_or_kept(variable, server, monkeypatch, caplog, capfd, tmp_path):
+    key = "sk-nobody-is-to-see-this"
+    monkeypatch.setenv(variable, key)
+    caplog.set_level(logging.DEBUG)
+    tap, options = Wiretap(), {} if variable == "OPENAI_API_KEY" else {"key": variable}
+    chat = f"openai:small@{server.url}"
+    found = judged(tap, SAMPLES[:3], chat=chat, options=options, folder=tmp_path)
+    server.misbehave("key_echo", times=200)
+    with pytest.raises(BackendFailed, match=r"\(the key\)") as caught:
+        judged(tap, SAMPLES[:6], chat=chat, options=options, folder=tmp_path)
+    assert {one["authorization"] for one in server.headers} == {f"Bearer {key}"}  # it was there all the time
+    told = [repr(outcome(found)), str(caught.value), repr(caught.value), caplog.text, *capfd.readouterr()]
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(tap.heard) > 2
+    assert files
+    assert not [one for one in [*tap.heard, *files, *(text.encode() for text in told)] if b"nobody-is-to-see" in one]
+
+
+def test_no_key_of_a_worker_is_in_what_it_says(server, monkeypatch, capfd):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-nobody-is-to-see-this")
+    with processes(1) as pool:
+        pool.submit(os.getpid).result()  # it has the environment of now
+        monkeypatch.delenv("OPENAI_API_KEY")
+        server.misbehave("key_echo", times=200)
+        with pytest.raises(BackendFailed, match=r"\(the key\)") as caught:
+            judged(pool, SAMPLES[:2], chat=f"openai:small@{server.url}")
+    assert server.headers[0]["authorization"] == "Bearer sk-nobody-is-to-see-this"
+    assert not [
+        one for one in [str(caught.value), repr(caught.value), *capfd.readouterr()] if "nobody-is-to-see" in one
+    ]
+
+
 def test_a_chat_is_closed_by_whoever_opened_it(pools):
     chat = Literal()
     judged(pools["threads"], SAMPLES[:2], chat=chat)
@@ -330,7 +449,7 @@ def test_a_chat_is_closed_by_whoever_opened_it(pools):
 
 
 def test_a_worker_closes_a_chat_that_nobody_asks_any_more_and_opens_it_again(monkeypatch):
-    monkeypatch.setattr(elsewhere, "IDLE", 0.1)
+    monkeypatch.setattr(rooms, "IDLE", 0.1)
     opened = []
 
     def opening():

@@ -150,6 +150,18 @@ def test_an_interval_of_equal_values_is_a_point():
     assert bca_interval(gaps, bootstrap_means(gaps, 200), 0.95).ravel() == pytest.approx([0.1, 0.1])
 
 
+@pytest.mark.parametrize("power", [-1000, -300, -200, 200, 300, 1000])
+def test_huge_and_tiny_values_have_the_interval_of_ordinary_ones(power):
+    gaps = column(np.random.default_rng(5).exponential(1, 40) - 0.7)
+    ordinary, equal = bca_interval(gaps, bootstrap_means(gaps, 500), 0.95), np.full((20, 1), 0.1)
+    scaled = np.ldexp(gaps, power)
+    found = bca_interval(scaled, bootstrap_means(scaled, 500), 0.95)
+    assert np.ldexp(found, -power).ravel() == pytest.approx(ordinary.ravel(), rel=1e-12)
+    alike = np.ldexp(equal, power)
+    low, high = np.ldexp(bca_interval(alike, bootstrap_means(alike, 200), 0.95), -power).ravel()
+    assert low == high == pytest.approx(0.1)
+
+
 def upper(values, *how, **more):
     return float(bootstrap_upper(values[:, None], *how, **more)[0])
 

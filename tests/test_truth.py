@@ -367,6 +367,44 @@ def test_what_cannot_be_asked_is_refused():
     assert truth(small(), 1000).neighbours.shape == (8, 200)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_vectors_in_memory_that_are_no_numbers_are_refused_by_name(metric, value):
+    random = np.random.default_rng(0)
+    # Of two the first is named, here the one in the second part that is looked at.
+    base, queries = random.standard_normal((65_600, 3)), random.standard_normal((9, 3))
+    for what, rows, places in (("vector", base, (65_590, 65_595)), ("query", queries, (3, 5))):
+        before = rows.copy()
+        for place in places:
+            rows[place, 1] = value
+        data = VectorSet("odd", base, queries, metric)
+        for ask in (lambda data: truth(data, 2), collection):
+            with pytest.raises(BadInput, match=f"^odd: {what} {places[0]} has a NaN"):
+                ask(data)
+        rows[:] = before
+    # What is not asked for need not be a number.
+    base[2000:] = np.nan
+    assert len(collection(VectorSet("odd", base.astype(np.float32), queries, metric), limit=2000).base) == 2000
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("m", [4, 9])
+def test_no_query_is_given_the_nearest_of_another(metric, m):
+    random = np.random.default_rng(0)
+    base, queries = random.standard_normal((101, 6)).astype(np.float32), random.standard_normal((m, 6))
+    queries[3, 0] = np.nan
+    with pytest.raises(BadInput, match="query 3 is at no distance from 5 vectors"):
+        nearest(base, queries, 5, metric)
+
+
+def test_a_query_is_named_by_its_place_among_all(monkeypatch):
+    monkeypatch.setattr(kernel, "QUERIES_AT_ONCE", 4)
+    base, queries = made("plain", n=50)[0], made("plain", n=10)[0]
+    queries[6] = np.nan
+    with pytest.raises(BadInput, match="query 6 is"):
+        nearest(base, queries, 3, "l2")
+
+
 def test_the_exact_store_forgets_changes_and_opens_again(tmp_path):
     base, queries = made("twins", n=100)
     ids = [f"d{i}" for i in range(100)]

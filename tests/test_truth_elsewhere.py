@@ -74,6 +74,17 @@ def test_shards_are_searched_by_every_way(threads, monkeypatch, way, metric):
     assert there.by == way
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_workers_are_given_numbers_alone(threads, metric):
+    data = made(101, 6, 9, metric)
+    for what, rows, place in (("vector", data.base, 7), ("query", data.queries, 3)):
+        before = rows[place].copy()
+        rows[place] = np.inf
+        with pytest.raises(BadInput, match=f"made: {what} {place} has a NaN, an infinity"):
+            truth(data, 5, executor=threads)
+        rows[place] = before
+
+
 def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
     monkeypatch.setattr(shards, "ROWS_AT_LEAST", 25)
     monkeypatch.setattr(shards, "QUERIES_AT_LEAST", 25)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -13,6 +16,7 @@ from typing import Any
 
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
 
+ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?P<host>[^\s/:]+|\[[^\s/]+\]):(?P<port>\d+)")
 LOCAL = re.compile(r"local(?::(\d+))?")
 """`local:4` are four processes on this machine, for as long as they are needed."""
 THREADS = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
@@ -23,13 +27,13 @@ SECONDS = 15
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[Executor | None]:
-    """The executor of a cluster; none where no address is given, so that whoever uses it need not ask.
+    """An executor of Dask, for `executor=`, as long as the `with` lasts; None where no address is given.
 
-    An address is that of a scheduler, `tcp://host:8786` or `tls://…`, or `local:N`.
+    An address is that of a scheduler, `tcp://host:8786` or `tls://…`, or `local:N` for N processes of this machine.
+    What cannot be reached, has no workers, or has workers with other versions raises BackendFailed.
 
-    >>> with cluster(None) as executor:
-    ...     executor is None
-    True
+        with ragauge.cluster("local:4") as executor:
+            ragauge.evaluate(qrels, run, executor=executor)
     """
     if address is None:
         yield None
@@ -37,9 +41,10 @@ def cluster(address: str | None) -> Iterator[Executor | None]:
     try:
         import distributed
     except ImportError:
-        raise MissingExtra("a cluster", "cluster") from None
+        raise MissingExtra("a cluster (Dask)", "cluster") from None
     # What a cluster says of workers that come and go is for its own log; what cannot be done is raised.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client"):  # the second has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         client = stack.enter_context(_client(distributed, address, stack))
         _same_versions(client, address)
@@ -55,26 +60,47 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
         if not workers:
             raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
         try:
-            with dask.config.set({THREADS: max(1, (os.cpu_count() or 1) // workers)}):
+            with dask.config.set({THREADS: max(1, (os.cpu_count() or 1) // workers)}), _deaf():
                 started = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
                 )
         except RuntimeError as error:
             raise BackendFailed(
                 f"the workers of {address} do not start: {_words(error)}",
-                hint="they run your script too: keep what it does under `if __name__ == '__main__':`",
+                hint="each reads your script: it has to be a file, with `if __name__ == '__main__':` around its work",
             ) from None
-        return distributed.Client(stack.enter_context(started), set_as_default=False)
-    if not re.fullmatch(r"(\w+://)?[^\s/]+:\d+", address):
+        client = distributed.Client(stack.enter_context(started), set_as_default=False)
+        client.run(os.setpgrp)  # a terminal's Ctrl-C no longer goes there, whatever listens for it
+        return client
+    found = ADDRESS.fullmatch(address)
+    if found is None:
         raise BadInput(f"`{address}` is no address of a cluster", hint="tcp://host:8786, or local:4")
     try:
+        # Dask would knock at a closed door until its time is over.
+        with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=SECONDS):
+            pass
         client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise BackendFailed(
             f"no cluster answers at {address}: {_words(error)}",
             hint="`dask scheduler` starts one, `dask worker ADDRESS` joins it; local:4 needs neither",
         ) from None
     return client
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that begin meanwhile do not hear Ctrl-C: it is for this one, which ends them, and hears it later."""
+    if threading.current_thread() is not threading.main_thread():  # nobody else may say so
+        yield
+        return
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 def _same_versions(client: Any, address: str) -> None:

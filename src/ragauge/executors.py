@@ -23,6 +23,7 @@ from concurrent.futures import (
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
+    wait,
 )
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -51,6 +52,7 @@ def lanes(executor: Executor) -> int:
     >>> lanes(ThreadPoolExecutor(3))
     3
     """
+    executor = _executor(executor)
     if _is_dask(executor):
         return max(1, int(sum(_client(executor).nthreads().values())))
     return int(getattr(executor, "_max_workers", 0) or os.cpu_count() or 2)
@@ -93,7 +95,7 @@ class Errands(Generic[P, R]):
     def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool = False, idle: bool = False) -> None:
         self._office = _Office(executor, work, heavy=heavy, idle=idle)
         self._heavy = heavy
-        self.make_room = idle and _is_dask(executor)
+        self.make_room = idle and _is_dask(_executor(executor))
         """Whether more parts than there are lanes can be under way."""
 
     async def __call__(self, part: P) -> R:
@@ -142,10 +144,7 @@ class _Office(Generic[P, R]):
     """Gives parts out, each with the work that is to be done on it."""
 
     def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool, idle: bool = False) -> None:
-        if not hasattr(executor, "submit"):
-            raise BadInput(
-                f"{executor!r} is no executor: it has no `submit`", hint="`ragauge.cluster(address)` gives one"
-            )
+        executor = _executor(executor)
         self._executor = _unforked(executor)
         self._heavy = heavy
         self._idle = idle
@@ -257,7 +256,9 @@ async def _coming(there: Any, client: Any) -> Any:
                 f"the cluster's scheduler does not answer any more: {_words(error)}", final=True
             ) from None
         if alone >= PATIENCE:
-            raise BackendFailed(f"the cluster has had no worker for {alone:.0f} s", final=True)
+            raise BackendFailed(
+                f"the cluster has had no worker for {alone:.0f} s", hint="`dask worker ADDRESS` joins one", final=True
+            )
     return result.result()
 
 
@@ -278,6 +279,9 @@ def _first(office: _Office[P, R], waiting: deque[_Given[P, R]]) -> R:
 def _result(future: Future[R]) -> R:
     """What a part came to; what kept it from coming to anything is said as a user can read it."""
     try:
+        while not future.done():
+            # Not for as long as it takes: an interrupt may come to another thread, and nobody would wake this one.
+            wait([future], LOOK)
         return future.result()
     except CancelledError:
         raise _Lost from None
@@ -314,6 +318,15 @@ def _broken(error: BaseException) -> BackendFailed:
 
 def _words(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _executor(given: Any) -> Executor:
+    """An executor; that of a client of Dask where a client is given."""
+    if hasattr(given, "get_executor"):
+        given = given.get_executor(pure=False)
+    if not hasattr(given, "submit"):
+        raise BadInput(f"{given!r} is no executor: it has no `submit`", hint="`ragauge.cluster(address)` gives one")
+    return given  # type: ignore[no-any-return]
 
 
 _INSTEAD: weakref.WeakKeyDictionary[Executor, Executor] = weakref.WeakKeyDictionary()

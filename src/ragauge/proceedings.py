@@ -27,6 +27,7 @@ from ragauge.judges.lexical import Lexical
 from ragauge.judges.model import Manner, Model
 from ragauge.judges.prices import as_prices
 from ragauge.judges.replies import Replies, key_of
+from ragauge.judges.rooms import Room
 from ragauge.judges.tasks import Judge
 from ragauge.measures.conventions import Convention
 from ragauge.seams import Chat, Embedder
@@ -229,7 +230,8 @@ class Office:
     ) -> dict[str, Verdicts]:
         """The same from a judge that each worker has for itself."""
         opening: Callable[[], Judge] = Lexical if isinstance(self.judge, Lexical) else partial(_itself, self.judge)
-        session = Session(opening, wanted, self._settings.questions, self._workers())
+        room = Room(opening)
+        session = Session(room, wanted, self._settings.questions, self._workers())
         errands: Errands[Sequence[Sample], list[Verdicts]] = Errands(executor, session, heavy=True)
         among = lanes(executor)
         size = min(PART, math.ceil(len(samples) / (AHEAD * among)))
@@ -243,7 +245,10 @@ class Office:
             if self._settings.progress is not None:
                 self._settings.progress(len(found), len(samples))
 
-        await each(range(0, len(samples), size), one, AHEAD * among)
+        try:
+            await each(range(0, len(samples), size), one, AHEAD * among)
+        finally:
+            await room.close()
         return {sample.id: found[sample.id] for sample in samples}
 
     def _workers(self) -> int:

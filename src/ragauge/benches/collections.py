@@ -17,7 +17,7 @@ from ragauge.datasets.loading import load
 from ragauge.errors import BadInput
 from ragauge.formats.ann_hdf5 import is_hdf5, read_hdf5
 from ragauge.formats.files import Source
-from ragauge.formats.vectors import Rows, is_vectors, read_vectors
+from ragauge.formats.vectors import Rows, is_vectors, odd_row, read_vectors
 from ragauge.records import Dataset, Judgments
 from ragauge.seams import Embedder
 from ragauge.sweeps import Matrix, VectorSet
@@ -65,7 +65,7 @@ def collection(
             whole(name, value)
     if isinstance(what, VectorSet):
         found = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
-        return _checked(_first(found, limit, queries))
+        return _checked(finite(_first(found, limit, queries)))
     if isinstance(what, Dataset):
         return _checked(_embedded(what, metric, embedder, limit, queries, progress))
     text = str(what)
@@ -182,8 +182,8 @@ def _single(rows: Rows, path: Path) -> Matrix:
         matrix = np.ascontiguousarray(rows.vectors, np.float32)
     if not len(matrix):
         raise BadInput("has no rows", file=str(path))
-    if rows.vectors.dtype.itemsize > 4 and not (finite := np.isfinite(matrix).all(axis=1)).all():
-        raise BadInput(f"row {int((~finite).argmax())} has a number that float32 does not hold", file=str(path))
+    if rows.vectors.dtype.itemsize > 4 and (row := odd_row(matrix)) is not None:
+        raise BadInput(f"row {row} has a number that float32 does not hold", file=str(path))
     return matrix
 
 
@@ -211,7 +211,20 @@ def _embedded(
     if len(documents) < len(dataset.documents):
         notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")
     ids = [document.id for document in documents]
-    return VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
+    return finite(
+        VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
+    )
+
+
+def finite(data: VectorSet) -> VectorSet:
+    """The same, if all of it are numbers in single precision, as those of files are: nothing is near a NaN."""
+    for what, rows in (("vector", data.base), ("query", data.queries)):
+        if (row := odd_row(np.asarray(rows), np.float32)) is not None:
+            raise BadInput(
+                f"{data.name}: {what} {row} has a NaN, an infinity or a number that float32 does not hold",
+                hint="nothing is at a distance from it: leave it out",
+            )
+    return data
 
 
 def _checked(data: VectorSet) -> VectorSet:
@@ -271,7 +284,10 @@ def _repeated(base: Matrix, queries: Matrix) -> tuple[int, int]:
     def hashes(rows: Any) -> NDArray[np.uint64]:
         parts = [
             # To zero is added, since -0 has other bits; the high bits are mixed in, since floats often lack low ones.
-            ((block + np.float32(0)).view(np.uint32).astype(np.uint64) * marks >> np.uint64(7)).sum(axis=1)
+            (
+                (np.asarray(block, np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64) * marks
+                >> np.uint64(7)
+            ).sum(axis=1)
             for block in (rows[start : start + 16_384] for start in range(0, len(rows), 16_384))
         ]
         return np.concatenate(parts)

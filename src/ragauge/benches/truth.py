@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.benches.collections import finite
 from ragauge.benches.shards import find_on
 from ragauge.benches.ways import BOTH, WAYS, Found, find
 from ragauge.errors import BadInput
@@ -63,6 +64,7 @@ def truth(
     one_of("metric", data.metric, METRICS)
     if not len(data.base) or not len(data.queries):
         raise BadInput(f"{data.name} has no {'queries' if len(data.base) else 'vectors'}")
+    finite(data)
     given = data.neighbours
     if given is not None and len(given) != len(data.queries):
         raise BadInput(f"{data.name}: there are published neighbours of {len(given)} queries, not {len(data.queries)}")

@@ -111,7 +111,7 @@ def _about(scores: dict[str, Scores], rules: Convention) -> None:
     named = ", ".join(f"{k}={v}" for k, v in rules.departures().items() if k not in OF_ANSWERS)
     console.talk(
         [
-            f"{queries} judged queries, convention {rules.name}"
+            f"{queries:,} judged queries, convention {rules.name}"
             + (f" ({named})" if named and "," not in rules.name else "")
         ]
     )

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     import polars as pl
 
 QUERY = ("query_id", "qid", "query-id", "queryid", "q_id", "topic_id", "query", "topic", "q")
-DOC = ("doc_id", "docid", "docno", "corpus-id", "corpus_id", "document_id", "doc", "pid", "passage_id", "did")
+DOC = (
+    "doc_id",
+    "docid",
+    "docno",
+    "corpus-id",
+    "corpus_id",
+    "document_id",
+    "document",
+    "doc",
+    "pid",
+    "passage_id",
+    "did",
+)
 GRADE = (
     *("grade", "relevance", "rel", "label", "judgment", "judgement", "rating", "relevant", "is_relevant"),
     *("relevance_score", "relevance_grade", "gain", "value", "score"),
@@ -89,7 +101,8 @@ def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame 
     score, distance, rank = find(names, SCORE), find(names, DISTANCE), find(names, RANK)
     if query is None or doc is None or (score is None and distance is None and rank is None):
         raise BadInput(
-            f"a run needs a query, a document, and a score, distance or rank; found {', '.join(names)}",
+            f"a run needs a query, a document, and a score, distance or rank; there is no {_lacking(query, doc)} among "
+            f"{', '.join(names)}",
             file=label,
             hint="columns such as query_id, doc_id, score",
         )
@@ -102,6 +115,11 @@ def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame 
     if rank is not None:
         chosen.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
     return frame.select(chosen)
+
+
+def _lacking(query: str | None, doc: str | None) -> str:
+    found = {"query": query, "document": doc}
+    return " and no ".join(name for name, column in found.items() if column is None) or "score"
 
 
 def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:

@@ -101,12 +101,16 @@ class ParquetRun:
                 part += [own] if goes_on else []
                 if not rest.height:
                     continue
-                yield ParquetRun(self.name, part)
+                yield self._part(part)
                 part, size = [], 0.0
             part.append(rest)
             size += piece.share
         if part:
-            yield ParquetRun(self.name, part)
+            yield self._part(part)
+
+    def _part(self, pieces: Sequence[Piece]) -> ParquetRun:
+        """Whoever gets a part need not be in this folder."""
+        return ParquetRun(self.name, [one._replace(path=str(Path(one.path).absolute())) for one in pieces])
 
 
 def parquet_run(path: str) -> ParquetRun:
@@ -200,4 +204,7 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=Source(path).label) from None
+        hint = (
+            None if Path(path).exists() else "workers read files under the same path: are they there for all of them?"
+        )
+        raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=Source(path).label, hint=hint) from None

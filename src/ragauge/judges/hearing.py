@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from ragauge.errors import BackendFailed
+from ragauge.judges.rooms import Room
 from ragauge.judges.sentences import sentences
 from ragauge.judges.tasks import Judge, Reading, Task
 from ragauge.together import each, together
@@ -56,25 +56,24 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
 class Session:
     """The same as work for an executor: the verdicts on some samples, in their order."""
 
-    opening: Callable[[], Judge]
-    """What gives each process its judge."""
+    room: Room[Judge]
+    """What gives each process its judge, and all that it says there one event loop."""
     wanted: Wanted
     n: int
     at_a_time: int
     """So many samples."""
 
-    @cached_property
-    def _judge(self) -> Judge:
-        return self.opening()
-
     def __call__(self, samples: Sequence[Sample]) -> list[Verdicts]:
         """All that the judge says of each."""
         found: dict[str, Verdicts] = {}
 
-        async def one(sample: Sample) -> None:
-            found[sample.id] = await verdicts_of(sample, self._judge, self.wanted, self.n)
+        async def heard(judge: Judge) -> None:
+            async def one(sample: Sample) -> None:
+                found[sample.id] = await verdicts_of(sample, judge, self.wanted, self.n)
 
-        asyncio.run(each(samples, one, self.at_a_time))
+            await each(samples, one, self.at_a_time)
+
+        self.room.run(heard)
         return [found[sample.id] for sample in samples]
 
 
@@ -85,7 +84,16 @@ def _asked(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[
 
 
 async def _answers(judge: Judge, jobs: Mapping[str, Task]) -> dict[str, Reading]:
-    return dict(zip(jobs, await together(judge.answer(task) for task in jobs.values()), strict=True))
+    try:
+        return dict(zip(jobs, await together(judge.answer(task) for task in jobs.values()), strict=True))
+    except RuntimeError as error:
+        if "different event loop" not in str(error):
+            raise
+        raise BackendFailed(
+            f"the judge {judge.name} holds something of another event loop: {error}",
+            hint="a new judge for every call of `judge`, or locks and connections that it makes as it answers",
+            final=True,
+        ) from None
 
 
 def _worded(sample: Sample) -> dict[str, str]:

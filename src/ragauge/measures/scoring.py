@@ -139,9 +139,9 @@ def _notes(judged: JudgedRanks, convention: Convention) -> list[str]:
     absent = int((~judged.answered).sum())
     if absent:
         fate = "count 0" if convention.missing == "zero" else "are left out"
-        notes.append(f"{judged.name} does not have {absent} of {judged.n} judged queries: they {fate}")
+        notes.append(f"{judged.name} does not have {absent:,} of {judged.n:,} judged queries: they {fate}")
     if judged.extra_queries:
-        notes.append(f"{judged.name} has {judged.extra_queries} queries that nobody judged: they are not scored")
+        notes.append(f"{judged.name} has {judged.extra_queries:,} queries that nobody judged: they are not scored")
     grades = judged.pool.grades
     if len(grades) and (grades != np.floor(grades)).any():
         notes.append(f"grades are fractions: gain={convention.gain}, and relevant from {convention.rel:g} on")

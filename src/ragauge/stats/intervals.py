@@ -10,6 +10,8 @@ from ragauge.records import Floats
 from ragauge.stats.resampling import bootstrap_means
 
 ROUNDS = 10_000
+ORDINARY = 256
+"""Up to this power of two, and down to its inverse, the cubes of values and of what they differ by are numbers."""
 
 
 def t_interval(values: Floats, confidence: float) -> tuple[float, float]:
@@ -49,10 +51,13 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
 
     mean = columns.mean(axis=0)
     ends = np.empty((2, columns.shape[1]))
-    gaps = (columns - mean) / (len(columns) - 1)  # leave-one-out means are the mean minus these
+    # Powers of two leave every digit as it is, and bring what is huge or tiny to where cubes are numbers.
+    power = np.frexp(np.abs(columns).max(axis=0))[1]
+    power = np.where(np.abs(power) > ORDINARY, -power, 0)
+    gaps = np.ldexp(columns - mean, power) / (len(columns) - 1)  # leave-one-out means are the mean minus these
     cubes, squares = (gaps**3).sum(axis=0), (gaps**2).sum(axis=0)
     for j in range(columns.shape[1]):
-        if squares[j] <= (1e-15 * abs(mean[j])) ** 2:
+        if squares[j] <= (1e-15 * abs(np.ldexp(mean[j], power[j]))) ** 2:
             ends[:, j] = mean[j]
             continue
         near = 1e-11 * float(np.abs(columns[:, j]).mean())  # sums of the same steps in another order are the same

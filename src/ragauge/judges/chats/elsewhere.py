@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 from ragauge import seams
-from ragauge.errors import BackendFailed, RagaugeError
+from ragauge.errors import BackendFailed, BadInput, RagaugeError
 from ragauge.executors import Errands, lanes, stand_aside
 from ragauge.judges.asking import attempt
+from ragauge.judges.rooms import Room
 from ragauge.seams import Chat, Message
 from ragauge.together import together
 from ragauge.verdicts import Reply
@@ -31,8 +31,6 @@ MOMENT = 0.002
 """Seconds: calls that come within a moment go together."""
 HANDING = 0.03
 """Seconds that a part of a cluster is to be worth: with the quickest chats there are thirty parts a second."""
-IDLE = 60.0
-"""Seconds without a call after which a worker closes its chat: nobody can tell it that the last one was made."""
 
 
 class Call(NamedTuple):
@@ -104,7 +102,7 @@ class Elsewhere:
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """The reply, from whichever worker it came."""
         if self._errands is None:
-            self._errands = Errands(self._executor, self._calls, idle=True)
+            self._errands = self._office()
         loop = asyncio.get_running_loop()
         said: asyncio.Future[Reply] = loop.create_future()
         self._ready.append((Call(messages, schema), said))
@@ -120,6 +118,17 @@ class Elsewhere:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
         await self._calls.close()
+
+    def _office(self) -> Errands[Sequence[Call], Said]:
+        """Who gives the calls out; an object that cannot travel has a name, as a rule, and a name can."""
+        try:
+            return Errands(self._executor, self._calls, idle=True)
+        except BadInput as error:
+            raise BadInput(
+                f"the chat {self.name}: {error.message}",
+                hint='name it, and each worker opens it for itself: chat="openai:MODEL@URL", with its options beside '
+                "it; one of your own has to be at the top of a module; a ThreadPoolExecutor takes any",
+            ) from None
 
     def _give(self, errands: Errands[Sequence[Call], Said]) -> None:
         """Give out what is ready, as far as there is room."""
@@ -189,10 +198,7 @@ class Calls:
         self._opening = opening
         self._identity = identity
         self._timeout = timeout
-        self._lock = threading.Lock()
-        self._room: _Room | None = None
-        self._busy = 0
-        self._last = 0.0
+        self._room = Room(self._seated, _Desk.close)
 
     def __reduce__(self) -> tuple[Any, ...]:  # a copy is nobody else's to close
         return Calls, (self._name, self._opening, self._identity, self._timeout)
@@ -200,36 +206,21 @@ class Calls:
     def __call__(self, calls: Sequence[Call]) -> Said:
         """Make all of these calls at once."""
         stand_aside()
-        with self._lock:
-            if self._room is None:
-                self._room = _Room(self._opened(), self._timeout, borrowed=self._borrowed)
-                self._room.start(self._until_idle(self._room))
-            self._busy += 1
-            room = self._room
-        try:
-            said: Said = room.run(room.said(calls))
-            return said
-        finally:
-            with self._lock:
-                self._busy -= 1
-                self._last = time.monotonic()
+        return self._room.run(lambda desk: desk.said(calls))
 
     async def close(self) -> None:
         """Close the chat, where it is open."""
-        with self._lock:
-            room, self._room = self._room, None
-        if room is not None:
-            await asyncio.to_thread(room.run, room.close())
-            room.end()
+        await self._room.close()
+
+    def _seated(self) -> _Desk:
+        return _Desk(self._opened(), self._timeout, borrowed=self._borrowed)
 
     def _opened(self) -> Chat:
         """The chat as this process has it, which must be the one whose replies are kept."""
         try:
             chat = self._opening()
         except RagaugeError as error:
-            raise BackendFailed(
-                f"a worker cannot open {self._name}: {error.message}", hint=error.hint, final=True
-            ) from None
+            raise self._closed_to(error) from None
         own = dict(chat.identity)
         other = next((name for name in (*self._identity, *own) if own.get(name) != self._identity.get(name)), None)
         if other is not None:
@@ -239,24 +230,20 @@ class Calls:
                 hint="the same files, packages and variables on every worker; openai:MODEL@URL says where",
                 final=True,
             )
+        try:
+            getattr(chat, "ready", lambda: None)()
+        except RagaugeError as error:
+            raise self._closed_to(error) from None
         return chat
 
-    async def _until_idle(self, room: _Room) -> None:
-        """Wait until nobody has asked for long, and close the chat."""
-        while True:
-            await asyncio.sleep(IDLE / 4)
-            with self._lock:
-                if self._room is not room:
-                    return
-                if not self._busy and time.monotonic() - self._last > IDLE:
-                    self._room = None
-                    break
-        await room.close()
-        room.end()
+    def _closed_to(self, error: RagaugeError) -> BackendFailed:
+        """What keeps a worker from asking; whatever it lacks may well be here."""
+        hint = f"on every worker, before it starts: {error.hint}" if error.hint else None
+        return BackendFailed(f"a worker cannot open {self._name}: {error.message}", hint=hint, final=True)
 
 
-class _Room:
-    """A chat, and an event loop in a thread of its own: connections belong to the loop that they were made in."""
+class _Desk:
+    """A chat as one process has it, asked no more at a time than it takes."""
 
     def __init__(self, chat: Chat, timeout: float, *, borrowed: bool) -> None:
         self._chat = chat
@@ -264,20 +251,6 @@ class _Room:
         self._timeout = timeout
         own = getattr(chat, "concurrency", None)
         self._place: AbstractAsyncContextManager[Any] = nullcontext() if own is None else asyncio.Semaphore(own)
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._live, daemon=True, name="ragauge-chat").start()
-
-    def _live(self) -> None:
-        self._loop.run_forever()
-        self._loop.close()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin with what nobody waits for."""
-        asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What comes of it; for any thread but its own."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def said(self, calls: Sequence[Call]) -> Said:
         """What the chat says to all of them."""
@@ -297,15 +270,7 @@ class _Room:
             return reply, time.perf_counter() - began
 
     async def close(self) -> None:
-        """Give up what is under way, and close the chat."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        """Close the chat, unless somebody else is to."""
         closing = None if self._borrowed else seams.close(self._chat)
         if inspect.isawaitable(closing):
             await closing
-
-    def end(self) -> None:
-        """End the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)

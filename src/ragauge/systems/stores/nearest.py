@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.errors import BadInput
+
 Single = NDArray[np.float32]
 Double = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,12 +73,12 @@ def nearest(
             known = lengths(base) if sizes is None else sizes
             for row, query in enumerate(asked):
                 found = _one(base, query, k, metric, places, known)
-                positions[row], distances[row] = found or _Work(base, query[None], k, metric, places).done()
+                positions[row], distances[row] = found or _Work(base, query[None], k, metric, places, row).done()
             return positions, distances
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             part = asked[start : start + QUERIES_AT_ONCE]
             heard = None if progress is None else _share(progress, start, len(part), len(asked))
-            found = _Work(base, part, k, metric, places).done(heard)
+            found = _Work(base, part, k, metric, places, start).done(heard)
             positions[start : start + len(part)], distances[start : start + len(part)] = found
     return positions, distances
 
@@ -115,6 +117,8 @@ def _one(
         some = near + np.float32(spread) * own[found]
         bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
         found = found[near <= np.nextafter(np.float32(bound), np.float32(np.inf))]
+    if len(found) < k:
+        return None
     positions = found if places is None else places[found]
     distances = pair_distances(base, query[None], np.zeros_like(found), positions, metric)
     best = np.argsort(distances, kind="stable")[:k]
@@ -177,7 +181,10 @@ class _Work:
     and `spread` belong to the query, and `own` to the row: a row of great length does not loosen the bound for others.
     """
 
-    def __init__(self, base: Single, queries: Double, k: int, metric: str, places: NDArray[Any] | None) -> None:
+    def __init__(
+        self, base: Single, queries: Double, k: int, metric: str, places: NDArray[Any] | None, first: int = 0
+    ) -> None:
+        self.first = first
         self.base, self.queries, self.k, self.metric, self.places = base, queries, k, metric, places
         self.count = len(base) if places is None else len(places)
         self.rounding = (base.shape[1] + 16) * EPSILON
@@ -228,6 +235,12 @@ class _Work:
             if progress is not None:
                 progress(block.stop / self.count)
         pairs = self._tightened(kept)
+        # Of numbers every query has k; with fewer it would be given those of the next one.
+        if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
+            raise BadInput(
+                f"query {self.first + int(few.argmax())} is at no distance from {self.k} vectors",
+                hint="it or a vector has a NaN or an infinity: leave that out",
+            )
         best, distances = self._best(pairs)
         shape = (width, self.k)
         positions = pairs.positions[best].reshape(shape)
