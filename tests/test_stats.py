@@ -399,3 +399,10 @@ def test_wilcoxons_test_of_few_and_tied_queries_is_scipys(n):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert p == pytest.approx(stats.wilcoxon(column).pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("power", [-995, 900])
+def test_huge_and_tiny_differences_have_the_p_of_ordinary_ones(power):
+    gaps = np.random.default_rng(5).normal(0.1, 1, (30, 2))
+    assert t_test(np.ldexp(gaps, power))[0].tolist() == t_test(gaps)[0].tolist()
+    assert cohens_d(np.ldexp(gaps, power)).tolist() == cohens_d(gaps).tolist()

@@ -6,6 +6,7 @@ looked up. A hash decides nothing by itself: every match and every duplicate is 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,8 +111,15 @@ class Counting:
         return Index(self.judgments)
 
     def __getstate__(self) -> dict[str, Any]:
-        pairs = Judgments(self.judgments.frame, source=self.judgments.source)
-        return {"judgments": pairs, "rules": self.rules, "top": self.top}
+        pairs = io.BytesIO()  # as they are they would be seven times as large
+        self.judgments.frame.write_ipc(pairs, compression="zstd")
+        return {"pairs": pairs.getvalue(), "source": self.judgments.source, "rules": self.rules, "top": self.top}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import polars as pl
+
+        judgments = Judgments(pl.read_ipc(io.BytesIO(state["pairs"])), source=state["source"])
+        self.__dict__.update(judgments=judgments, rules=state["rules"], top=state["top"])
 
     def __call__(self, part: Retrieved, watch: Callable[[int], None] = lambda _: None) -> Tally:
         """What a part of a run comes to; `watch` hears how many rows are counted."""

@@ -6,12 +6,24 @@ import math
 
 import numpy as np
 
-from ragauge.records import Floats
+from ragauge.records import Floats, Ints
 from ragauge.stats.resampling import bootstrap_means
 
 ROUNDS = 10_000
 ORDINARY = 256
 """Up to this power of two, and down to its inverse, the cubes of values and of what they differ by are numbers."""
+
+
+def powers(columns: Floats) -> Ints:
+    """The power of two by which each column is to be multiplied before it is squared: 0, but for huge or tiny ones.
+
+    It leaves every digit as it is, and brings them to where squares and cubes are numbers.
+
+    >>> powers(np.array([[1e-300, 0.5], [2e-300, 0.25]])).tolist()
+    [995, 0]
+    """
+    power = np.frexp(np.abs(columns).max(axis=0))[1]
+    return np.where(np.abs(power) > ORDINARY, -power, 0).astype(np.int64)
 
 
 def t_interval(values: Floats, confidence: float) -> tuple[float, float]:
@@ -51,9 +63,7 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
 
     mean = columns.mean(axis=0)
     ends = np.empty((2, columns.shape[1]))
-    # Powers of two leave every digit as it is, and bring what is huge or tiny to where cubes are numbers.
-    power = np.frexp(np.abs(columns).max(axis=0))[1]
-    power = np.where(np.abs(power) > ORDINARY, -power, 0)
+    power = powers(columns)
     gaps = np.ldexp(columns - mean, power) / (len(columns) - 1)  # leave-one-out means are the mean minus these
     cubes, squares = (gaps**3).sum(axis=0), (gaps**2).sum(axis=0)
     for j in range(columns.shape[1]):

@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 import numpy as np
 
 from ragauge.records import Floats
+from ragauge.stats.intervals import powers
 from ragauge.stats.resampling import flipped_sums
 
 ROUNDS = 10_000
@@ -30,7 +31,7 @@ def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
 
     n = len(gaps)
     mean = gaps.mean(axis=0) - shift
-    error = gaps.std(axis=0, ddof=1) / math.sqrt(n)
+    error = _deviations(gaps) / math.sqrt(n)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where((mean == 0) & (error == 0), math.nan, mean / error)
     two = np.where(np.isnan(t), 1.0, 2 * stdtr(n - 1, -np.abs(t)))
@@ -103,13 +104,20 @@ def sign_test(gaps: Floats) -> Floats:
     return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(more, less).astype(float), more + less, 0.5)))
 
 
+def _deviations(gaps: Floats) -> Floats:
+    power = powers(gaps)
+    if not power.any():
+        return np.asarray(gaps.std(axis=0, ddof=1))
+    return np.asarray(np.ldexp(np.ldexp(gaps, power).std(axis=0, ddof=1), -power))
+
+
 def deviations(gaps: Floats) -> Floats:
     """The standard deviation of each column; 0 where it is nothing but rounding.
 
     >>> deviations(np.array([[0.1 + 0.2], [0.3]])).tolist()
     [0.0]
     """
-    found = gaps.std(axis=0, ddof=1)
+    found = _deviations(gaps)
     return np.where(found <= 1e-12 * np.abs(gaps).max(axis=0), 0.0, found)
 
 
