@@ -45,7 +45,8 @@ def evaluate(
 
     `qrels` and `run` may be paths (`-` is standard input), nested dictionaries, frames, lists of tuples, arrays or
     records; a mapping from names to runs gives a dictionary of scores. `targets` is a target map for `dr@k`; the
-    formats of files are found out unless they are named. An `executor` counts runs in parts, each of whole queries.
+    formats of files are found out unless they are named. An `executor` (any of `concurrent.futures`, or
+    Dask's) counts runs in parts of whole queries, and the numbers are the same.
 
     >>> evaluate({"q1": {"a": 1}}, {"q1": {"b": 0.9, "a": 0.4}}, ["mrr", "recall@1"]).means
     {'mrr': 0.5, 'recall@1': 0.0}
@@ -118,13 +119,16 @@ def count_each(
     An `executor` gets them in parts of whole queries, those of all runs one after the other. `watch` hears of each run
     how many rows are counted.
     """
-    top = _deepest(measures)
-    found = {name: _opened(name, run, form, rules) for name, run in runs.items()}
-    if executor is None:
-        counted = {name: _here(judgments, one, rules, top, name, watch or _unheard) for name, one in found.items()}
-    else:
-        counted = _elsewhere(judgments, found, rules, top, executor, watch or _unheard)
-    return {name: _known_by_run(judged, runs[name], found[name], name) for name, judged in counted.items()}
+    top, heard = _deepest(measures), watch or _unheard
+    if executor is not None:
+        found = {name: _opened(name, run, form, rules) for name, run in runs.items()}
+        ranks = _elsewhere(judgments, found, rules, top, executor, heard)
+        return {name: _known_by_run(ranks[name], run, found[name], name) for name, run in runs.items()}
+    counted: dict[Any, JudgedRanks] = {}
+    for name, run in runs.items():  # one after the other: some are in memory as soon as they are opened
+        one = _opened(name, run, form, rules)
+        counted[name] = _known_by_run(_here(judgments, one, rules, top, name, heard), run, one, name)
+    return counted
 
 
 def _deepest(measures: Sequence[Measure | OwnMeasure]) -> int:
