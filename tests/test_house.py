@@ -87,7 +87,7 @@ MAY_IMPORT = {
     "runs": {"errors", "records", "chances", "seams", "stages", "threads", "together", "formats"},
     "judges": {"errors", "records", "verdicts", "seams", "plugins", "threads", "together", "formats", "keys"}
     | {"executors"},
-    "proceedings": NOUNS | {"executors", "seams", "judges", "together", "measures", "systems"},
+    "proceedings": NOUNS | {"parcels", "executors", "seams", "judges", "together", "measures", "systems"},
     "judging": NOUNS
     | {"seams", "judges", "judged_files", "formats", "measures", "proceedings", "runs", "sampling", "stats"},
     "yardsticks": NOUNS | {"datasets", "formats", "measures"},

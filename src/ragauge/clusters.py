@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.errors import BackendFailed, BadInput, MissingExtra, words_of
 
 ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?P<host>[^\s/:]+|\[[^\s/]+\]):(?P<port>\d+)")
 LOCAL = re.compile(r"local(?::(\d+))?")
@@ -66,7 +66,7 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
                 )
         except RuntimeError as error:
             raise BackendFailed(
-                f"the workers of {address} do not start: {_words(error)}",
+                f"the workers of {address} do not start: {words_of(error)}",
                 hint="each reads your script: it has to be a file, with `if __name__ == '__main__':` around its work",
             ) from None
         client = distributed.Client(stack.enter_context(started), set_as_default=False)
@@ -82,7 +82,7 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
         client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, OverflowError, ValueError) as error:
         raise BackendFailed(
-            f"no cluster answers at {address}: {_words(error)}",
+            f"no cluster answers at {address}: {words_of(error)}",
             hint="`dask scheduler` starts one, `dask worker ADDRESS` joins it; local:4 needs neither",
         ) from None
     return client
@@ -114,7 +114,7 @@ def _same_versions(client: Any, address: str) -> None:
         found = client.run(_versions)
     except Exception as error:  # whatever a worker cannot import, in its own words
         raise BackendFailed(
-            f"a worker of {address} cannot run this: {_words(error)}", hint="install ragauge on every worker"
+            f"a worker of {address} cannot run this: {words_of(error)}", hint="install ragauge on every worker"
         ) from None
     for worker, theirs in found.items():
         other = [f"{name} {theirs[name]}, not {version}" for name, version in own.items() if theirs[name] != version]
@@ -131,7 +131,3 @@ def _versions() -> dict[str, str]:
 
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {"python": python, "ragauge": ragauge.__version__, "numpy": np.__version__, "polars": pl.__version__}
-
-
-def _words(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -37,6 +37,15 @@ class RagaugeError(Exception):
         return _raised_elsewhere, (type(self), self.args, self.__dict__)
 
 
+def words_of(error: BaseException) -> str:
+    r"""The first line of what somebody else's error says; its name where it says nothing.
+
+    >>> words_of(OSError("no such file\nor folder")), words_of(TimeoutError())
+    ('no such file', 'TimeoutError')
+    """
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def _raised_elsewhere(kind: type[RagaugeError], args: tuple[Any, ...], state: dict[str, Any]) -> RagaugeError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)

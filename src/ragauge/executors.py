@@ -28,7 +28,7 @@ from concurrent.futures import (
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ragauge.errors import BackendFailed, BadInput
+from ragauge.errors import BackendFailed, BadInput, words_of
 from ragauge.parcels import in_a_file, itself, packed
 
 P = TypeVar("P")
@@ -180,7 +180,7 @@ class _Office(Generic[P, R]):
             except TimeoutError:
                 raise BackendFailed("the cluster has no workers any more", final=True) from None
             except OSError as error:
-                failure = _words(error)
+                failure = words_of(error)
             time.sleep(PAUSE)
         raise BackendFailed(f"the cluster takes no work: {failure}", final=True)
 
@@ -253,7 +253,7 @@ async def _coming(there: Any, client: Any) -> Any:
             alone = 0.0 if await client.scheduler.ncores() else alone + LOOK
         except OSError as error:
             raise BackendFailed(
-                f"the cluster's scheduler does not answer any more: {_words(error)}", final=True
+                f"the cluster's scheduler does not answer any more: {words_of(error)}", final=True
             ) from None
         if alone >= PATIENCE:
             raise BackendFailed(
@@ -291,9 +291,9 @@ def _result(future: Future[R]) -> R:
         if type(error).__module__.partition(".")[0] != "distributed":
             raise
         if type(error).__name__ != "KilledWorker":
-            raise BackendFailed(f"the cluster failed: {_words(error)}", final=True) from None
+            raise BackendFailed(f"the cluster failed: {words_of(error)}", final=True) from None
         raise BackendFailed(
-            f"a part of the work took its workers down: {_words(error)}",
+            f"a part of the work took its workers down: {words_of(error)}",
             hint="most often they have too little memory: more for each, or fewer threads on each",
             final=True,
         ) from None
@@ -309,15 +309,11 @@ def _shut_down() -> BackendFailed:
 
 def _broken(error: BaseException) -> BackendFailed:
     return BackendFailed(
-        f"the executor lost a process, and the rest of the work with it: {_words(error)}",
+        f"the executor lost a process, and the rest of the work with it: {words_of(error)}",
         hint="was it out of memory, or has the script no `if __name__ == '__main__':`? On a Dask cluster another one "
         "takes over",
         final=True,
     )
-
-
-def _words(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _executor(given: Any) -> Executor:

@@ -9,9 +9,11 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, words_of
+
+T = TypeVar("T")
 
 KEPT = 2
 """So much work a process keeps unpacked."""
@@ -49,7 +51,7 @@ def packed(work: Callable[..., Any]) -> Parcel:
         return Parcel(uuid.uuid4().hex, pickle.dumps(work, protocol=5))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise BadInput(
-            f"this work cannot be sent to another process ({str(error).splitlines()[0]})",
+            f"this work cannot be sent to another process ({words_of(error)})",
             hint="functions and objects of your own have to be at the top of a module; a ThreadPoolExecutor takes any",
         ) from None
 
@@ -65,6 +67,6 @@ def in_a_file(parcel: Parcel, owner: object) -> Parcel:
     return Parcel(parcel.name, b"", path)
 
 
-def itself(work: Parcel) -> Parcel:
-    """The work, where it is to be done."""
-    return work
+def itself(thing: T) -> T:
+    """The same thing, in whichever process this is called: a function that any of them can be sent."""
+    return thing

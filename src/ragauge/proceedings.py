@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,12 +30,12 @@ from ragauge.judges.replies import Replies, key_of
 from ragauge.judges.rooms import Room
 from ragauge.judges.tasks import Judge
 from ragauge.measures.conventions import Convention
+from ragauge.parcels import itself
 from ragauge.seams import Chat, Embedder
 from ragauge.systems.building import open_embedder
 from ragauge.together import each
 from ragauge.verdicts import LEXICAL, Question, Sample, Unscored, Verdicts
 
-T = TypeVar("T")
 TIMEOUT = 60.0
 PART = 64
 """The most samples that a worker judges by itself before it says what it found."""
@@ -129,7 +129,7 @@ class Office:
             self.judge, self.ledger = cast(Judge, chat), Ledger()
             self._replies = Replies(self._folder)
             return self
-        opening: Callable[[], Chat] = partial(_itself, cast(Chat, chat))
+        opening: Callable[[], Chat] = partial(itself, cast(Chat, chat))
         if isinstance(chat, str):
             opening = partial(open_chat, chat, dict(settings.options))
             chat = opening()
@@ -229,7 +229,7 @@ class Office:
         self, samples: Sequence[Sample], wanted: frozenset[str], executor: Executor
     ) -> dict[str, Verdicts]:
         """The same from a judge that each worker has for itself."""
-        opening: Callable[[], Judge] = Lexical if isinstance(self.judge, Lexical) else partial(_itself, self.judge)
+        opening: Callable[[], Judge] = Lexical if isinstance(self.judge, Lexical) else partial(itself, self.judge)
         room = Room(opening)
         session = Session(room, wanted, self._settings.questions, self._workers())
         errands: Errands[Sequence[Sample], list[Verdicts]] = Errands(executor, session, heavy=True)
@@ -275,10 +275,6 @@ class Office:
             self._replies.keep_vectors(fresh)
             kept |= {key: np.asarray(row, np.float64) for key, row in fresh.items()}
         return {text: kept[key] for text, key in keys.items()}
-
-
-def _itself(thing: T) -> T:
-    return thing
 
 
 def _texts(verdicts: Verdicts) -> list[str]:

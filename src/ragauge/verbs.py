@@ -54,7 +54,6 @@ def evaluate(
     rules = find_convention(convention)
     wanted = read_measures(measures, rules)
     judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets)
-
     several = isinstance(run, Mapping) and not is_one_run(run)
     runs: Mapping[Any, Any] = run if several else {None: run}
     counted = count_each(judgments, runs, wanted, rules, form=run_format, executor=executor)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.benches.accelerated import HAIR, Candidates, Double, Found, Single, decided
-from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.errors import BackendFailed, MissingExtra, words_of
 from ragauge.systems.stores.nearest import EPSILON, nearer
 
 QUERIES_AT_ONCE = 16_384
@@ -57,7 +57,7 @@ def by_torch(
     try:
         return reduce(partial(nearer, k=k), _pieces(torch, base, asked, k, metric, place, half))
     except Exception as error:  # whatever a driver, a compiler or the card itself says
-        words = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        words = words_of(error).rstrip(".")
         raise BackendFailed(f"torch: {words}", hint="take by=numpy") from None
 
 

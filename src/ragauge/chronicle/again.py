@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ragauge import formats
-from ragauge.errors import BadInput, MissingEvidence, RagaugeError
+from ragauge.errors import BadInput, MissingEvidence, RagaugeError, words_of
 from ragauge.formats import columns
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.scoring import score
@@ -97,7 +97,7 @@ def _returned(data: bytes, asked: set[str] | None, run: Path) -> Run:
     try:
         table = columns.run_columns(pl.read_parquet(data), label).lazy().collect()
     except pl.exceptions.PolarsError as error:
-        raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=label) from None
+        raise BadInput(f"cannot be read ({words_of(error)})", file=label) from None
     timings = None if asked is None else pl.DataFrame({"query": sorted(asked)}, schema={"query": pl.String})
     return Run(columns.checked(table, label, "score", None), run.name, timings)
 

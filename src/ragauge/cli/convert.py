@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ragauge import formats
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, words_of
 from ragauge.formats import columns, documents, samples, writing
 from ragauge.formats.files import Source
 
@@ -67,7 +67,7 @@ def _kind(source: Source, format_: str | None) -> str:
         try:
             names = list(pl.read_parquet_schema(source.path))
         except (pl.exceptions.PolarsError, OSError) as error:
-            raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=source.label) from None
+            raise BadInput(f"cannot be read ({words_of(error)})", file=source.label) from None
     else:
         names = columns.read_table(source, form).columns
     graded = columns.find(names, (*columns.GRADE[:-1], "corpus-id", "corpus_id"))

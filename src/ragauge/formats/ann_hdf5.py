@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BadInput, MissingExtra
+from ragauge.errors import BadInput, MissingExtra, words_of
 from ragauge.formats.vectors import odd_row
 from ragauge.sweeps import Truth, VectorSet
 
@@ -98,7 +98,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with h5py.File(path, "r") as file:
             yield file
     except OSError as error:
-        reason = "no such file" if not path.exists() else str(error).splitlines()[0]
+        reason = "no such file" if not path.exists() else words_of(error)
         raise BadInput(f"cannot be read as HDF5 ({reason})", file=str(path)) from None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, words_of
 from ragauge.formats.files import Source
 from ragauge.records import Prepare, as_it_is
 
@@ -63,7 +63,7 @@ def header(source: Source, form: str) -> list[str]:
         try:
             return list(pl.read_parquet_schema(source.path))
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=source.label) from None
+            raise BadInput(f"cannot be read ({words_of(error)})", file=source.label) from None
     with source.open() as file:
         lines = (line.decode("utf-8", "replace") for line in file)
         try:
@@ -202,7 +202,7 @@ def read_table(source: Source, form: str) -> pl.DataFrame:
         separator = "\t" if form == "tsv" else ","
         return pl.read_csv(source.read(), separator=separator, infer_schema=False, null_values=[""])
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise BadInput(f"the table cannot be read ({str(error).splitlines()[0]})", file=source.label) from None
+        raise BadInput(f"the table cannot be read ({words_of(error)})", file=source.label) from None
 
 
 def _read_jsonl(source: Source) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, words_of
 from ragauge.formats.columns import DISTANCE, RANK, SCORE, checked, find, header, run_columns
 from ragauge.formats.files import Source, in_order
 from ragauge.records import Prepare, as_it_is
@@ -207,4 +207,4 @@ def _told(path: str) -> Iterator[None]:
         hint = (
             None if Path(path).exists() else "workers read files under the same path: are they there for all of them?"
         )
-        raise BadInput(f"cannot be read ({str(error).splitlines()[0]})", file=Source(path).label, hint=hint) from None
+        raise BadInput(f"cannot be read ({words_of(error)})", file=Source(path).label, hint=hint) from None

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.errors import BadInput, UnknownName
+from ragauge.errors import BadInput, UnknownName, words_of
 from ragauge.formats.files import Source
 from ragauge.formats.writing import whole_file
 
@@ -232,7 +232,7 @@ def _parquet(source: Source, limit: int | None, column: str | None) -> Rows:
         named = next((one for one in ID_COLUMNS if one in schema and not schema[one].is_nested()), None)
         frame = pl.read_parquet(source.path, columns=[name, *([named] if named else [])], n_rows=limit)
     except (PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = words_of(error)
         raise BadInput(f"cannot be read as Parquet ({reason})", file=source.label) from None
     if not len(frame):
         raise BadInput("has no rows", file=source.label)

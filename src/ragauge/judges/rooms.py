@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ragauge.errors import BackendFailed
 
@@ -21,6 +22,13 @@ ENDINGS = (SystemExit, KeyboardInterrupt)
 """What ends a loop; work that raises it in a thread is not the one to say so."""
 
 
+class _Opened(NamedTuple, Generic[T]):
+    thing: T
+    loop: asyncio.AbstractEventLoop
+    end: Callable[[], None]
+    """Ends the loop, from within."""
+
+
 class Room(Generic[T]):
     """A thing that is opened with the first work on it, and an event loop in a thread of its own for all such work.
 
@@ -32,7 +40,7 @@ class Room(Generic[T]):
         self._opening = opening
         self._closing = closing
         self._lock = threading.Lock()
-        self._open: tuple[T, asyncio.AbstractEventLoop] | None = None
+        self._open: _Opened[T] | None = None
         self._busy = 0
         self._last = 0.0
 
@@ -43,9 +51,9 @@ class Room(Generic[T]):
         """What comes of work on the thing; for any thread but that of the room."""
         with self._lock:
             if self._open is None:
-                self._open = self._opening(), _loop()
-                asyncio.run_coroutine_threadsafe(self._until_idle(self._open), self._open[1])
-            thing, loop = self._open
+                self._open = _Opened(self._opening(), *_loop())
+                asyncio.run_coroutine_threadsafe(self._until_idle(self._open), self._open.loop)
+            thing, loop, _ = self._open
             self._busy += 1
             # Before anybody can close the room: what is under way then is given up, and not waited for forever.
             coming = asyncio.run_coroutine_threadsafe(work(thing), loop)
@@ -66,7 +74,7 @@ class Room(Generic[T]):
         if opened is not None:
             await asyncio.shield(asyncio.wrap_future(self._emptied(opened)))
 
-    async def _until_idle(self, opened: tuple[T, asyncio.AbstractEventLoop]) -> None:
+    async def _until_idle(self, opened: _Opened[T]) -> None:
         """Wait until there was no work for long."""
         while True:
             await asyncio.sleep(IDLE / 4)
@@ -78,10 +86,10 @@ class Room(Generic[T]):
                     break
         self._emptied(opened)
 
-    def _emptied(self, opened: tuple[T, asyncio.AbstractEventLoop]) -> Future[None]:
-        thing, loop = opened
+    def _emptied(self, opened: _Opened[T]) -> Future[None]:
+        thing, loop, end = opened
         coming = asyncio.run_coroutine_threadsafe(self._over(thing), loop)
-        coming.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
+        coming.add_done_callback(lambda _: loop.call_soon_threadsafe(end))
         return coming
 
     async def _over(self, thing: T) -> None:
@@ -93,19 +101,21 @@ class Room(Generic[T]):
             await self._closing(thing)
 
 
-def _loop() -> asyncio.AbstractEventLoop:
-    """An event loop that runs in a thread of its own until it is stopped."""
-    loop = asyncio.new_event_loop()
+def _loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
+    """An event loop that runs in a thread of its own, and what ends it, to be called in it."""
+    loop, ended = asyncio.new_event_loop(), threading.Event()
 
     def live() -> None:
-        stopped = False
-        while not stopped:
-            try:
+        # What ends a loop is told where the work is waited for, once the loop goes on; a stop that comes together with
+        # it the loop would forget.
+        while not ended.is_set():
+            with suppress(*ENDINGS):
                 loop.run_forever()
-                stopped = True
-            except ENDINGS:  # told where the work is waited for, once the loop goes on
-                continue
         loop.close()
 
+    def end() -> None:
+        ended.set()
+        loop.stop()
+
     threading.Thread(target=live, daemon=True, name="ragauge-room").start()
-    return loop
+    return loop, end
