@@ -4,7 +4,7 @@ BIN := .venv/bin
 BROWSERS := chromium chromium-browser google-chrome
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench clean fuzz crash
 
 demo: .venv/demo
 	@echo "== demo: six retrieval systems over Python's own documentation: built, timed, scored, compared; offline"
@@ -16,6 +16,18 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/dev .venv/browser
 	@echo "== test: unit, property, oracle, server, browser, documentation and command-line tests"
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# make fuzz N=50000 SEED=7: the seed is printed; without SEED it is that of the clock.
+fuzz: N ?= 2000
+fuzz: .venv/dev
+	@echo "== fuzz: $(N) mutated files and folders of every format; only errors of ragauge.errors may come out"
+	$(BIN)/python tests/fuzz.py $(N) $(if $(SEED),--seed $(SEED))
+
+# make crash N=20 SEED=7: N kills per command; without SEED the seed is random, and printed.
+crash: N ?= 20
+crash: .venv/dev
+	@echo "== crash: $(N) kills per command at random points; each result must be that of an uninterrupted run"
+	$(BIN)/python tests/crash.py $(N) $(if $(SEED),--seed $(SEED))
 
 check: .venv/dev
 	@echo "== check: ruff format, ruff, mypy --strict"

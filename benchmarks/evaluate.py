@@ -36,13 +36,15 @@ Means = list[float]
 HERE = Path(__file__).resolve().parent
 
 
-def make(folder: Path, queries: int, docs: int, *, tied: bool) -> None:
+def make(folder: Path, queries: int, docs: int, *, tied: bool, shuffled: bool = False) -> None:
     """A run and judgments, seeded: half of what is judged is retrieved; tied scores have one decimal."""
     rng = np.random.default_rng(queries + docs)
     with (folder / "run.trec").open("w") as run, (folder / "qrels.trec").open("w") as qrels:
         for q in range(queries):
             ids = rng.choice(8_800_000, docs, replace=False)
             scores = np.sort(rng.random(docs) * 30)[::-1]
+            if shuffled:
+                rng.shuffle(scores)
             text = [f"{s:.1f}" for s in scores] if tied else [f"{s:.6f}" for s in scores]
             rows = zip(ids.tolist(), text, strict=True)
             run.write("".join(f"{q} Q0 d{i} {r} {s} bench\n" for r, (i, s) in enumerate(rows, 1)))
@@ -326,6 +328,13 @@ def main() -> None:
                 found = contest(files, folder, 5) | contest(["ragauge_parquet"], folder, 5)
                 table += rows(f"TREC file, {title}", found, memory=True)
                 print("\n".join(table[-len(found) :]), flush=True)
+        if not args.quick:
+            folder = Path(temporary) / "4000x1000-unordered"
+            folder.mkdir()
+            make(folder, 4000, 1000, tied=True, shuffled=True)
+            found = contest(dicts[:2], folder, 5)
+            table += rows("dicts, 4,000 x 1,000, tied, in no order", found, memory=False)
+            print("\n".join(table[-len(found) :]), flush=True)
         extra = extra_measures(Path(temporary) / "1000x100")
     facts = [f"{', '.join(MEASURES)}; {JUDGED} judged documents a query.", machine() + "."]
     facts += [f"One more cutoff or measure costs {extra} of the first.", f"`import ragauge`: {import_time()}."]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from chat_server import serving_chat
+from ragauge.keys import forget_secrets
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"  # ranx as it is takes seconds, and its compiler minutes
 settings.register_profile("ragauge", deadline=None, max_examples=100)
@@ -44,6 +45,12 @@ def shared():
         return path
 
     return find
+
+
+@pytest.fixture(autouse=True)
+def no_registered_secrets():
+    """Redact no secrets of other tests."""
+    forget_secrets()
 
 
 @pytest.fixture

@@ -31,6 +31,10 @@ class Faulty:
         self.reopened = self.journal.exists()
         self.uncommitted: list[str] = []
         self.deaf = False
+        self.searched = 0
+        self.replaced = False
+        if fault == "other words when reopened":
+            self.searches = "words"
         if fault == "keeps what nobody knows":
             self.keeps = ("texts",)
         if fault == "searches by what nobody knows":
@@ -73,6 +77,7 @@ class Faulty:
     def put(self, documents, vectors):
         for document, vector in zip(documents, vectors, strict=True):
             before = self.count
+            self.replaced = self.replaced or document.id in self.kept
             if self.fault == "never replaces" and document.id in self.kept:
                 continue
             self._keep(document, np.asarray(vector, np.float32))
@@ -87,7 +92,25 @@ class Faulty:
             self._write()
             time.sleep(0.15)
 
+    def _is_first(self):
+        """Whether no store had the fault before: a file that outlives the store says so."""
+        first = not Path(self.word).exists()
+        Path(self.word).touch()
+        return first
+
+    def _run(self):
+        """Count the stores that came to the fault, in a file that outlives them: a byte each."""
+        with Path(self.word).open("ab") as runs:
+            runs.write(b".")
+        return Path(self.word).stat().st_size
+
     def _befall(self, document):
+        if self.fault.startswith("raise in runs ") and str(self._run()) in self.fault.split():
+            raise OSError("database is locked")
+        if self.fault == "raise once" and self._is_first():
+            raise OSError("database is locked")
+        if self.fault == "drop once" and self._is_first():
+            self._forget(self.at)
         if self.fault == "raise":
             raise OSError(f"Embedded WAL is corrupted at offset {78_000 + self.count}: wal record checksum mismatch")
         if self.fault == "exit":
@@ -147,13 +170,19 @@ class Faulty:
         cosines = np.array([_cosine(self.vectors[name], vector) for name in names])
         best = np.argsort(-cosines, kind="stable")[:k]
         hits = [Hit(names[one], float(cosines[one])) for one in best]
+        self.searched += 1
+        missed = [Hit(names[one], float(cosines[one])) for one in np.argsort(-cosines, kind="stable")[1 : k + 1]]
+        if self.fault == "misses when reopened" and self.reopened and not self.replaced:
+            return missed if self.searched <= self.at else hits
+        if self.fault == "misses when replaced" and self.replaced:
+            return missed if self.searched <= self.at else hits
         if self.count < self.at:
             return hits
         if self.fault == "scores out of order":
             return hits[::-1]
         if self.fault == "wrong order":
             return [hit._replace(score=good.score) for hit, good in zip(hits[::-1], hits, strict=True)]
-        if self.fault == "other when reopened" and self.reopened:
+        if self.fault in ("other when reopened", "other words when reopened") and self.reopened:
             return [Hit(names[one], float(cosines[one])) for one in np.argsort(cosines, kind="stable")[::-1][1 : k + 1]]
         if self.fault == "hit twice":
             return [hits[0], *hits[:-1]]

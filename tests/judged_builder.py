@@ -122,7 +122,7 @@ def judged(**changes):
                 "questions": Unscored(MUTE, ""),
             },
         ),
-        "q4": Verdicts("q4", ASKS, {"answer": []}, {}, {}, (), refusal=True),
+        "q4": Verdicts("q4", ASKS, {"answer": []}, {}, {}, (), refusal=True, left_out={"answer": ["I do not know."]}),
     }
     columns = {
         FAITHFULNESS: [1.0, 1 / 3, math.nan, math.nan],

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
 def serving(answer):
-    """A server whose POSTs get `answer(body, headers)`, a status and JSON or bytes; gives its address."""
+    """Give the address of a server whose POSTs get `answer(body, headers)`: status, JSON or bytes, headers if any."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, reply = answer(body, self.headers)
+            status, reply, *more = answer(body, self.headers)
             data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("Content-Type", "text/plain" if isinstance(reply, bytes) else "application/json")
             self.send_header("Content-Length", str(len(data)))
+            for name, value in (more[0] if more else {}).items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(data)
+            with suppress(ConnectionError):  # a client may refuse the rest
+                self.wfile.write(data)
 
         def log_message(self, *_):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request, client_address):
+            if not isinstance(sys.exception(), ConnectionError):  # a client that was killed
+                super().handle_error(request, client_address)
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

@@ -34,13 +34,15 @@ def point(store, recall, ms, *, build=None, search=None, name="", seconds=1.0, m
     """One configuration: recall and mean milliseconds, and what else matters."""
     made = Build(10_000, 0.2 * seconds, 0.8 * seconds, disk, memory, 12.0, 3.0, {"version": "1.2.3", "threads": 1})
     quality = {RECALL: recall, "recall(of=k)@10": recall, "recall@10": recall / 10, "precision@10": recall}
+    quality |= {"precision(of=retrieved)@10": recall, "mrr@10": 0.9}
     clock = more.pop("clock", CALM)
     configuration = Configuration(store, build or {}, search or {}, name)
     return Point(configuration, made, quality, latency(ms), clock, qps_spread=0.04, **more)
 
 
 def load(rate, p99, service, *, clients=1, qps=None):
-    return Load(clients, rate, rate if qps is None else qps, latency(0.3, 500, p99), latency(0.2, 500, service), 0.1)
+    times = latency(0.3, 500, p99), latency(0.2, 500, service)
+    return Load(clients, rate, rate if qps is None else qps, *times, 0.1, doubts=[])
 
 
 def sweep(*points, **more):

@@ -174,6 +174,25 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         account_files.read(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"k": 1}, "query `q1` has 2 documents; expected at most k = 1"),
+        ({"notes": 0.5}, "0.5 is not a list"),
+        ({"notes": "all"}, "'all' is not a list"),
+        ({"texts": ["q1"]}, r"\['q1'\] is not an object"),
+        ({"queries": [3]}, "3 is not an object"),
+        ({"versions": "3"}, "'3' is not int"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(tmp_path, change, told):
+    path = tmp_path / "x.json"
+    account_files.write(fresh("a", 1), [str(path)])
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(BadInput, match=told):
+        account_files.read(path)
+
+
 def test_report_joins_results_and_stands_them_beside_runs(tmp_path):
     (tmp_path / "q.txt").write_text("q1 0 d1 1\n")
     (tmp_path / "a.run").write_text("q1 Q0 d1 1 0.9 a\n")

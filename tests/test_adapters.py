@@ -535,7 +535,7 @@ def test_what_is_no_address_is_refused_at_once(url):
     pytest.importorskip("httpx")
     from ragauge.systems.http import HTTP
 
-    with pytest.raises(BadInput, match="is no address"):
+    with pytest.raises(BadInput, match="is not an http or https address"):
         HTTP(url)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragauge.errors import BadInput, MissingEvidence, UnknownName
-from ragauge.measures.answers import ANSWERS, MAIN, asks, parse, score
+from ragauge.measures.answers import ANSWERS, MAIN, asks, parse, parse_all, score
 from ragauge.measures.conventions import PRESETS
 from ragauge.verdicts import (
     ASKS,
@@ -364,7 +364,7 @@ def test_what_was_never_held_against_a_source_is_not_taken_for_unsupported(name)
         ),
         ({"claims answer": Unscored("no JSON")}, "hallucination", "the claims of the answer are not known: no JSON"),
         ({"useful k2": Unscored("no JSON")}, "context_precision", "1 of 3 chunks has no verdict: no JSON"),
-        ({"questions": Unscored("no JSON")}, "answer_relevance", "no questions were thought up: no JSON"),
+        ({"questions": Unscored("no JSON")}, "answer_relevance", "no questions were generated: no JSON"),
     ],
 )
 def test_a_part_without_a_verdict_is_the_reason(lost, name, reason):
@@ -704,3 +704,16 @@ def test_citations_are_found_in_a_sentence(sentence, places):
 def test_a_citation_after_the_full_stop_belongs_to_what_it_follows():
     assert cited_by(["One.", "[1][2] Two [3].", "[4]"]) == [(1, 2), (3, 4), ()]
     assert cited_by(["[1] First."]) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        "faithfulness,context_recall@3",
+        "faithfulness context_recall@3",
+        ["faithfulness , context_recall@3"],
+        ["faithfulness", "context_recall@3", "faithfulness"],
+    ],
+)
+def test_measures_are_given_as_a_list_of_names_in_one_text(texts):
+    assert [str(one) for one in parse_all(texts)] == ["faithfulness", "context_recall@3"]

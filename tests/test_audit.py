@@ -97,6 +97,17 @@ def test_runs_come_as_in_evaluate(folder):
     assert [one.subject for one in two.findings] == ["one", "other"]
 
 
+def test_audit_graded_judgments_get_a_convention_row_for_rel_2():
+    def rows(qrels, *measures):
+        found = audit(qrels, RUN, checks="conventions", measures=list(measures))
+        return {row[0]: row[1:] for row in found.findings[0].grid.rows}
+
+    scored = evaluate(QRELS, RUN, ["mrr", "ndcg@10"], PRESETS["default"].but(rel=2)).means
+    assert rows(QRELS, "mrr", "ndcg@10")["default, rel=2"] == list(scored.values()) != [1.0, 1.0]
+    assert "default, rel=2" not in rows(QRELS, "ndcg@10")
+    assert "default, rel=2" not in rows({q: {"a": 1, "b": 0} for q in QRELS}, "mrr")
+
+
 def test_the_rank_column_of_a_file_settles_ties_as_evaluate_does(folder):
     lines = "".join(f"{q} Q0 {d} {rank} 1.0 t\n" for q in QRELS for d, rank in (("c", 3), ("a", 1), ("b", 2)))
     (folder / "tied.run").write_text(lines)
@@ -283,7 +294,7 @@ def test_a_folder_that_was_run_by_its_path_is_found_again(folder, monkeypatch):
     made = folder / "made"
 
     def again():
-        return run("data", {"mine": lambda q, k: ["a", "b"]}, k=5, warmup=0, out=made, split="dev")
+        return run("data", {"mine": lambda q, k: ["a", "b"]}, k=5, warmup=0, out=made, split="dev", reuse=True)
 
     again()
     manifest = made / "mine" / "manifest.json"
@@ -301,9 +312,9 @@ def test_a_folder_that_was_run_by_its_path_is_found_again(folder, monkeypatch):
     assert audit_files([str(made)], checks=wanted).skipped == {}
     monkeypatch.delenv("RAGAUGE_DATA")
     monkeypatch.chdir(folder / "elsewhere")
-    assert "kept from" in again().notes[-1]  # moved, and not foreign
+    assert "reused; made" in again().notes[-1]  # moved, and not foreign
     assert json.loads(manifest.read_text())["origin"] == str(folder / "elsewhere" / "data")
-    assert "kept from" not in manifest.read_text()
+    assert "reused; made" not in manifest.read_text()
     assert audit_files([str(made)], checks=wanted).skipped == {}
     with (folder / "elsewhere" / "data" / "corpus.jsonl").open("a") as more:
         more.write('{"_id": "new", "text": "new"}\n')

@@ -188,7 +188,7 @@ def test_near_duplicates_without_rensa_say_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(MissingExtra) as caught:
         list(corpus.near_duplicates(evidence_of({"q": {"a": 1}}, documents={"a": "x"})))
-    assert caught.value.hint == "pip install 'ragauge[audit]'"
+    assert "[audit]'" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,9 @@ def file(tmp_path_factory):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):  # noqa: F811
     shown = opened(file, charts=True, scheme=scheme)
-    assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 12
+    assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 14
     assert shown.text_content("h1") == f"Vector stores on <b>toy</b> {EVIL}"
-    assert shown.text_content(".headline").startswith(f"At recall 0.95 {EVIL} is the fastest")
+    assert f"{EVIL} (ef_search=40) is the fastest" in shown.text_content(".headline")
     assert shown.locator("main img, main h1 b").count() == 0
     assert "exceeds <b>maximum</b>" in shown.text_content("#failures")
 

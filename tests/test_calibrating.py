@@ -339,7 +339,7 @@ def test_what_cannot_be_calibrated_is_refused_in_one_sentence():
     with pytest.raises(BadInput, match="answer_relevance and faithfulness"):
         calibrate(both, chat=Known(by_name))
     for wrong in ({"replicates": 0}, {"labels": 0}, {"limit": 0}):
-        with pytest.raises(BadInput, match="from 1 on"):
+        with pytest.raises(BadInput, match=r"from 1 on|must be between 1 and"):
             calibrate(TABLE, chat=Known(by_name), **wrong)
 
 
@@ -438,7 +438,7 @@ def test_unreadable_replies_leave_samples_unscored_and_are_counted():
 def test_a_budget_that_ends_is_told():
     found = calibrate(LITERAL, chat=Scripted(literal_judge.answer), max_calls=2, swap=False)
     assert found.scored < 3
-    assert found.stopped == "the limit of 2 calls is reached"
+    assert found.stopped == "the limit of 2 requests is reached"
 
 
 def test_the_charts_show_both_curves_and_say_it_in_words():
@@ -485,4 +485,4 @@ def test_limits_hold_over_all_rounds():
     ]
     found = ragauge.calibrate(labelled, chat=chat, replicates=3, max_calls=10)
     assert len(chat.asked) == 10
-    assert found.stopped == "the limit of 10 calls is reached"
+    assert found.stopped == "the limit of 10 requests is reached"

@@ -124,7 +124,8 @@ def spent(words, prompt, completion, **how):
 def test_what_failed_attempts_spent_is_counted_with_the_reply_or_with_the_failure():
     lines = [(0.0, spent("it broke", 10, 2, passing=True)), (0.0, spent("it broke", 5, 1, passing=True))]
     called, _ = call(Slow(*lines, (0.0, Reply("yes", 100, 20))), pause=0)
-    assert (called.reply.prompt_tokens, called.reply.completion_tokens) == (115, 23)
+    assert (called.reply.prompt_tokens, called.reply.completion_tokens) == (100, 20)
+    assert (called.prompt_tokens, called.completion_tokens) == (15, 3)
     error, _ = call(Slow(*lines, (0.0, spent("refused", 1, 1))), pause=0)
     assert (error.prompt_tokens, error.completion_tokens, error.attempts) == (16, 4, 3)
 

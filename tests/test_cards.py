@@ -159,3 +159,49 @@ def test_a_real_card_that_is_full_is_asked_for_less(card, monkeypatch):
 def test_a_card_is_what_really_computed(card):
     found = truth(VectorSet("made", *made(), "l2"), 5, by="torch")
     assert (found.by, list(found.notes)) == ("torch", [])
+
+
+def unlike_lengths(n: int, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors whose lengths span twelve orders of magnitude."""
+    random = np.random.default_rng(1)
+    base, queries = (random.standard_normal((rows, d)) * 10 ** random.uniform(-6, 6, (rows, 1)) for rows in (n, m))
+    return np.asarray(base, np.float32), np.asarray(queries, np.float32)
+
+
+def narrow_cone(n: int, d: int, m: int, width: float = 3e-7) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors whose cosines differ by little more than rounding, and one that points elsewhere."""
+    random = np.random.default_rng(2)
+    axis = random.standard_normal(d)
+    base, queries = (axis + width * random.standard_normal((rows, d)) for rows in (n, m))
+    base[n // 2] = -axis
+    return np.asarray(base, np.float32), np.asarray(queries, np.float32)
+
+
+def repeated_rows(n: int, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Three different vectors, each many times."""
+    base, queries = made(3, d, m)
+    return np.tile(base, (-(-n // 3), 1))[:n], queries
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("data", [unlike_lengths, narrow_cone, repeated_rows])
+@pytest.mark.parametrize("metric", METRICS)
+def test_by_torch_data_beyond_16_bits_needs_no_search_on_the_cpu(monkeypatch, metric, data, half):
+    base, queries = data(6000, 12, 15)
+    exact = nearest(base, queries, 10, metric)
+
+    def refuse(*_):
+        raise AssertionError("searched on the CPU")
+
+    monkeypatch.setattr("ragauge.benches.accelerated.nearest", refuse)
+    equal(cards.by_torch(base, queries, 10, metric, device="cpu", half=half), exact)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_compare_with_all_in_blocks_finds_the_same_bits(monkeypatch, metric):
+    monkeypatch.setattr(cards, "PAIRS_AT_ONCE", 4000)
+    monkeypatch.setattr(cards, "ROUNDS", 0)
+    for grid in (False, True):
+        base, queries = made(grid=grid)
+        for k in (1, 10, 700):
+            equal(cards.by_torch(base, queries, k, metric, device="cpu"), nearest(base, queries, k, metric))

@@ -540,7 +540,7 @@ def test_differences_of_which_not_all_are_known_are_counted_but_not_drawn():
 @pytest.mark.parametrize("library", ["altair", "vl_convert"])
 def test_a_missing_library_is_named_with_the_extra_that_brings_it(library, monkeypatch, drawings):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingExtra, match=r"ragauge\[report\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[report\]"):
         drawn(small()) if library == "altair" else as_svg(drawings["wins"].sheet())
 
 

@@ -102,7 +102,8 @@ def test_recall_stands_beside_distinct_recall(drawing):
         ("walks", "recall@20", 0.25),
         ("walks", "dr@20", 0.26),
     ]
-    assert rows_with(drawing.panels[2], "label")[0]["label"] == "0.250 / 0.260"
+    labels = [row["label"] for row in rows_with(drawing.panels[2], "label")]
+    assert labels == ["0.250 / 0.260", "0.350 ** / 0.360 **", "0.450 ** / 0.460 **"]
 
 
 def test_kinds_of_queries_are_those_of_complexity_where_there_are_such(drawing):

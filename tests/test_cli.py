@@ -62,7 +62,7 @@ def test_csv_is_long_with_means_or_with_queries(ragauge):
     rows = list(
         csv.reader(io.StringIO(ragauge("evaluate", "qrels.txt", "first.run", "-m", "mrr", "--csv", "-q").stdout))
     )
-    assert rows[1:] == [["first", "q1", "mrr", "1.0"], ["first", "q2", "mrr", "0.5"]]
+    assert rows[1:] == [["first", "q1", "mrr", "1.0", "false"], ["first", "q2", "mrr", "0.5", "false"]]
 
 
 def test_a_table_for_people_and_the_convention_beside_it(ragauge):
@@ -72,13 +72,18 @@ def test_a_table_for_people_and_the_convention_beside_it(ragauge):
         "first  0.7500    0.7500  2",
         "other  0.5000    0.5000  2",
     ]
-    assert done.stderr == "note: 2 judged queries, convention default\n"
+    assert done.stderr.splitlines() == [
+        "note: 2 judged queries, convention default",
+        "note: grades go up to 2, and mrr, recall@5 count grade 1 as relevant; `--rel 2` counts from grade 2",
+        "note: first: at most 2 documents per query, so recall@5 is computed at depth 2",
+        "note: other: at most 1 document per query, so recall@5 is computed at depth 1",
+    ]
 
 
 def test_a_convention_and_its_options_are_said(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "ndcg@5", "-C", "rig")
     assert "ndcg(gain=exp)@5" in done.stdout
-    assert "convention rig (gain=exp, none=one, duplicates=count, ties=ranked)" in done.stderr
+    assert "convention rig (gain=exp, min_cutoff=0, none=recall-one, duplicates=count, ties=ranked)" in done.stderr
     done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "map", "--set", "ties=ranked", "-l", "2", "-M", "1")
     assert "map(rel=2)" in done.stdout
     assert "convention default, ties=ranked, rel=2.0, depth=1" in done.stderr
@@ -212,3 +217,32 @@ def test_help_and_version(ragauge):
     for verb in ("evaluate", "validate", "convert", "measures"):
         assert verb in ragauge("--help").stdout
         assert max(map(len, ragauge(verb, "--help").stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["run", "synthetic:needles", "-s", "bm25", "--repeats", "100000000000000000000"], "repeats"),
+        (["bench", "clustered", "-s", "exact", "--repeats", "100000000000000000000"], "repeats"),
+        (["calibrate", "labelled.jsonl", "--replicates", "2147483648"], "replicates"),
+        (["stress", "-s", "memory", "-d", "synthetic:needles", "--kills", "2147483648"], "kills"),
+        (["run", "synthetic:needles", "-s", "bm25", "--workers", "2147483648"], "workers"),
+    ],
+)
+def test_cli_count_too_large_to_finish_is_refused_at_once(tmp_path, words, name):
+    rows = [{"question": "q", "answer": f"a{n}", "contexts": ["c"], "labels": {"faithfulness": n}} for n in (0, 1)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = command_in(tmp_path)(*words, code=2)
+    assert f"{name} must be " in done.stderr
+
+
+def test_names_of_runs_may_hold_blanks_and_parentheses(ragauge, tmp_path):
+    done = ragauge("evaluate", "qrels.txt", "TAS-B (ours)=first.run", "bm25(k1=0.9)=other.run", "-m", "mrr,recall@2")
+    assert [line.rsplit(maxsplit=3)[0] for line in done.stdout.splitlines()[1:]] == ["TAS-B (ours)", "bm25(k1=0.9)"]
+    assert done.stdout.split()[1:3] == ["mrr", "recall@2"]
+
+
+def test_names_of_systems_may_hold_blanks_and_parentheses(ragauge):
+    data = "synthetic:needles(documents=30, queries=6)"
+    done = ragauge("run", data, "-s", "TAS-B (ours)=bm25", "-s", "bm25(k1=1.2)", "-m", "mrr@5", "-o", "named")
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()[1:3]] == ["TAS-B (ours)", "bm25(k1=1.2)"]

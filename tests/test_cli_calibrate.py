@@ -135,7 +135,7 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
         (["FILE", "--json", "--csv"], "--json and --csv do not go together"),
         (["FILE", "--threshold", "0"], "threshold"),
         (["FILE", "-m", "hallucination"], "less is better"),
-        (["FILE", "--set", "temperature"], "sets nothing"),
+        (["FILE", "--set", "temperature"], "--set has no effect on the lexical judge"),
         (["absent.jsonl"], "absent.jsonl"),
     ],
 )
@@ -146,3 +146,11 @@ def test_mistakes_get_one_sentence(labelled, arguments, said):
     assert done.stdout == ""
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_calibrate_without_readable_reply_exits_with_3(labelled, chat_server):
+    chat_server.misbehave("nonsense", times=1000)
+    kept = str(Path(labelled).with_name("kept"))
+    done = run(labelled, "--chat", f"openai:m@{chat_server.url}", "--no-swap", "--out", kept)
+    assert done.exit_code == 3
+    assert "error: the judge gave no readable reply for people; " in done.stderr

@@ -97,7 +97,7 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
     assert "<script" in (tmp_path / "study" / "report.html").read_text()
     again = called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
     assert "study has report.html, lineup.json, and the rankings as runs" in again.stderr
-    assert "small: kept from before" in again.stderr
+    assert "small: reused; made 20" in again.stderr
     assert "small" in called("compare", "study").stdout
     shown = called("report", "study/lineup.json", "-o", "page.html")
     assert (tmp_path / "page.html").exists(), shown.stderr
@@ -111,7 +111,7 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
         (["-e", "words", "--sizes", "many"], "`--sizes many` is no list of numbers"),
         (["-e", "words", "--store", "exakt"], "no store is named `exakt`"),
         (["-e", "words", "-m", "ndgc@10"], "no measure is named `ndgc@10`"),
-        (["-e", "words", "--context", "-1"], "context is -1, not at least 0"),
+        (["-e", "words", "--context", "-1"], "--context must be at least 0, got -1"),
         (["-e", "words", "--out", "page.html"], "looks like a file"),
         (["-e", "words", "-o", "page.xyz"], "page.xyz"),
         (["-e", "words", "--json", "--csv"], "do not go together"),
@@ -157,6 +157,6 @@ def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
     finished = len(list(kept.glob("*.json")))
     assert finished >= 1
     done = ragauge(*arguments, "--json")
-    assert done.stderr.count("kept from before") == finished
+    assert done.stderr.count(": reused; made ") == finished
     assert [one["name"] for one in json.loads(done.stdout)["entrants"]] == ["small", LARGE, "bm25", "chance"]
-    assert ragauge(*arguments, "--json").stderr.count("kept from before") == 4
+    assert ragauge(*arguments, "--json").stderr.count(": reused; made ") == 4

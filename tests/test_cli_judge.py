@@ -170,7 +170,7 @@ def test_fewer_contexts_bear_out_less(place):
 def test_a_dry_run_of_the_lexical_judge_asks_nobody_and_writes_nothing(place):
     done = ran(place, "judge", "toy.jsonl", "--dry-run", "-o", "dry")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "nothing would be asked: the lexical judge asks nobody" in done.stderr
+    assert "no request would be sent: the lexical judge uses no model" in done.stderr
     assert not (place / "dry").exists()
 
 
@@ -183,10 +183,26 @@ def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(plac
     total = data["total"]
     assert total["calls"] == sum(one["calls"] for one in data["estimate"]) > 0
     assert total["cost"] == pytest.approx((total["prompt_tokens"] + 4 * total["completion_tokens"]) / 1e6)
-    table = ran(place, "judge", "toy.jsonl", "-c", who, "--dry-run", "-o", "dry")
+    table = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "--dry-run", "-o", "dry", OPENAI_BASE_URL="")
     assert table.stdout.split()[:5] == ["step", "calls", "tokens", "in", "out"]
-    assert "no price is known" in table.stderr
+    assert "the price is unknown; give it in US dollars per million tokens: `--price IN,OUT`" in table.stderr
     assert not (place / "dry").exists()
+
+
+def test_judge_dry_run_of_a_local_server_costs_nothing_and_takes_time(place):
+    pytest.importorskip("openai")
+    who = "openai:m@http://127.0.0.1:9/v1"
+    keyless = {"OPENAI_API_KEY": ""}
+    data = json.loads(ran(place, "judge", "toy.jsonl", "-c", who, "--dry-run", "--json", "-o", "dry", **keyless).stdout)
+    total = data["total"]
+    assert total["cost"] == 0
+    assert total["seconds"] == pytest.approx(total["prompt_tokens"] / 500 + total["completion_tokens"] / 20)
+    table = ran(place, "judge", "toy.jsonl", "-c", who, "--dry-run", "-o", "dry", **keyless)
+    assert table.stdout.splitlines()[0].split()[-2:] == ["cost", "minutes"]
+    assert table.stdout.splitlines()[-1].split()[-2] == "$0"
+    assert "minutes assume a local server that reads 500 and writes 20 tokens per second" in table.stderr
+    assert "price is unknown" not in table.stderr
+    assert "no key" not in table.stderr
 
 
 def test_a_dry_run_needs_no_key_and_judging_does(place):
@@ -195,6 +211,10 @@ def test_a_dry_run_needs_no_key_and_judging_does(place):
     dry = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "--dry-run", **without)
     assert dry.returncode == 0, dry.stderr
     assert dry.stdout.startswith("step")
+    assert "no key in OPENAI_API_KEY; set it before judging: `export OPENAI_API_KEY=…`" in dry.stderr
+    priced = ran(place, "judge", "toy.jsonl", "-c", "openai:m", "--dry-run", "--price", "1,4", OPENAI_API_KEY="k")
+    assert "no key" not in priced.stderr
+    assert priced.stdout.splitlines()[-1].split()[-1].startswith("$0.")
     done = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "-o", "keyless", **without)
     assert done.returncode == 3
     assert done.stderr.startswith("error: the chat `openai` needs a key, and there is none in OPENAI_API_KEY")
@@ -331,10 +351,10 @@ def test_a_limit_stops_with_code_3_and_the_same_command_with_a_higher_one_goes_o
     stopped = asked(place, chat_server, "--max-calls", "2", out="limited")
     assert stopped.returncode == 3, stopped.stderr
     last = stopped.stderr.splitlines()[-1]
-    assert last == "stopped: the limit of 2 calls is reached; the same command with a higher limit goes on"
+    assert last == "stopped: the limit of 2 requests is reached; the same command with a higher limit goes on"
     assert len(chat_server.asked) == 2
     manifest = json.loads((place / "limited" / KEPT).read_text(encoding="utf-8"))
-    assert manifest["stopped"] == "the limit of 2 calls is reached"
+    assert manifest["stopped"] == "the limit of 2 requests is reached"
     assert manifest["measures"]["faithfulness"]["unscored"] > 0
     on = asked(place, chat_server, "--max-calls", "50", "--json", out="limited")
     assert on.returncode == 0, on.stderr
@@ -350,9 +370,25 @@ def test_a_judge_that_talks_nonsense_scores_nothing_and_ends_with_code_3(place, 
     assert done.returncode == 3
     found = json.loads(done.stdout)["measures"]["faithfulness"]
     assert (found["mean"], found["n"], found["unscored"]) == (None, 0, 3)
-    assert "error: the judge gave no verdict that can be read" in done.stderr
-    gate = ran(place, "gate", "nonsense", "-r", "faithfulness >= 0", "-r", "unscored(faithfulness) <= 100%")
+    assert "error: the judge gave no readable reply; " in done.stderr
+    gate = ran(place, "gate", "nonsense", "-r", "faithfulness >= 0.1", "-r", "unscored(faithfulness) <= 3")
     assert gate.returncode == 1
+
+
+def test_judge_without_readable_reply_exits_with_3_even_if_a_value_exists(place, chat_server):
+    rows = [json.loads(line) for line in (place / "toy.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows.append({"id": "empty", "question": "Q?", "answer": "A.", "contexts": [], "reference": "A."})
+    (place / "partly.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    chat_server.misbehave("nonsense", times=200)
+    done = ran(
+        place, "judge", "partly.jsonl", "-c", f"openai:m@{chat_server.url}", "-m", "context_precision", "-m",
+        "faithfulness", "--json", "-o", "partly", OPENAI_API_KEY="sk-secret",
+    )  # fmt: skip
+    found = json.loads(done.stdout)["measures"]["context_precision"]
+    assert (found["mean"], found["n"]) == (0.0, 1)  # no contexts: computed without the judge
+    assert done.returncode == 3
+    assert "error: the judge gave no readable reply; " in done.stderr
+    assert "the judge gave no readable reply; the values need none" in done.stdout
 
 
 def test_the_key_is_nowhere_in_the_folder(place, chat_server):

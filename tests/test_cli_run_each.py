@@ -110,7 +110,11 @@ def test_scores_are_of_the_first_trial_and_an_overview_is_over_all():
 
 
 def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
-    study = run_each({"good": small("one", 6), "bad": "nothere"}, {"mine": found_by_word}, out=tmp_path)
+    datasets = {"good": small("one", 6), "bad": "nothere"}
+    with pytest.raises(UnknownName, match=r"^bad: no dataset is named `nothere`"):
+        run_each(datasets, {"mine": found_by_word})
+    study = run_each(datasets, {"mine": found_by_word}, out=tmp_path, allow_failures=True)
+    assert "bad: not run: bad: no dataset is named `nothere`" in repr(study)
     assert list(study.experiments) == ["good"]
     assert study.failures["bad"].message == "bad: no dataset is named `nothere`"
     with pytest.raises(UnknownName, match=r"^nothere: no dataset is named `nothere`"):
@@ -165,7 +169,7 @@ def test_a_measure_that_the_judgments_cannot_tell_is_left_out_before_anything_ru
 def test_measures_that_can_be_told_are_kept_under_every_convention(convention):
     found = run(small("one", 6), {"mine": found_by_word}, measures=["recall@5", "mrr"], convention=convention)
     assert len(found.measures) == 2
-    assert found.notes == []
+    assert not any("left out" in note for note in found.notes)
 
 
 def test_the_target_map_is_kept_beside_the_judgments(tmp_path):
@@ -346,9 +350,9 @@ def test_the_same_command_keeps_what_is_there_and_json_has_all_of_it(done):
     told = json.loads(again.stdout)
     assert list(told) == ["datasets", "failures"]
     assert list(told["datasets"]) == list(FOLDERS)
-    assert all(one["schema"] == "ragauge-report/1" for one in told["datasets"].values())
+    assert all(one["schema"] == "ragauge-report/2" for one in told["datasets"].values())
     assert list(told["failures"]) == ["nothere"]
-    kept = [line.partition(": kept from")[0] for line in again.stderr.splitlines() if "not run again" in line]
+    kept = [line.partition(": reused; made ")[0] for line in again.stderr.splitlines() if ": reused; made " in line]
     names = sorted(name for line in kept for name in line.removeprefix("note: ").split(", "))
     assert names == sorted(2 * ["words", "short", "flat"])
 

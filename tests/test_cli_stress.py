@@ -42,7 +42,7 @@ def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
     assert done.returncode == 3
     assert "\n\nValueError: cannot tokenise 'd6':\n\tunexpected  item6\n\n" in done.stderr
     assert "after 5 documents (at hand: d6)" in done.stderr
-    assert "shortest prefix that breaks it: 6 documents. With 5 documents it does not break" in done.stderr
+    assert "shortest prefix that breaks it: 6 documents. With 5 documents it did not break" in done.stderr
     assert "How it broke one by one" in done.stdout
     assert json.loads((place / "stress.json").read_text())["ways"][0]["broken"]["prefix"] == 6
     (made,) = (one for one in place.iterdir() if one.is_dir())
@@ -52,6 +52,37 @@ def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
     assert data["documents"] == 6
     assert data["ways"][0]["broken"]["error"] == "ValueError: cannot tokenise 'd6':\n\tunexpected  item6"
     assert data["read_back"] == {"one by one": {}}
+
+
+@pytest.mark.parametrize(("fault", "code"), [("raise once", 0), ("drop once", 3)])
+def test_stress_unreproduced_failure_exits_3_only_if_documents_are_lost(place, fault, code):
+    store = f"faulty_keeper:Faulty(fault='{fault}', at=6, word='failed')"
+    done = ragauge(place, "--store", store, "--documents", "corpus.jsonl", *USUAL)
+    assert done.returncode == code
+    told = {
+        0: "note: " + store + " one by one: failure while putting not reproduced in 4 attempts: OSError: database is",
+        3: "not reproduced in 4 attempts; it is a failure because documents were lost or altered\n",
+    }
+    assert told[code] in done.stderr
+    assert ("Not reproduced one by one" in done.stdout) == (code == 0)
+
+
+def test_stress_queries_without_relevant_documents_are_explained(place):
+    rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(1, 11)]
+    (place / "small" / "qrels").mkdir(parents=True)
+    (place / "corpus.jsonl").rename(place / "small" / "corpus.jsonl")
+    lines = "".join("\t".join(map(str, row.values())) + "\n" for row in rows)
+    (place / "small" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
+    queries = "".join(json.dumps({"_id": f"q{i}", "text": f"item{i}"}) + "\n" for i in range(1, 11))
+    (place / "small" / "queries.jsonl").write_text(queries)
+    words = ["--store", "memory", "--documents", "small", *USUAL, "--queries", "10"]
+    done = ragauge(place, *words, "--limit", "4")
+    assert done.returncode == 0, done.stderr
+    reason = (
+        "Measures are means over 4 of 10 queries: the other 6 have no relevant document among the 4 documents put in."
+    )
+    assert reason in done.stdout.replace("\n", " ")
+    assert "Measures are means over 10 queries." in ragauge(place, *words).stdout.replace("\n", " ")
 
 
 def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
@@ -80,9 +111,16 @@ def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
         (["--store", "memory", "--stix", "nameless.json"], "nameless.json"),
         (["--store", "memory", "--documents", "korpus.jsonl"], "no such file\n\nhint: did you mean corpus.jsonl?"),
         (["--store", "memory", "--documents", "corpus.csv"], "documents come from a .jsonl or .tsv file"),
-        (["--store", "memory", "--documents", "corpus.jsonl", "--kill-at", "-5"], "kill_at is -5"),
-        (["--store", "memory", "--documents", "corpus.jsonl", "--kills", "-1"], "kills is -1"),
-        (["--store", "memory(a=1)", "--documents", "corpus.jsonl", *USUAL], "has no option 'a'"),
+        (
+            ["--store", "memory", "--documents", "corpus.jsonl", "--kill-at", "-5"],
+            "--kill-at must be at least 0, got -5",
+        ),
+        (
+            ["--store", "memory", "--documents", "corpus.jsonl", "--kills", "-1"],
+            "--kills must be at least 0, got -1",
+        ),
+        # The option is refused before documents are read: the file does not exist.
+        (["--store", "memory(a=1)", "--documents", "korpus.jsonl"], "the document store memory has no option 'a'"),
     ],
 )
 def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
@@ -127,3 +165,20 @@ def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"stopped at reading bundle.json" in said
+
+
+def test_stress_all_zero_vectors_are_not_blamed_on_the_store(tmp_path):
+    pytest.importorskip("sqlite_vec")
+    texts = ["", "!!!", "one apple", "two pears", "three plums"]
+    write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", text) for i, text in enumerate(texts)])
+    done = ragauge(tmp_path, "--store", "sqlite-vec", "--documents", "corpus.jsonl", *USUAL)
+    assert done.returncode == 0, done.stderr
+    assert "note: 2 documents have an all-zero vector of the embedder `words-64`, replaced" in done.stderr
+    assert "note: 1 query is not run: the embedder `words-64` gives an all-zero vector, which" in done.stderr
+
+
+def test_stress_embedder_that_gives_only_zeros_exits_with_2(tmp_path):
+    write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", "!!!") for i in range(3)])
+    done = ragauge(tmp_path, "--store", "memory", "--documents", "corpus.jsonl", *USUAL)
+    assert done.returncode == 2
+    assert "the embedder `words-64` gives an all-zero vector to each of the 3 documents of corpus.jsonl" in done.stderr

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ragauge.benches import clocks, loops, resources
-from ragauge.errors import BadInput
+from ragauge.errors import BackendFailed, BadInput
 from ragauge.seams import ABILITIES, FullStore
 from ragauge.systems.stores.null import Null
 
@@ -179,10 +179,12 @@ def test_each_query_is_asked_alone_and_its_answer_kept():
     assert (found.nanoseconds > 0).all()
 
 
-def test_an_answer_of_somebodys_own_may_be_shorter_than_k():
-    ids, distances = loops.stacked([([["a"]], [[1.0]]), ([["b", "c", "d"]], [[1.0, 2.0, 3.0]])], 2)
+def test_a_result_of_an_own_store_may_be_shorter_than_k_and_not_longer():
+    ids, distances = loops.stacked([([["a"]], [[1.0]]), ([["b", "c"]], [[1.0, 2.0]])], 2)
     assert ids.tolist() == [["a", None], ["b", "c"]]
     assert distances.tolist() == [[1.0, np.inf], [1.0, 2.0]]
+    with pytest.raises(BackendFailed, match="returned too many ids; expected up to 2 ids per query, got 3"):
+        loops.stacked([([["b", "c", "d"]], [[1.0, 2.0, 3.0]])], 2)
 
 
 def test_a_round_of_a_few_fast_searches_asks_them_over_and_over():
@@ -224,6 +226,31 @@ def test_rounds_come_in_an_order_of_their_own_after_a_warm_up_with_other_queries
         assert raw["readings"].shape == (3, len(clocks.READINGS))
         assert raw["changed"].tolist() == [0, 0, 0]
         assert all(values.dtype != object for values in raw.values())
+
+
+class Uneven(Notebook):
+    """A store that is slow in every other round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds = 0
+
+    def tune(self, *, setting: int) -> None:
+        super().tune(setting=setting)
+        self.rounds += 1
+
+    def search(self, vectors, k):
+        time.sleep(0.02 * (self.rounds % 2))
+        return super().search(vectors, k)
+
+
+@pytest.mark.parametrize(("most", "repeats"), [(None, 2), (5, 5)])
+def test_rounds_are_added_while_the_mean_is_uncertain(most, repeats):
+    raw = loops.rounds(
+        Uneven(), vectors(2, 4), 2, [{"setting": 0}], index={}, floor=null(), warm_up=vectors(2, 4), repeats=2,
+        max_repeats=most,
+    )[0]  # fmt: skip
+    assert raw["nanoseconds"].shape[0] == raw["floor_ns"].shape[0] == repeats
 
 
 def test_answers_that_differ_from_round_to_round_are_counted(monkeypatch):

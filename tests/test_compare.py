@@ -339,7 +339,7 @@ def test_infinite_values_and_odd_shapes_are_refused():
 def test_zero_is_no_bad_value_where_less_is_better():
     short = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["unjudged@5"])
-    with pytest.raises(Incomparable, match="less is better: 0 would be the best"):
+    with pytest.raises(Incomparable, match="0 would be the best value of"):
         ragauge.compare(scores, "words", count_missing=True)
 
 
@@ -353,7 +353,7 @@ def test_rankings_of_different_depth_are_told():
     short = {query: dict(sorted(docs.items(), key=lambda pair: -pair[1])[:5]) for query, docs in RUNS["both"].items()}
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["recall@5", "recall@10", "map"])
     notes = ragauge.compare(scores, "words").notes
-    assert "short has at most 5 documents a query, words 29: recall@10, map may differ for that reason alone" in notes
+    assert "short has at most 5 documents per query, words 29: recall@10, map may differ for that reason alone" in notes
 
 
 def test_a_value_that_one_lacks_is_left_out_for_all_systems():
@@ -500,16 +500,6 @@ def test_a_folder_is_compared_by_its_own_measures_and_names(tmp_path):
     assert found.texts
 
 
-def test_runs_of_different_depth_are_refused_beyond_the_lesser(tmp_path):
-    data = "synthetic:needles(documents=60, queries=12)"
-    ragauge.run(data, {"a": "bm25"}, k=5, out=tmp_path / "x")
-    ragauge.run(data, {"b": "bm25"}, k=20, out=tmp_path / "y")
-    folders = [str(tmp_path / "x" / "a"), str(tmp_path / "y" / "b")]
-    with pytest.raises(Incomparable, match=r"a was asked for 5 documents a query, .*b for 20: recall@10"):
-        ragauge.compare(folders, baseline="a", measures=["recall@5", "recall@10"])
-    assert ragauge.compare(folders, baseline="a", measures="recall@5").find("b").difference == 0
-
-
 def test_other_documents_are_refused(tmp_path):
     few = "synthetic:needles(documents=60, queries=12)"
     data = ragauge.load(few)
@@ -538,7 +528,7 @@ def test_names_of_groups_of_measures_and_paths_in_any_spelling(files):
     ]
     for wrong, message in (
         (["qrels.txt", "x=words.run", "x=./words.run"], "the same run is given twice"),
-        (["qrels.txt", "words.run", "y" * 300], "no such file can be"),
+        (["qrels.txt", "words.run", "y" * 300], "cannot be read (File name too long)"),
         (["qrels.txt", "words.run", "both.run", "--tags", "qrels.txt"], "does nothing without --by"),
     ):
         done = cli("compare", *wrong, cwd=files)

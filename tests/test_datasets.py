@@ -80,6 +80,11 @@ def test_documents_are_the_same_in_every_process_whatever_was_done_there():
     assert "documents_hash" in one
 
 
+def test_documents_do_not_name_the_folder_of_this_python(docs):
+    named = [one.id for one in docs.documents if sys.prefix in one.text or sys.base_prefix in one.text]
+    assert named == []
+
+
 def test_reading_the_documentation_opens_no_browser_and_leaves_nothing_behind():
     assert not {"antigravity", "this", "idlelib", "turtle", "tkinter"} & set(interpreter_docs.MODULES.split())
     code = "import sys; from ragauge.datasets.loading import load; load('pydocs'); assert 'xmlrpc' not in sys.modules"
@@ -160,7 +165,7 @@ def test_tab_separated_texts_with_trec_judgments_are_read(tmp_path):
 
 
 def test_a_broken_folder_is_named_with_its_line(tmp_path):
-    with pytest.raises(BadInput, match="no collection is here"):
+    with pytest.raises(BadInput, match="not a dataset; expected corpus"):
         load(tmp_path)
     beir(tmp_path, corpus=[*CORPUS, {"_id": "d1", "text": "again"}], queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
     with pytest.raises(BadInput, match=r"corpus\.jsonl:4: the id `d1` comes twice"):

@@ -171,7 +171,7 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
         (["--as", "tokenizer"], "the form `tokenizer` is for one result of `tokenizers`"),
         (["--as", "tokenization", "-m", "ndcg@10"], "no system has a figure that tokenization has a place for"),
         (["--as", "tokenization", "-C", "default"], "these figures follow the convention default"),
-        (["--seed", "-1"], "seed is -1, not at least 0"),
+        (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--out", "afile"], "afile: is a file, not a folder"),
         (["--out", "afile/study"], "afile/study: cannot be written: afile is a file, not a folder"),
         (["-o", "afile/x.html"], "afile/x.html: cannot be written: afile is a file, not a folder"),
@@ -213,9 +213,9 @@ def test_a_form_of_embedders_is_refused_for_tokenizers(called):
 
 
 def test_a_seed_below_zero_is_refused(called):
-    with pytest.raises(BadInput, match="seed is -1, not at least 0"):
+    with pytest.raises(BadInput, match=r"seed must be between 0 and .*, got -1"):
         Plan(seed=-1)
-    with pytest.raises(BadInput, match="seed is -1, not at least 0"):
+    with pytest.raises(BadInput, match="seed must be at least 0, got -1"):
         called("tokenizers", DATA, "-t", "bpe(vocabulary=300)", "--seed", "-1")
 
 
@@ -241,7 +241,7 @@ def test_what_is_kept_under_other_settings_is_told(fruit, tmp_path):
     assert other.notes == ["3 kept from before under other settings, or of another version, are not used"]
     again = embedders(fruit, given, out=tmp_path, **QUICK)
     assert len(again.notes) == 4
-    assert all("kept from before, and not measured again" in note for note in again.notes)
+    assert all(": reused; made 20" in note for note in again.notes)
     assert embedders(fruit, given, out=tmp_path, **QUICK, seed=2, fresh=True).notes == []
 
 

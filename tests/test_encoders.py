@@ -15,9 +15,11 @@ import pytest
 
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.seams import Embedder, Tokenizer
+from ragauge.systems.building import made as build_part
 from ragauge.systems.building import open_embedder
 from ragauge.systems.embedders.chance import Chance
 from ragauge.systems.embedders.encoder import Encoder
+from ragauge.systems.model_folders import not_loaded
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -594,7 +596,7 @@ def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(mo
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
         Encoder("anything")
-    assert "pip install 'ragauge[transformers]'" in error.value.hint
+    assert "[transformers]'" in error.value.hint
 
 
 def test_loading_is_quiet_and_leaves_the_library_as_it_was(folders, capfd):
@@ -725,3 +727,22 @@ def test_models_of_sentence_transformers_are_known_by_their_weights(folders, tmp
     (tmp_path / "bert" / "pytorch_model.bin").write_bytes(b"cposix\n")
     with pytest.raises(BadInput, match="pickle"):
         open_embedder(f'transformers(model="{tmp_path / "bert"}")')
+
+
+def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
+    pytest.importorskip("transformers")
+    assert build_part("tokenizers", "byt5").encode(["é"]) == [[198, 172]]
+    assert build_part("tokenizers", "canine").encode(["é"]) == [[233]]
+    assert build_part("embedders", "canine(model=canine-mini, untrained=true)").trained is False
+    for name, model in (("byt5", "google/byt5-small"), ("canine", "google/canine-s")):
+        with pytest.raises(BackendFailed, match=f"`{model}` was not found: it is not a local folder") as error:
+            build_part("embedders", name)
+        assert "give a folder with the model" in error.value.hint
+        assert "download=true, or untrained=true for random weights" in error.value.hint
+
+
+def test_download_offline_does_not_hint_at_download():
+    error = not_loaded("google/byt5-small", OSError("We couldn't connect to the hub"), download=True)
+    assert error.message == "the model `google/byt5-small` cannot be loaded: We couldn't connect to the hub"
+    assert "download=true" not in error.hint
+    assert "--local-dir FOLDER" in error.hint

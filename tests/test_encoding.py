@@ -154,7 +154,7 @@ def test_vectors_of_another_shape_and_cutoffs_beyond_k_are_refused():
         one.scores(np.ones((1, 2)), np.ones((2, 2)), name="mine")
     with pytest.raises(BadInput, match="queries have 3 dimensions and documents 2"):
         one.scores(np.ones((1, 3)), np.ones((3, 2)), name="mine")
-    with pytest.raises(BadInput, match="recall@5 cannot be told from 3 documents a query"):
+    with pytest.raises(BadInput, match="recall@5 needs 5 documents per query, but k is 3"):
         field(3, {"q": {"d0": 1.0}}, ["recall@5"], k=3)
 
 

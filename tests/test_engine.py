@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragauge import PRESETS, Judgments, Run, evaluate
+from ragauge.errors import BadInput
 from ragauge.formats.memory import as_table
 from ragauge.measures import from_frames, from_mappings
 from strategies import judgments, runs
@@ -156,3 +157,33 @@ def test_infinite_scores_rank_where_they_belong():
     run = {"q": {"a": float("-inf"), "b": float("inf"), "c": 0.0}}
     for returned in (run, Run(as_table(run))):
         assert evaluate({"q": {"c": 1}}, returned, ["mrr"]).means["mrr"] == 0.5
+
+
+@pytest.mark.parametrize("ties", ["trec", "ranked"])
+@pytest.mark.parametrize(("few", "small"), [(0, 64), (32, 64), (32, 2), (0, 2)])
+def test_tied_scores_in_no_order_rank_as_pytrec_eval_ranks_them(monkeypatch, ties, few, small):
+    monkeypatch.setattr(from_mappings, "FEW_MATCHES", few)
+    monkeypatch.setattr(from_mappings, "SMALL", small)
+    rng = random.Random(3)
+    run = {f"q{q}": {f"d{rng.randrange(10**6)}": float(rng.randrange(9)) for _ in range(80)} for q in range(20)}
+    qrels = {q: {d: rng.randrange(3) for d in rng.sample(sorted(docs), 30)} for q, docs in run.items()}
+    found = evaluate(qrels, run, ["map", "ndcg", "mrr"], PRESETS["default"].but(ties=ties))
+    if ties == "trec":
+        pytrec_eval = pytest.importorskip("pytrec_eval")
+        oracle = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg", "recip_rank"}).evaluate(run)
+        expected = {"map": "map", "ndcg": "ndcg", "mrr": "recip_rank"}
+    else:  # distinct scores that keep the order in which equal ones were given
+        strict = {
+            q: {d: -i for i, d in enumerate(sorted(docs, key=lambda d, docs=docs: -docs[d]))} for q, docs in run.items()
+        }
+        oracle = evaluate(qrels, strict, ["map", "ndcg", "mrr"]).per_query
+        oracle = {q: {name: oracle[name][q] for name in ("map", "ndcg", "mrr")} for q in run}
+        expected = {name: name for name in ("map", "ndcg", "mrr")}
+    for ours, theirs in expected.items():
+        assert found.per_query[ours] == pytest.approx({q: values[theirs] for q, values in oracle.items()}, abs=1e-6)
+
+
+@pytest.mark.parametrize("score", ["0.5", None, float("nan"), 10**400, [1.0]])
+def test_scores_that_are_no_numbers_are_refused_with_their_document(score):
+    with pytest.raises(BadInput, match=r"the score of document `b` for query `q` is .{0,80}, not a number"):
+        evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": score}}, ["map"])

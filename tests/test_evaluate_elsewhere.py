@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,7 +113,9 @@ def test_a_file_in_parts_has_the_numbers_of_the_whole(form, rules, tmp_path, poo
     qrels, run = collection()
     path = written(form, run, tmp_path)
     targets = {f"d{n}": [f"t{n % 9}"] for n in range(500)}
-    here = ragauge.evaluate(qrels, path, MEASURES[:4] if rules.ties == "expected" else MEASURES, rules, targets=targets)
+    measures = MEASURES[:4] if rules.ties == "expected" else MEASURES
+    targets = None if rules.ties == "expected" else targets  # the first four measures do not use them
+    here = ragauge.evaluate(qrels, path, measures, rules, targets=targets)
     there = ragauge.evaluate(qrels, path, list(here.measures), rules, targets=targets, executor=pools["threads"])
     same(there, here)
     assert there.judged.tag == here.judged.tag
@@ -332,3 +340,37 @@ def test_the_command_says_the_same_on_a_cluster(tmp_path):
     here, there = forked(words, tmp_path), forked([*words, "--cluster", "local:2"], tmp_path)
     assert (there.returncode, there.stdout, there.stderr) == (0, here.stdout, here.stderr)
     assert here.stdout.count("\n") > 30
+
+
+LOCAL = ("-m", "ragauge", "evaluate", "qrels.txt", "bm25.run", "--cluster", "local:2")
+
+
+def start_local(folder: Path) -> tuple[subprocess.Popen[str], psutil.Process]:
+    """Start `evaluate` on a local cluster, and return it with its first worker process."""
+    pytest.importorskip("distributed")
+    (folder / "qrels.txt").write_text("q1 0 a 1\nq1 0 b 0\n")
+    (folder / "bm25.run").write_text("q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\n")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = subprocess.Popen([sys.executable, *LOCAL], cwd=folder, text=True, start_new_session=True, **pipes)
+    while command.poll() is None:
+        for child in psutil.Process(command.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if "spawn_main" in " ".join(child.cmdline()):
+                    return command, child
+    raise AssertionError(command.communicate())
+
+
+def test_cluster_worker_killed_while_it_starts_is_replaced(tmp_path):
+    command, worker = start_local(tmp_path)
+    worker.kill()
+    out, err = command.communicate()
+    assert command.returncode == 0, err
+    assert "ndcg@10       1.0000" in out
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_cluster_interrupt_while_workers_start_ends_the_command(tmp_path, send):
+    command, _ = start_local(tmp_path)
+    send(command.pid, signal.SIGINT)
+    out, err = command.communicate()
+    assert (command.returncode, out, err) == (130, "", "")

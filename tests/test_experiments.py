@@ -18,7 +18,8 @@ import pytest
 
 import ragauge
 from command import forked
-from ragauge.errors import BadInput, RagaugeError, UnknownName
+from ragauge import plugins
+from ragauge.errors import BackendFailed, BadInput, RagaugeError, UnknownName
 from ragauge.experiment_files import read_experiment
 from ragauge.experiments import run
 from ragauge.records import Dataset, Document, Judgments
@@ -53,17 +54,40 @@ def test_failed_queries_are_empty_rankings_that_stay_in_the_mean():
     assert found.scores["half"].means["recall@10"] == 0.5
     assert found.scores["half"].n["recall@10"] == 12
     assert (found.speeds["half"].failed, found.speeds["half"].stages["total"].n) == (6, 6)
-    assert found.notes[0] == "half: 6 of 12 queries failed and count as empty rankings"
-    assert found.notes[1] == "half: the first: q6: RuntimeError: down"
+    told = "6 of 12 queries failed and count as empty rankings; first: q6: RuntimeError: down"
+    assert found.notes[0] == f"half: {told}"
+    assert found.failures["half"].message == "half: 6 of 12 queries failed; first: q6: RuntimeError: down"
+    assert found.scores["half"].failures == {f"q{i}": "RuntimeError: down" for i in range(6, 12)}
+    assert repr(found) == f"Scores('half', default: recall@10 0.5000 (n=12); {told})"
 
 
-def test_a_system_that_always_fails_scores_nothing_and_says_why(tmp_path):
-    def never(query, k):
-        raise RuntimeError("down")
+def never(query, k):
+    raise RuntimeError("down")
 
-    found = run(DATA, {"never": never}, measures=["recall@10"], out=tmp_path)
+
+def test_run_all_queries_failed_raises_first_error(tmp_path):
+    with pytest.raises(BackendFailed, match="never: 12 of 12 queries failed; first: q0: RuntimeError: down") as error:
+        run(DATA, {"mine": right, "never": never}, measures=["recall@10"], out=tmp_path)
+    assert "allow_failures=True" in error.value.hint
+    found = run(DATA, {"mine": right, "never": never}, measures=["recall@10"], out=tmp_path, allow_failures=True)
+    assert "mine: run again" in found.notes[0]
     assert found.scores["never"].means["recall@10"] == 0.0
-    assert ragauge.evaluate(tmp_path, tmp_path / "never", ["recall@10"]).n["recall@10"] == 12
+    assert "12 of 12 queries failed" in repr(found)
+    later = ragauge.evaluate(tmp_path, tmp_path / "never", ["recall@10"])
+    assert later.n["recall@10"] == 12
+    assert later.failures == found.scores["never"].failures
+    assert "12 of 12 queries failed" in later.notes[0]
+
+
+def test_cli_run_all_queries_failed_exits_with_3(tmp_path):
+    (tmp_path / "broken.py").write_text("def search(query, k):\n    raise RuntimeError('down')\n")
+    args = ("run", "synthetic:needles", "-s", "bm25", "-s", "mine=broken:search", "--limit", "5", "-o", "x")
+    done = command(*args, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "error: mine: 5 of 5 queries failed; first: " in done.stderr
+    assert "bm25 " in done.stdout
+    again = command("evaluate", "x", "-m", "mrr", cwd=tmp_path)
+    assert "mine: 5 of 5 queries failed and count as empty rankings" in again.stderr
 
 
 def test_inside_a_running_loop_plain_and_async_systems_work_alike():
@@ -127,9 +151,9 @@ def test_what_is_done_is_not_done_again_unless_asked_for(tmp_path):
         return right(query, k)
 
     run(DATA, {"mine": counted}, out=tmp_path, warmup=0)
-    again = run(DATA, {"mine": counted}, out=tmp_path, warmup=0)
+    again = run(DATA, {"mine": counted}, out=tmp_path, warmup=0, reuse=True)
     assert len(calls) == 12
-    assert "kept from" in again.notes[0]
+    assert "mine: reused; made 20" in again.notes[-1]
     assert again.scores["mine"].means["recall@10"] == 1.0
     run(DATA, {"mine": counted}, out=tmp_path, warmup=0, fresh=True)
     assert len(calls) == 24
@@ -140,7 +164,7 @@ def test_a_folder_with_other_work_is_not_touched(tmp_path):
     with pytest.raises(BadInput, match="other work \\(k 10 -> 3\\)"):
         run(DATA, {"mine": right}, out=tmp_path, k=3)
     smaller = Dataset("small", DOCUMENTS[:20], QUERIES, DATA.judgments)
-    with pytest.raises(BadInput, match="other work \\(documents 30 -> 20"):
+    with pytest.raises(BadInput, match="finished run of other documents; expected 20 documents"):
         run(smaller, {"mine": right}, out=tmp_path)
 
 
@@ -162,9 +186,9 @@ def test_interrupted_work_goes_on_where_it_stopped(tmp_path, stop):
         assert len(calls) == 13  # the one in flight was asked again, no other
         assert found.scores["mine"].means["recall@10"] == 1.0
         assert "2 sessions" in found.notes[0]
-    else:  # an error of the system is its answer and interrupts nothing; the same command asks that query again
-        assert len(calls) == 13
-        assert found.notes[0] == "mine: 1 queries that had failed were asked again"
+    else:  # an error of the system is its answer and interrupts nothing; the same command runs it again
+        assert len(calls) == 24
+        assert found.notes[0].startswith("mine: run again; the answers made ")
         assert found.scores["mine"].means["recall@10"] == 1.0
 
 
@@ -284,7 +308,10 @@ def test_what_was_not_asked_is_not_counted():
     half = Dataset("half", DOCUMENTS, {q: QUERIES[q] for q in list(QUERIES)[:6]}, DATA.judgments)
     found = run(half, {"mine": right}, measures=["recall@10"])
     assert (found.scores["mine"].means["recall@10"], found.scores["mine"].n["recall@10"]) == (1.0, 6)
-    assert found.notes == ["6 judged queries are not asked and not counted"]
+    assert found.notes == [
+        "6 judged queries are not asked and not counted",
+        "mine: returned at most 1 document per query; 10 were requested",
+    ]
     assert run(DATA, {"mine": right}, limit=3).speeds["mine"].asked == 3
 
 
@@ -297,17 +324,18 @@ def test_k_is_as_deep_as_the_deepest_cutoff_and_never_shallower():
 
     run(DATA, {"deep": deep}, measures=["recall@25", "ndcg@5"])
     assert set(depths) == {25}
-    with pytest.raises(BadInput, match="recall@25 cannot be told from 10 documents"):
+    with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but k is 10"):
         run(DATA, {"deep": deep}, measures=["recall@25"], k=10)
 
 
 def test_ids_from_elsewhere_and_empty_answers_are_told():
-    found = run(DATA, {"strange": lambda q, k: ["doc#1"], "nothing": lambda q, k: None})
-    assert "strange: 12 of 12 returned ids are not in the collection, such as ['doc#1']" in found.notes
+    found = run(DATA, {"strange": lambda q, k: ["d1", "doc#1"], "nothing": lambda q, k: None})
+    told = "12 of 24 returned ids are not in the corpus; returned: `doc#1`; corpus: `d0`, `d1`, `d2`"
+    assert f"strange: {told}" in found.notes
     assert "nothing: 12 of 12 queries got no documents" in found.notes
 
 
-def test_failures_when_asked_again_are_told_apart():
+def test_run_failures_in_later_trials_are_carried_and_noted():
     calls = []
 
     def fails_later(query, k):
@@ -317,8 +345,14 @@ def test_failures_when_asked_again_are_told_apart():
         return right(query, k)
 
     found = run(DATA, {"mine": fails_later}, repeats=3, warmup=0, measures=["recall@10"])
+    assert found.runs["mine"].failures == {"q3": "RuntimeError: down"}
+    assert "1 of 12 queries failed" in found.failures["mine"].message
+    assert "1 of 12 queries failed" in repr(found)
     assert found.scores["mine"].means["recall@10"] == 1.0
-    assert found.notes == ["mine: 1 queries failed when they were asked again; their times are left out"]
+    assert found.notes == [
+        "mine: 1 queries failed when they were asked again; their times are left out",
+        "mine: returned at most 1 document per query; 10 were requested",
+    ]
 
 
 def test_code_that_was_changed_is_run_again(tmp_path, monkeypatch):
@@ -334,13 +368,13 @@ def test_code_that_was_changed_is_run_again(tmp_path, monkeypatch):
     changed = importlib.reload(importlib.import_module("changing")).search
     second = run(DATA, {"mine": changed}, out=tmp_path / "out", measures=["recall@10"])
     assert second.scores["mine"].means["recall@10"] == 1.0
-    assert "another system than last time" in second.notes[0]
+    assert "mine: changed since the last run (code " in second.notes[0]
 
 
 def test_another_description_under_the_same_name_is_run_again_and_the_others_are_kept(tmp_path):
     run(DATA, {"a": "bm25", "b": "bm25(k1=1.2)"}, out=tmp_path)
     found = run(DATA, {"a": "bm25", "b": "bm25(k1=2.0)"}, out=tmp_path)
-    assert "a: kept from" in found.notes[0]
+    assert "a: reused; made " in found.notes[0]
     assert "description bm25(k1=1.2) -> bm25(k1=2.0)" in found.notes[1]
 
 
@@ -354,14 +388,43 @@ def test_a_wrong_option_is_told_first_and_leaves_nothing_behind(tmp_path):
 
 
 def test_one_system_that_cannot_be_built_does_not_take_the_others_with_it(tmp_path):
-    found = run(DATA, {"mine": right, "bad": "http(url=ftp://x)"}, out=tmp_path, baseline="mine")
+    systems = {"mine": right, "bad": "http(url=ftp://x)"}
+    with pytest.raises(BadInput, match="bad: `ftp://x`"):
+        run(DATA, systems, baseline="mine")
+    found = run(DATA, systems, out=tmp_path, baseline="mine", allow_failures=True)
     assert list(found.scores) == ["mine"]
+    assert "bad: not run: bad: `ftp://x`" in repr(found)
     assert found.failures["bad"].message.startswith("bad: ")
     done = command("run", "synthetic:needles", "-s", "bm25", "-s", "bad=http(url=ftp://x)", "-o", "x", cwd=tmp_path)
     assert done.returncode == 2
-    assert "error: bad: `ftp://x` is no address" in done.stderr
+    assert "error: bad: `ftp://x` is not an http or https address" in done.stderr
     assert "bm25 " in done.stdout
     assert (tmp_path / "x" / "report.md").exists()
+
+
+def test_run_missing_library_raises_working_install_command(tmp_path):
+    (tmp_path / "bm25s.py").write_text("raise ImportError('not installed')\n")
+    metadata = tmp_path / "ragauge-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: ragauge\nVersion: 0.1\n")
+    clone = tmp_path / "my clone"
+    clone.mkdir()
+    code = "import ragauge; ragauge.run('synthetic:needles', {'mine': lambda q, k: ['d00001'], 'bm25': 'bm25'})"
+    paths = [str(tmp_path), *sys.path]
+
+    def hint():
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        typed = [sys.executable, "-c", code]
+        done = subprocess.run(typed, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "bm25: the system `bm25` needs an optional library" in done.stderr
+        return done.stderr.strip().splitlines()[-1]
+
+    assert hint() == "hint: in a clone of ragauge, run `pip install '.[bm25]'`"
+    (metadata / "direct_url.json").write_text(json.dumps({"dir_info": {}, "url": clone.as_uri()}))
+    assert hint() == "hint: in a clone of ragauge, run `pip install '.[bm25]'`"  # the clone is gone
+    (clone / "pyproject.toml").write_text("")
+    assert hint() == f"hint: pip install '{clone}[bm25]'"
 
 
 def test_two_processes_do_not_write_into_one_folder(tmp_path):
@@ -408,6 +471,9 @@ def test_results_can_be_split_by_a_tag(tmp_path):
     assert "by answers" in (tmp_path / "runs" / "synthetic_duplicates" / "report.md").read_text()
     done = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "topic", cwd=tmp_path)
     assert (done.returncode, "no tag is named `topic`" in done.stderr) == (2, True)
+    other = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "topic", "-o", "other", cwd=tmp_path)
+    assert other.returncode == 2
+    assert not (tmp_path / "other").exists()  # it fails before the run
 
 
 def test_mistakes_in_systems_are_told_before_anything_runs():
@@ -417,7 +483,7 @@ def test_mistakes_in_systems_are_told_before_anything_runs():
         run(DATA, {"mine": right}, baseline="nothing")
     with pytest.raises(UnknownName, match="`worker`"):
         run(DATA, {"mine": right}, worker=3)
-    with pytest.raises(BadInput, match="k is 0, not at least 1"):
+    with pytest.raises(BadInput, match="k must be between 1 and 10,000,000, got 0"):
         run(DATA, {"mine": right}, k=0)
     with pytest.raises(BadInput, match="share a folder"):
         run(DATA, {"a b": right, "a/b": right})
@@ -485,7 +551,7 @@ def test_an_experiment_file_is_run_and_leaves_its_files(tmp_path):
         ('dataset = "pydocs"', "there is no `systems`"),
         ('dataset = "pydocs"\nsystems = ["bm25"]\nreapeats = 3', "no setting in FILE is named `reapeats`"),
         ('dataset = "pydocs"\nsystems = ["bm25"]\nk = "ten"', "`k` is 'ten', not int"),
-        ('dataset = "pydocs"\nsystems = ["bm25"]\nk = 0', "k is 0"),
+        ('dataset = "pydocs"\nsystems = ["bm25"]\nk = 0', "k must be between 1 and 10,000,000, got 0"),
         ('dataset = "pydocs"\n[systems]\nx = 3', "the system `x` is 3"),
         ('dataset = "pydocs"\nsystems = ["dense("]', "cannot be read"),
     ],
@@ -576,3 +642,31 @@ def test_ctrl_c_is_obeyed_while_a_system_is_being_built(tmp_path):
     process.send_signal(signal.SIGINT)
     _, talk = process.communicate(timeout=30)
     assert "KeyboardInterrupt" in talk
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os\nimport nothere\n", "ModuleNotFoundError: No module named 'nothere' ({file}:2)"),
+        ("def f():\n    raise KeyError('x')\nf()\n", "KeyError: 'x' ({file}:2)"),
+        ("def f(:\n", "SyntaxError: invalid syntax ({file}:1)"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3 ({file}:2)"),
+    ],
+)
+def test_module_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch, code, told):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / f"failing_{abs(hash(code))}.py"
+    file.write_text(code)
+    with pytest.raises(BadInput) as error:
+        plugins.own(f"{file.stem}:search")
+    assert error.value.message == f"the module `{file.stem}` cannot be imported: {told.format(file=file)}"
+    with pytest.raises(BadInput, match="there is no module `nothere`"):
+        plugins.own("nothere:search")
+
+
+def test_library_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch):
+    (tmp_path / "bm25s.py").write_text("raise ImportError('libblas.so.3: cannot open shared object file')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "bm25s", raising=False)
+    with pytest.raises(ragauge.MissingExtra, match=r"needs an optional library \(libblas\.so\.3: cannot open"):
+        run(DATA, {"b": "bm25"})

@@ -314,3 +314,9 @@ def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, place):
     (tmp_path / "file.txt").write_text("")
     with pytest.raises(BadInput, match=r"is a folder|cannot be written"), whole_file(place):
         pass
+
+
+def test_targets_with_a_carriage_return_are_refused_with_their_line(tmp_path):
+    (tmp_path / "targets.csv").write_bytes(b"d0,A\nd1,A\rd2,B\r")
+    with pytest.raises(BadInput, match=r"targets\.csv:2: the line contains a carriage return"):
+        read_targets(tmp_path / "targets.csv")

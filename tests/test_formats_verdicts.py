@@ -22,6 +22,7 @@ WHOLE = Verdicts(
     [Question("When?", 0.5)],
     refusal=False,
     unscored={"useful k3": Unscored("the reply was cut off", '{"verdicts": [')},
+    left_out={"answer": ["Thank you!"]},
 )
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -48,6 +49,7 @@ verdicts = st.builds(
     st.lists(st.builds(Question, text, st.floats(-1, 1)), max_size=3),
     st.none() | st.booleans(),
     st.dictionaries(name, st.builds(Unscored, text, text), max_size=2),
+    st.dictionaries(st.sampled_from(["answer", "reference"]), st.lists(text, max_size=2), max_size=2),
 )
 
 
@@ -66,6 +68,7 @@ def test_a_file_has_a_line_a_sample(tmp_path):
 def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
     path, line = tmp_path / "verdicts.jsonl", as_line(WHOLE)
     assert line["support"]["a1"].pop("together") == ["k3", "k4"]
+    assert line.pop("left_out") == {"answer": ["Thank you!"]}
     path.write_text(json.dumps(line) + "\n")
     assert read_verdicts(str(path))["s1"].support["a1"] == WHOLE.support["a1"]._replace(together=())
 
@@ -78,7 +81,7 @@ def test_a_key_that_comes_twice_is_refused_wherever_it_is(tmp_path):
         ('"k2": {', '"k1": {"useful": false}, "k2": {', "k1"),
     ):
         path.write_text(json.dumps(as_line(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
-        with pytest.raises(BadInput, match=rf":2: the JSON cannot be read \(an object has `{name}` twice\)"):
+        with pytest.raises(BadInput, match=rf":2: the JSON cannot be read \(duplicate key `{name}`"):
             read_verdicts(str(path))
 
 
@@ -122,6 +125,8 @@ def test_half_a_character_in_a_reply_does_not_cost_the_file(tmp_path):
         ({"refusal": "no"}, "`refusal` is"),
         ({"unscored": {"questions": {"reply": "x"}}}, "`why` is `null`, not a text"),
         ({"unscored": []}, "not an object"),
+        ({"left_out": {"question": []}}, "`question` is unknown"),
+        ({"left_out": {"answer": [1]}}, "not a text"),
     ],
 )
 def test_anything_else_is_refused_with_its_line(change, words, tmp_path):

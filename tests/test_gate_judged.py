@@ -46,7 +46,7 @@ def test_a_rule_names_a_measure_in_brackets():
         ("unscored(p95_ms) <= 0", BadInput),
         ("unscored(nonsense) <= 0", UnknownName),
         ("unscored(faithfulness) not worse", BadInput),
-        ("unscored(faithfulness) drop <= 1", BadInput),
+        ("unscored(faithfulness) drop <= 0.999", BadInput),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(text, error):
@@ -75,15 +75,15 @@ def test_beyond_the_allowance_both_rules_fail():
 
 
 def test_nothing_scored_fails_whatever_is_allowed():
-    found = checks(of([NAN] * 10), ["faithfulness >= 0", "unscored(faithfulness) <= 100%"])
-    assert not found["faithfulness >= 0"].passed
-    assert found["unscored(faithfulness) <= 100%"].passed
+    found = checks(of([NAN] * 10), ["faithfulness >= 0.001", "unscored(faithfulness) <= 10"])
+    assert not found["faithfulness >= 0.001"].passed
+    assert found["unscored(faithfulness) <= 10"].passed
 
 
 def test_a_measure_that_was_not_judged_has_no_unscored_either():
     run = of([1.0] * 10)
-    found = checks(run, ["unscored(Answer Relevancy) <= 0", "context_precision >= 0", "hallucination <= 1"])
-    for name in ("unscored(answer_relevance) <= 0", "context_precision >= 0", "hallucination <= 1"):
+    found = checks(run, ["unscored(Answer Relevancy) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"])
+    for name in ("unscored(answer_relevance) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"):
         assert not found[name].passed
         assert found[name].reason.endswith("(there are faithfulness)")
     with pytest.raises(UnknownName, match="no figure is named"):
@@ -93,9 +93,9 @@ def test_a_measure_that_was_not_judged_has_no_unscored_either():
 def test_an_allowance_for_one_measure_is_none_for_another():
     both = scores({FAITHFULNESS: [1.0, NAN], RELEVANCE: [1.0, NAN]}, ["q1", "q2"])
     run = judged(scores=both, intervals={})
-    found = checks(run, ["faithfulness >= 0", "answer_relevance >= 0", "unscored(faithfulness) <= 1"])
-    assert found["faithfulness >= 0"].passed
-    assert not found["answer_relevance >= 0"].passed
+    found = checks(run, ["faithfulness >= 0.001", "answer_relevance >= 0.1", "unscored(faithfulness) <= 1"])
+    assert found["faithfulness >= 0.001"].passed
+    assert not found["answer_relevance >= 0.1"].passed
 
 
 def test_an_allowance_holds_in_every_stratum_that_a_rule_asks_for():

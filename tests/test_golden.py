@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragauge import evaluate
+from ragauge.errors import BadInput
 
 GRADES = {"q": {"d1": 1, "d2": 3, "d3": 2, "d4": 1}}
 
@@ -105,5 +106,14 @@ def test_any_of_a_hundred_neighbours_does_not_count_at_ten():
 def test_rig_counts_a_query_without_relevant_documents_as_one_but_for_precision():
     qrels, run = {"q": {"a": 0}}, {"q": {"a": 1.0}}
     measures = ["recall@5", "hit_rate@5", "mrr", "map@5", "ndcg@5", "precision@5"]
-    assert means(qrels, run, measures, "rig") == [1, 1, 1, 1, 1, 0]
+    assert means(qrels, run, measures, "rig-code") == [1, 1, 1, 1, 1, 0]
+    assert means(qrels, run, measures, "rig") == [1, 0, 0, 0, 0, 0]
     assert means(qrels, run, measures, "default") == [0, 0, 0, 0, 0, 0]
+
+
+def test_rig_precision_at_zero_is_zero_as_documented():
+    qrels, run = {"q": {"a": 1}, "r": {"b": 0}}, {"q": {"a": 1.0}, "r": {"b": 1.0}}
+    assert means(qrels, run, ["precision@0", "precision@1"], "rig") == [0, 0.5]
+    for measure, convention in (("precision@0", "rig-code"), ("precision@0", "default"), ("recall@0", "rig")):
+        with pytest.raises(BadInput, match="must be a whole number of at least 1, got 0"):
+            means(qrels, run, [measure], convention)

@@ -153,7 +153,7 @@ def test_many_nodes_by_small_numbers_do_not_overflow():
 
 def test_without_rustworkx_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rustworkx", None)
-    with pytest.raises(MissingExtra, match=r"ragauge\[graph\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[graph\]"):
         Graph.of(["a"], {}).to_rustworkx()
 
 

@@ -116,7 +116,7 @@ def test_what_is_scored_here_has_a_known_convention(tmp_path):
 
 
 def test_a_measure_beyond_the_depth_of_the_runs_is_told(runs):
-    assert history(runs, measures="recall@100").notes == ["recall@100 of runs of 10 documents a query is that of 10"]
+    assert history(runs, measures="recall@100").notes == ["recall@100 is undefined for runs made with k=10"]
 
 
 def test_sums_and_geometric_means_stay_what_they_are_and_have_no_interval(runs):
@@ -128,15 +128,15 @@ def test_sums_and_geometric_means_stay_what_they_are_and_have_no_interval(runs):
 
 
 def test_times_are_those_of_the_run(runs):
-    found = history(runs, measures=["p95_ms", "qps", "mean_ms", "build_seconds"])
+    found = history(runs, measures=["p95_ms", "throughput", "mean_ms", "build_seconds"])
     timings = pl.read_parquet(runs / "day1" / "mine" / "timings.parquet")
     known = speed(timings)
-    p95, qps, mean, build = (one.mean for one in found.points[:4])
+    p95, throughput, mean, build = (one.mean for one in found.points[:4])
     total = timings["total_ns"].to_numpy() / 1e6
     assert (p95.value, p95.n) == (pytest.approx(known.stages["total"].p95), 30)
     assert p95.low in total
     assert math.isnan(p95.high)  # of 30 values none is surely above the 95th percentile
-    assert (qps.value, qps.n) == (pytest.approx(known.qps), 30)
+    assert (throughput.value, throughput.n) == (pytest.approx(known.throughput), 30)
     assert mean.value == pytest.approx(total.mean())
     assert mean.low < mean.value < mean.high
     assert (build.value >= 0, build.n) == (True, 1)
@@ -459,11 +459,11 @@ def test_moments_are_as_exact_as_is_needed_to_tell_them_apart(times, since, titl
 def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2)
-    found = history(tmp_path, measures=["mrr@10", "qps"])
+    found = history(tmp_path, measures=["mrr@10", "throughput"])
     rows = list(csv.DictReader(io.StringIO(reports.as_csv(found))))
     assert list(rows[0]) == ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
     assert [float(row["mean"]) for row in rows] == [one.mean.value for one in found.points]
-    assert (rows[1]["measure"], rows[1]["low"]) == ("qps", "")
+    assert (rows[1]["measure"], rows[1]["low"]) == ("throughput", "")
     data = json.loads(json.dumps(reports.as_data(found), allow_nan=False))
     assert data["schema"] == "ragauge-history/1"
     assert data["points"][1]["low"] is None

@@ -17,6 +17,8 @@ import pytest
 from ragauge.chronicle import again, history, memory
 from ragauge.chronicle.places import DEPTH, find
 from ragauge.errors import BadInput
+from ragauge.formats import read_judgments
+from ragauge.runs.manifest import judgments_hash
 from result_folders import LONG_AGO, made, ranked, settle
 
 GOOD, WORSE = [1] * 30, [2] * 30
@@ -188,7 +190,7 @@ def test_processes_at_once_do_no_harm(runs):
 
 
 def test_what_the_index_has_is_what_the_folders_have(runs):
-    for how in ({"measures": ["ndcg@3", "p95_ms", "qps"]}, {"confidence": 0.8, "measures": "p50_ms"}, {}):
+    for how in ({"measures": ["ndcg@3", "p95_ms", "throughput"]}, {"confidence": 0.8, "measures": "p50_ms"}, {}):
         read, kept = (history(runs, **how) for _ in range(2))
         assert repr(kept.points) == repr(read.points) == repr(history(runs, index=False, **how).points)
 
@@ -275,7 +277,7 @@ def test_runs_without_judgments_are_told(runs):
         ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,1\nmine,q0,mrr@10,1\n", "comes twice for a query"),
         ("scores.csv", "run,query,measure,value\n,q0,mrr@10,1\n", "a value belongs to nothing"),
         ("scores.csv", "run,query,measure,value,trial\nm,q,mrr,1,1\nm,q,mrr,1,1\n", "a value comes twice"),
-        ("judgments.parquet", "nonsense", "judgments.parquet: is damaged"),
+        ("judgments.parquet", "nonsense", "judgments.parquet: cannot be read"),
         ("experiment.json", "{", "experiment.json: is damaged"),
         ("mine/manifest.json", "[]", "manifest.json: is damaged (it holds no object)"),
         ("mine/manifest.json", "{", "manifest.json: is damaged"),
@@ -339,7 +341,7 @@ def test_damaged_times_take_no_measure_with_them(runs):
     settle(runs / "b")
     found = history(runs, measures=["p95_ms", "mrr@10"])
     assert [one.measure for one in found.points] == ["p95_ms", "mrr@10", "mrr@10"]
-    assert "timings.parquet: is damaged" in found.skipped[str(runs / "b" / "mine")]
+    assert "timings.parquet: cannot be read" in found.skipped[str(runs / "b" / "mine")]
 
 
 def test_scores_of_several_trials_are_averaged_query_by_query(runs):
@@ -383,6 +385,10 @@ def test_runs_that_returned_the_same_are_told_apart_by_their_judgments(runs):
     shutil.copytree(runs / "a", runs / "c")
     grades = pl.read_parquet(runs / "c" / "judgments.parquet")
     grades.with_columns(pl.col("relevance") * 0).write_parquet(runs / "c" / "judgments.parquet")
+    for path in (runs / "c").glob("*/manifest.json"):
+        about = json.loads(path.read_text())
+        about["judgments_hash"] = judgments_hash(read_judgments(runs / "c"))
+        path.write_text(json.dumps(about))
     settle(runs / "c")
     (runs / "c" / "scores.csv").unlink()
     found = history(runs, measures="ndcg@3", index=False)

@@ -88,7 +88,7 @@ def test_the_manifest_follows_its_schema_and_the_two_rooms_name_the_same_one(fol
 
     schema = json.loads((files("ragauge.reports") / "judged.schema.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
-    for one in (judged(), lexical(), judged(stopped="the limit of 3 calls is reached", ledger=(), robustness=())):
+    for one in (judged(), lexical(), judged(stopped="the limit of 3 requests is reached", ledger=(), robustness=())):
         Draft202012Validator(schema).validate(judged_data.as_data(one, per_sample=True))
     Draft202012Validator(schema).validate(json.loads((folder / KEPT).read_text(encoding="utf-8")))
     assert judged_data.SCHEMA == SCHEMA
@@ -203,12 +203,31 @@ def test_other_answers_and_what_only_one_side_knows_are_compared(tmp_path):
         assert {one.difference for one in found} == {0.0}
 
 
-def test_a_folder_from_before_fingerprints_is_read(folder):
+def test_a_folder_without_directions_or_fingerprints_is_read(folder):
+    lower = read_judged(folder).scores.lower_is_better
+    rewritten(folder, SCORES, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
+    assert read_judged(folder).scores.lower_is_better == lower
     rewritten(folder, SCORES, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
     assert (
         (folder / SCORES).read_text(encoding="utf-8").startswith("system,query,measure,value,judge,convention,reason\n")
     )
     assert read_judged(folder).scores.fingerprints == {}
+
+
+def test_a_direction_that_contradicts_the_manifest_is_refused(folder):
+    rewritten(folder, SCORES, lambda text: text.replace(",false\n", ",true\n", 1))
+    with pytest.raises(
+        BadInput, match=r"scores.csv:2: lower_is_better of .*: expected false as in judge.json, got `true`"
+    ):
+        read_judged(folder)
+
+
+def test_scores_csv_is_compared_in_the_direction_of_its_folder(folder):
+    """A table of scores goes the same way as the folder that it is from."""
+    known, _ = read_scores(str(folder / SCORES))
+    (table,) = known.values()
+    assert not table.direction_unstated
+    assert table.lower_is_better == read_judged(folder).scores.lower_is_better
 
 
 def test_fingerprints_come_back_and_one_that_differs_is_refused(tmp_path):
@@ -220,11 +239,14 @@ def test_fingerprints_come_back_and_one_that_differs_is_refused(tmp_path):
         read_judged(tmp_path / "a")
 
 
-def test_a_folder_takes_more_or_fewer_of_its_samples_and_no_others(folder):
+def test_a_folder_takes_more_of_its_samples_and_neither_fewer_nor_others(folder):
     mine = list(judged().samples)
     fresh = [replace(mine[0], answer="In Rome."), *mine[1:]]  # the system was mended, and answers the same questions
-    for some in (mine, mine[:2], fresh, [*mine, Sample("q9", "Why?", "So.")], [replace(mine[0], labels={"x": 1.0})]):
+    labelled = [replace(mine[0], labels={"x": 1.0}), *mine[1:]]
+    for some in (mine, fresh, [*mine, Sample("q9", "Why?", "So.")], labelled):
         refuse_others(folder, some)
+    with pytest.raises(BadInput, match="the folder holds 4 judged samples, and 2 of them are to be judged"):
+        refuse_others(folder, mine[:2])
     for changed in (replace(mine[0], question="Where else?"), replace(mine[0], reference="In Rome.")):
         with pytest.raises(BadInput, match="holds what was judged of other samples: `q1` is another question there"):
             refuse_others(folder, [changed, *mine[1:]])

@@ -69,6 +69,18 @@ def test_every_measure_is_as_worked_by_hand():
     assert [verdicts.useful[one].useful for one in ("k1", "k2", "k3")] == [True, False, False]
 
 
+def test_judge_polite_words_in_a_claim_lower_faithfulness():
+    def scored(answer):
+        sample = {"id": "s", "question": "How?", "answer": answer, "contexts": ["Sourdough bread rises by wild yeast."]}
+        found = ragauge.judge([sample], ["faithfulness"])
+        return found.scores.means["faithfulness"], found.verdicts["s"].left_out
+
+    bread = "Sourdough bread rises by wild yeast."
+    assert scored(f"{bread} It was invented on Mars by Elon Musk.") == (0.5, {})
+    assert scored(f"{bread} It was invented on Mars thanks to Elon Musk.") == (0.5, {})
+    assert scored(f"{bread} Let me know if you need more!") == (1.0, {"answer": ["Let me know if you need more!"]})
+
+
 def test_nobody_is_asked_about_a_blank_chunk():
     seen = []
 
@@ -314,7 +326,7 @@ def test_a_limit_is_that_of_the_folder_whatever_was_asked_there(tmp_path):
     judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2)
     found = judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2, replicate=1)
     assert len(chat.asked) == 2
-    assert found.stopped == "the limit of 2 calls is reached"
+    assert found.stopped == "the limit of 2 requests is reached"
 
 
 def test_a_limit_keeps_what_was_said_until_then():
@@ -326,7 +338,7 @@ def test_a_limit_keeps_what_was_said_until_then():
     found = judged(measures=["faithfulness"], chat=Scripted(forgetful), max_calls=2)
     verdicts = found.verdicts["s1"]
     assert set(verdicts.support) == {"a1", "a2"}
-    assert verdicts.unscored["support a3"].why == "not asked: the limit of 2 calls is reached"
+    assert verdicts.unscored["support a3"].why == "not asked: the limit of 2 requests is reached"
 
 
 def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
@@ -373,7 +385,7 @@ def test_a_limit_of_calls_stops_cleanly_and_a_higher_one_goes_on(tmp_path):
     chat = Scripted(literal_judge.answer)
     found = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=7, concurrency=2)
     assert len(chat.asked) == 7
-    assert found.stopped == "the limit of 7 calls is reached"
+    assert found.stopped == "the limit of 7 requests is reached"
     assert 0 < found.scores.n["faithfulness"] < 6
     assert any("not asked" in why for why in found.scores.unscored["faithfulness"].values())
     more = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=12)
@@ -619,8 +631,14 @@ def test_what_was_said_is_counted_again_and_nobody_is_asked(tmp_path):
 
 def test_the_usual_measures_are_counted_as_far_as_samples_go():
     found = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))])
-    assert found.scores.measures == ["faithfulness", "context_precision", "answer_relevance"]
+    assert found.scores.measures == ["faithfulness", "context_precision"]
     assert "context_recall is left out: there are no reference answers" in found.notes
+    assert "answer_relevance is left out: it needs a model that generates questions (--chat)" in found.notes
+    asked = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))], ["answer_relevance"])
+    assert asked.scores.n == {"answer_relevance": 0}
+    assert "the lexical judge generates no questions" in asked.scores.unscored["answer_relevance"]["s"]
+    model = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))], chat=Scripted(literal_judge.answer))
+    assert model.scores.measures == ["faithfulness", "context_precision", "answer_relevance"]
 
 
 def test_a_limit_buys_whole_samples(tmp_path):

@@ -265,7 +265,7 @@ def test_ragdbevals_results_are_read_with_their_circumstances(tmp_path):
     assert entry.means == {
         "recall(of=capped)@10": (0.9847, 0, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True))
     }
-    assert (entry.speed.stages["total"].p50, entry.speed.qps) == (0.42, 1999.0)
+    assert (entry.speed.stages["total"].p50, entry.speed.throughput) == (0.42, 1999.0)
     assert math.isnan(entry.speed.stages["total"].p99)
     assert entry.costs == {
         "qps_single_thread": 1999.0,
@@ -275,7 +275,7 @@ def test_ragdbevals_results_are_read_with_their_circumstances(tmp_path):
     }
     assert entry.manifest["machine"] == {"cpu": "x", "cores": 8}
     again = json.loads(LAYOUTS["ragdbeval"].write(found))
-    assert again["metadata"] == held["metadata"]
+    assert again["metadata"] == {**held["metadata"], "convention": "ragdbeval-capped"}
     assert list(again["results"][0]) == list(RESULT)
     known = {key: value for key, value in again["results"][0]["mean_metrics"].items() if value is not None}
     assert known == {**RESULT["mean_metrics"], "resource_ram_mb_peak": 3.0}
@@ -322,6 +322,7 @@ def test_what_ragauge_measured_is_written_as_ragdbeval_would(tmp_path):
         "num_results": 2,
         "random_seed": None,
         "strict_mode": None,
+        "convention": "ragdbeval-capped",
     }
     figures = held["results"][0]["mean_metrics"]
     assert figures["quality_recall@1"] == pytest.approx((0 + 1 + 0) / 3)
@@ -351,19 +352,55 @@ def test_what_ragauge_measured_is_written_as_ragdbeval_would(tmp_path):
 def test_the_columns_of_ragdbeval_are_those_of_its_json(tmp_path):
     shown = scored(LAYOUTS["ragdbeval"], {"faiss": OLD})
     keys = json.loads(LAYOUTS["ragdbeval"].write(shown))["results"][0]["mean_metrics"]
-    columns = list(table(LAYOUTS["ragdbeval-csv"].write(shown))[0])[4:]
+    *columns, last = list(table(LAYOUTS["ragdbeval-csv"].write(shown))[0])[4:]
     plain = [key.partition("_")[2] for key in keys if not key.startswith("ops_")]
     assert columns == plain
+    assert last == "convention"
     assert len(columns) == 16 + 15 + 11
 
 
-def test_queries_that_failed_are_said(tmp_path):
+def test_ragdbeval_success_has_no_error_message(tmp_path):
     shown = scored(LAYOUTS["ragdbeval"], {"faiss": OLD})
-    entry = Entry(**{**vars(shown.entries["faiss"]), "failed": {"q1": "timed out"}})
-    held = LAYOUTS["ragdbeval"].write(Overview(**{**vars(shown), "entries": {"faiss": entry}}))
-    assert json.loads(held)["results"][0]["error_message"] == "1 queries failed"
+
+    def result(failed):
+        entry = Entry(**{**vars(shown.entries["faiss"]), "failed": dict.fromkeys(failed, "timed out")})
+        return LAYOUTS["ragdbeval"].write(Overview(**{**vars(shown), "entries": {"faiss": entry}}))
+
+    held = result(["q1"])
+    (one,) = json.loads(held)["results"]
+    assert (one["success"], one["error_message"], one["warnings"]) == (True, None, ["1 query failed"])
     back = LAYOUTS["ragdbeval"].read(written(tmp_path, "ragdbeval", held))
-    assert "faiss: 1 queries failed" in back.notes
+    assert "faiss: 1 query failed" in back.notes
+    assert LAYOUTS["ragdbeval"].write(back) == held.replace('"generated_at": ""', '"generated_at": null')
+    (one,) = json.loads(result(["q1", "q2", "q3"]))["results"]
+    assert (one["success"], one["error_message"]) == (False, "3 queries failed")
+
+
+def test_ragdbeval_document_convention_is_written_and_read_back(tmp_path):
+    """Golden vector G3: d1, d2 of five relevant documents, k = 1 and 10; the document divides by 5, the code by k."""
+    qrels = {"q": {f"d{i}": 1 for i in range(1, 6)}}
+    run = {"q": {"d1": 3.0, "d2": 2.0, "x": 1.0}}
+    for convention, recall, precision in (("ragdbeval", 0.4, 0.2), ("ragdbeval-capped", 0.4, 2 / 3)):
+        wanted = LAYOUTS["ragdbeval"].variants[convention]
+        found = ragauge.evaluate(qrels, run, list(wanted), convention)
+        shown = Overview("x", {"a": Entry("a", {m: Mean(v, 1) for m, v in found.means.items()})}, wanted, convention)
+        for name in ("ragdbeval", "ragdbeval-csv"):
+            text = LAYOUTS[name].write(shown)
+            back = LAYOUTS[name].read(written(tmp_path, name, text))
+            assert back.convention == convention
+            assert LAYOUTS[name].write(back) == text
+        (row,) = table(LAYOUTS["ragdbeval-csv"].write(shown))
+        assert (float(row["recall@10"]), float(row["precision@10"])) == pytest.approx((recall, precision))
+        assert float(row["recall@1"]) == pytest.approx(0.2 if convention == "ragdbeval" else 1.0)
+        assert row["convention"] == convention
+
+
+def test_ragdbeval_unknown_convention_is_refused(tmp_path):
+    held = {**RESULTS, "metadata": {**RESULTS["metadata"], "convention": "nonsense"}}
+    with pytest.raises(
+        BadInput, match="unknown convention; expected one of ragdbeval-capped, ragdbeval, got `nonsense`"
+    ):
+        LAYOUTS["ragdbeval"].read(written(tmp_path, "ragdbeval", json.dumps(held)))
 
 
 # Rig

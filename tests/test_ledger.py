@@ -45,7 +45,7 @@ def test_the_call_beyond_the_limit_is_not_made():
     ledger = Ledger(limits=Limits(calls=2))
     ledger.reserve(lambda: (1, 1))
     ledger.reserve(lambda: (1, 1))
-    with pytest.raises(Enough, match="limit of 2 calls"):
+    with pytest.raises(Enough, match="limit of 2 requests"):
         ledger.reserve(lambda: (1, 1))
 
 

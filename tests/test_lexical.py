@@ -134,6 +134,76 @@ def test_a_denial_of_facts_is_a_claim_and_no_refusal(text):
     assert not refuses(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was invented on Mars thanks to Elon Musk.",
+        "Visitors feel free to walk on Mars.",
+        "Nurses on Mars are happy to help patients.",
+        "The film Thank You for Smoking was made on Mars.",
+        "Please let me know that Elon Musk invented bread.",
+        "The good question of the study was asked on Mars.",
+        "Researchers on Mars can clarify the origin of yeast.",
+        "Sure it was on Mars.",
+        "Sorry Tom Hanks died.",
+        "Feel free to take photos on Mars.",
+        "Einstein had no idea that Mars has robots.",
+        "He gave no answer to the king of Mars.",
+        "The police had no information about the murder on Mars.",
+        "The plane crashed on Mars due to insufficient data.",
+        "The king of Mars wrote an unanswerable letter.",
+        "The material is not available on Mars.",
+        "Without further information the fleet sailed to Mars.",
+        'Nixon wrote "I do not know the answer" on a wall on Mars.',
+    ],
+)
+def test_claims_with_polite_or_refusing_words_keep_the_sentence(text):
+    assert "".join(claims(text)).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("Thank you for asking, bread was invented on Mars.", "bread was invented on Mars."),
+        ("Good question: bread was invented on Mars.", "bread was invented on Mars."),
+        ("Let me know if you need more, bread was invented on Mars.", "bread was invented on Mars."),
+        ("Happy to help, Elon Musk invented bread.", "Elon Musk invented bread."),
+        ("I'm sorry, bread was invented on Mars.", "bread was invented on Mars."),
+        ("I do not know the price and the museum was on Mars.", "and the museum was on Mars."),
+        ("I do not know the price, the museum was on Mars.", "the museum was on Mars."),
+        ("I cannot help because bread was invented on Mars.", "because bread was invented on Mars."),
+        ("The museum was on Mars, do you need more?", "The museum was on Mars,"),
+    ],
+)
+def test_claims_next_to_a_courtesy_or_refusal_are_kept(text, rest):
+    assert claims(text) == [rest]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If you have any other questions about Mars, feel free to ask.",
+        "Let me know if you need anything else about Mars!",
+        "Please don't hesitate to reach out if you need more.",
+        "I'd be happy to help you with Mars if you like.",
+        "Thank you for your question about Mars.",
+        "That's a great question.",
+        "Hello Anna!",
+        "Sorry for the confusion.",
+        "Could you clarify which museum on Mars you mean.",
+        "Please provide more context about the museum.",
+        "Thanks, and let me know if I can help further!",
+        "Based on the provided documents, I cannot determine the price, the owner, or the year of the museum.",
+        "I can't answer that because the documents do not mention Mars.",
+        "No mention of Mars is made in the passage.",
+        "It is impossible to tell from the text.",
+        "No idea.",
+    ],
+)
+def test_claims_of_a_bare_courtesy_or_refusal_are_empty(text):
+    assert claims(text) == []
+
+
 def test_what_follows_a_refusal_is_still_a_claim():
     assert claims("I do not know the price, but it was built in 1987.") == ["but it was built in 1987."]
     assert claims("No, she was a singer in Rome.") == ["she was a singer in Rome."]
@@ -285,20 +355,22 @@ def test_a_question_without_words_leaves_chunks_without_a_verdict():
     assert (found.said, found.unscored["k1"].why) == ({}, "the question has no words that could be looked for")
 
 
-def test_the_first_sentences_stand_for_questions():
-    thought = say("questions", {"answer": "One is. Two are. Three are. Four are."}, n=3).said["answer"]
-    assert thought.questions == ("One is.", "Two are.", "Three are.")
-    assert not thought.refusal
+def claims_nothing(text):
+    """Whether no sentence of an answer claims anything."""
+    return not any(map(claims, sentences(text)))
+
+
+def test_questions_without_a_model_are_unscored():
+    found = say("questions", {"answer": "One is. Two are. Three are. Four are."}, n=3)
+    assert found.said == {}
+    assert found.unscored["answer"].why == "the lexical judge generates no questions, which needs a model (--chat)"
 
 
 def test_a_refusal_commits_itself_to_nothing_at_all():
-    def refusal(text):
-        return say("questions", {"answer": text}, n=3).said["answer"].refusal
-
-    assert refusal("I'm sorry. I do not know the answer.")
-    assert refusal("")
-    assert not refusal("I do not know the price. It was built in 1987.")
-    assert not refusal("Paris.")
+    assert claims_nothing("I'm sorry. I do not know the answer.")
+    assert claims_nothing("")
+    assert not claims_nothing("I do not know the price. It was built in 1987.")
+    assert not claims_nothing("Paris.")
 
 
 # The whole judge.
@@ -410,12 +482,9 @@ def test_it_tells_answers_from_their_own_contexts_from_those_of_others(shared):
 
 def test_refusals_are_told_from_answers(shared):
     samples = load_labelled(str(shared("rag_mtrag_un"))).samples
-    judge = Lexical()
 
     def share(kind):
-        own = [one for one in samples if one.metadata["answerability"] == kind]
-        said = [judge.say(Task("questions", one.id, {"answer": one.answer}, {}, n=3)).said["answer"] for one in own]
-        return np.mean([one.refusal for one in said])
+        return np.mean([claims_nothing(one.answer) for one in samples if one.metadata["answerability"] == kind])
 
     assert share("unanswerable") > 0.85
     assert share("answerable") < 0.01

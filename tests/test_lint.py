@@ -355,7 +355,7 @@ def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypa
     identification._model.cache_clear()
     found = lint(list(WEATHER))
     assert set(found.skipped) == {"near-duplicates", "mojibake", "language", "tokens", "orphans"}
-    assert "ragauge[knowledge]" in found.skipped["language"]
+    assert "[knowledge]'" in found.skipped["language"]
     with pytest.raises(MissingExtra):
         lint(list(WEATHER), languages="en")
 
@@ -475,3 +475,17 @@ def test_texts_from_a_corpus_are_shown_and_never_obeyed(command, tmp_path):
     assert "[red]x[/red]" in done.stdout
     assert "[bold]hi[/bold]" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_lint_folder_lists_files_that_were_not_read(tmp_path):
+    (tmp_path / "kb" / "sub").mkdir(parents=True)
+    (tmp_path / "kb" / ".git").mkdir()
+    for i in range(4):
+        (tmp_path / "kb" / f"d{i}.md").write_text(f"Document number {i} has a text about topic number {i} and more.\n")
+    for name in ("a.pdf", "sub/b.docx", "sub/LICENSE", ".git/config"):
+        (tmp_path / "kb" / name).write_text("x")
+    found = lint(tmp_path / "kb")
+    (unread,) = [one for one in found.problems if one.what == "unread files"]
+    assert unread.message == "3 files of the folder were not read (1 .pdf, 1 without an ending, 1 .docx)"
+    assert list(unread.examples) == ["a.pdf", "sub/LICENSE", "sub/b.docx"]
+    assert found.documents == 4

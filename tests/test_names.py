@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge import PRESETS, BadInput, UnknownName
+from ragauge import PRESETS, BadInput, UnknownName, evaluate
 from ragauge.measures.names import _ALIASES, parse, parse_all
 from ragauge.measures.table import TABLE
 
@@ -96,8 +96,8 @@ def test_an_unknown_name_gets_the_nearest_one():
     [
         ("judged", "judged needs a cutoff"),
         ("bpref@10", "bpref has no cutoff"),
-        ("ndcg@0", "ndcg@0 is no cutoff"),
-        ("ndcg@2.5", "ndcg@2.5 is no cutoff"),
+        ("ndcg@0", "the cutoff of ndcg must be a whole number of at least 1, got 0"),
+        ("ndcg@2.5", "the cutoff of ndcg must be a whole number of at least 1, got 2.5"),
         ("recall(of=most)@10", "`of` of recall cannot be `most`"),
         ("rbp(p=high)", "`high` in `rbp\\(p=high\\)` is not a number"),
     ],
@@ -121,3 +121,33 @@ def test_groups_and_lists_of_cutoffs_spread_out_and_nothing_comes_twice():
         "map",
     ]
     assert len(parse_all(["official"])) == 8 + 11 + 9
+
+
+def test_names_of_the_swarm_study_and_of_trec_eval_are_understood():
+    assert str(parse("Diversity Count")) == str(parse("diversity_count")) == "diversity_count@20"
+    assert str(parse("Diversity Count@5")) == "diversity_count@5"
+    qrels, run = {"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}}
+    scores = evaluate(qrels, run, "num_q")
+    assert (scores.means["num_q"], scores.n["num_q"]) == (2.0, 2)
+    assert evaluate(qrels, run, "num_q", "trec9").means["num_q"] == 1.0, "a query that the run lacks is left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "measures"),
+    [
+        ("ndcg@10,map", ["ndcg@10", "map"]),
+        ("nDCG@10 AP(rel=2)", ["ndcg@10", "map(rel=2)"]),
+        ("recall@5,10,100", ["recall@5", "recall@10", "recall@100"]),
+        ("ndcg(gain=exp)@10, recall(of=capped)@10", ["ndcg(gain=exp)@10", "recall(of=capped)@10"]),
+        ("Hit Rate@5, P_5 P_10", ["hit_rate@5", "precision@5", "precision@10"]),
+        ("Hit Rate@5", ["hit_rate@5"]),
+        ("ndcg_cut.5,10", ["ndcg@5", "ndcg@10"]),
+    ],
+)
+def test_list_of_measures_is_split_outside_of_parentheses(text, measures):
+    assert [str(one) for one in parse_all([text])] == measures
+
+
+def test_list_of_measures_names_its_unknown_part():
+    with pytest.raises(UnknownName, match="no measure is named `ndgc@10`"):
+        parse_all(["map,ndgc@10"])

@@ -14,8 +14,10 @@ from ragauge.errors import BadInput
 from ragauge.findings import Finding, Grid, Lint
 from ragauge.formats.nouns import from_data, to_data
 from ragauge.ordeals import Broken, Ordeal, ReadBack, Timing, Way
+from ragauge.records import Dataset, Document, Judgments
 from ragauge.worths import Choice, Gain, QueryChange, Term
 
+DOCUMENTS = [Document("a", "red fox"), Document("b", "brown dog", "Dogs", {"n": 1})]
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -56,7 +58,7 @@ def test_what_is_not_known_is_let_be_and_what_lacks_has_its_default():
 
 @pytest.mark.parametrize("data", [{"id": "d"}, [], "text", {"id": 3, "marginal": 1, "total": 2}, None])
 def test_data_of_something_else_is_refused_with_the_file(data):
-    with pytest.raises(BadInput, match=r"^x\.json: this is not what Choice is written as"):
+    with pytest.raises(BadInput, match=r"^x\.json: this Choice cannot be read"):
         from_data(Choice, data, file="x.json")
 
 
@@ -79,3 +81,32 @@ def test_any_gain_comes_back(total, batch, note):
     assert list(again.batch) == list(gain.batch)
     assert math.isnan(again.low)
     assert again.notes == [note]
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        DOCUMENTS,
+        [("a", "red fox"), DOCUMENTS[1]],
+        [{"id": "a", "text": "red fox"}, {"_id": "b", "text": "brown dog", "title": "Dogs", "metadata": {"n": 1}}],
+        (one for one in DOCUMENTS),
+    ],
+)
+def test_dataset_takes_pairs_and_mappings(documents):
+    found = Dataset("d", documents, {"q": "fox"}, {"q": {"a": 1}})
+    assert list(found.documents) == DOCUMENTS
+    assert isinstance(found.judgments, Judgments)
+    assert found.judgments.nested == {"q": {"a": 1}}
+    assert Dataset("d", {"a": "red fox"}, {}, {}).documents == DOCUMENTS[:1]
+
+
+@pytest.mark.parametrize("documents", [["abc"], [("a",)], "abc", [{"id": "a"}], 5, [("a", 3)], [{"text": "x"}]])
+def test_dataset_refuses_what_is_not_a_document(documents):
+    with pytest.raises(BadInput, match=r"not a document|documents must be a list or a mapping"):
+        Dataset("d", documents, {}, {})
+
+
+@pytest.mark.parametrize("judgments", [{"q": ["a"]}, [("q", "a", 1)], None])
+def test_dataset_refuses_what_are_not_judgments(judgments):
+    with pytest.raises(BadInput, match="must be a mapping of mappings"):
+        Dataset("d", [], {}, judgments)

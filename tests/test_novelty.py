@@ -14,20 +14,23 @@ from typer.testing import CliRunner
 
 import literal_judge
 import ragauge
+from command import forked
 from ragauge import account_files
 from ragauge.cli.app import command_line
 from ragauge.corpora import documents_of
 from ragauge.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.judges.chats.scripted import Scripted
 from ragauge.knowledge.novelty import chunks as chunks_module
-from ragauge.knowledge.novelty.chunks import cut, embedded
-from ragauge.knowledge.novelty.compare import means, nearest_known, nearest_others, novelties, raised
+from ragauge.knowledge.novelty import compare
+from ragauge.knowledge.novelty.chunks import WINDOW, _split_long, cut, embedded
+from ragauge.knowledge.novelty.compare import MAX_OWN, means, nearest_known, nearest_others, novelties, raised
 from ragauge.knowledge.novelty.lexical import contained
 from ragauge.knowledge.novelty.percentiles import percentiles
 from ragauge.novelties import measure, novelty, novelty_estimate
 from ragauge.records import Document
 from ragauge.reports import accounts
 from ragauge.reports import novelties as reports
+from ragauge.systems.stores.nearest import nearest
 from ragauge.texts import shingles, words
 
 WAYS = {"east": (1, 0), "north": (0, 1), "west": (-1, 0), "between": (3, 4)}
@@ -451,6 +454,20 @@ def test_what_gain_starts_from_is_what_novelty_counts():
     assert by_document.tolist() == [one.mean for one in counted.documents]
 
 
+def test_cli_names_files_of_a_folder_that_are_not_documents(tmp_path):
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"{name} text about bees and honey")
+    (tmp_path / "new" / "scan.pdf").write_text("%PDF")
+    (tmp_path / "new" / ".hidden").write_text("x")
+    note = "note: new: 1 file was not read (scan.pdf); only .txt and .md files are documents"
+    for args in (["novelty", "new", "--known", "old"], ["tokenizers", "new"], ["graph", "new"]):
+        done = forked(["-m", "ragauge", *args], tmp_path)
+        assert note in done.stderr.splitlines(), (args, done.stderr)
+    clean = forked(["-m", "ragauge", "novelty", "old", "--known", "old"], tmp_path)
+    assert "not read" not in clean.stderr
+
+
 def test_documents_are_taken_as_people_have_them(tmp_path):
     (tmp_path / "pages" / "deep").mkdir(parents=True)
     (tmp_path / "pages" / "a.txt").write_text("one")
@@ -465,13 +482,13 @@ def test_documents_are_taken_as_people_have_them(tmp_path):
         Document("a", "five", "T", about)
     ]
     assert documents_of([{"id": "a", "text": "six", "metadata": None}]) == [Document("a", "six")]
-    with pytest.raises(BadInput, match=r"the metadata of document `a` is 'links', not a mapping"):
+    with pytest.raises(BadInput, match=r"metadata of document `a` must be a mapping, got 'links'"):
         documents_of([{"id": "a", "text": "seven", "metadata": "links"}])
     assert len(documents_of("synthetic:needles(documents=50, queries=5)")) == 50
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="no UTF-8"):
         documents_of(tmp_path / "bad.txt")
-    with pytest.raises(BadInput, match="no document"):
+    with pytest.raises(BadInput, match="not a document"):
         documents_of(["text"])
 
 
@@ -587,3 +604,63 @@ def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
     assert 0.15 < (ranks < 25).mean() < 0.35
     copies = novelty(corpus[:5], corpus, embedder="words(dimensions=256)", compared=0)
     assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "there")] * 5
+
+
+# Large documents: the work grows with their size, not with its square.
+
+
+class Recorded:
+    """A splitter that records the lengths of the texts that it splits."""
+
+    def __init__(self, splitter):
+        self.splitter, self.lengths = splitter, []
+
+    def chunk_indices(self, text):
+        self.lengths.append(len(text))
+        return self.splitter.chunk_indices(text)
+
+
+@given(
+    st.lists(st.sampled_from(["one", "two. ", "three\n", "\n\n", "four! ", "a" * 30, " ", "漢字。"]), max_size=800),
+    st.sampled_from([20, 60]),
+    st.sampled_from([0, 5]),
+)
+def test_split_long_gives_the_chunks_of_the_whole_text(words, size, overlap):
+    from semantic_text_splitter import TextSplitter
+
+    text = " ".join(words)
+    splitter = Recorded(TextSplitter(size, overlap=overlap))
+    assert _split_long(splitter, text, 10 * size) == splitter.splitter.chunk_indices(text)
+    assert max(splitter.lengths) <= 10 * size
+
+
+def test_cut_large_document_has_the_chunks_of_the_splitter():
+    from semantic_text_splitter import TextSplitter
+
+    text = "".join(f"Sentence number {n} has some words. " for n in range(6000))
+    documents = [Document("small", "One. Two."), Document("large", text, "A title"), Document("last", "Three.")]
+    found = cut(documents)
+    assert len(text) > 2 * WINDOW
+    large = [found.text(i) for i in range(len(found)) if found.name(i) == "large"]
+    assert large == TextSplitter(1000).chunks(f"A title {text}")
+    assert [found.text(0), found.text(len(found) - 1)] == ["One. Two.", "Three."]
+
+
+def test_nearest_others_of_large_documents_searches_few_neighbours(monkeypatch):
+    asked = []
+
+    def recorded(base, queries, k, metric, **more):
+        asked.append(k)
+        return nearest(base, queries, k, metric, **more)
+
+    monkeypatch.setattr(compare, "nearest", recorded)
+    known = np.random.default_rng(0).normal(size=(700, 8)).astype(np.float32)
+    owner = np.repeat([0, 1, 2, 3], [400, 200, 99, 1])
+    rows = np.arange(0, 700, 7)
+    own = [np.flatnonzero(owner == owner[row]) for row in rows]
+    unit = known.astype(np.float64) / np.linalg.norm(known.astype(np.float64), axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    wanted = [cosines[row][owner != owner[row]].max() for row in rows]
+    assert nearest_others(known, rows, own) == pytest.approx(wanted, abs=1e-12)
+    assert max(asked) <= 2 * MAX_OWN
+    assert np.isnan(nearest_others(known[:400], rows[:5], [np.arange(400)] * 5)).all()

@@ -113,8 +113,8 @@ def test_samples_are_searched_and_filtered(file, opened):  # noqa: F811
 
 def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(file, opened):  # noqa: F811
     shown = ready(opened, file, "samples?open=q2")
-    shown.wait_for_selector(".detail .said")
-    claims = shown.locator(".said .claim .badge").all_text_contents()
+    shown.wait_for_selector(".detail .sample-texts")
+    claims = shown.locator(".sample-texts .claim .badge").all_text_contents()
     assert claims == ["✓ supported", "✗ contradicted", "○ absent", "✗ contradicted", "cosine 0.880"]
     second = shown.locator(".claim.contradicted").first
     assert "the chunk says iron" in second.text_content()
@@ -127,14 +127,14 @@ def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(fi
 
 def test_chunks_that_are_needed_together_are_shown_as_such(file, opened):  # noqa: F811
     shown = ready(opened, file, "samples?open=q1")
-    shown.wait_for_selector(".detail .said")
+    shown.wait_for_selector(".detail .sample-texts")
     facts = shown.locator(".claim .facts").all_text_contents()
     assert "borne out by the answer · borne out together by k1k2" in facts
 
 
 def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):  # noqa: F811
     shown = ready(opened, file, "samples?open=q3")
-    shown.wait_for_selector(".detail .said")
+    shown.wait_for_selector(".detail .sample-texts")
     lost = shown.locator(".missing .claim").all_text_contents()
     assert lost[0] == f'? support a1{MUTE}{{"verdicts": [{{"id": "a9", "verd'
     assert lost[3].endswith("No reply was kept.")
@@ -143,9 +143,10 @@ def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):  
 
 def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, opened):  # noqa: F811
     shown = ready(opened, file, "samples?open=q4")
-    shown.wait_for_selector(".detail .said")
+    shown.wait_for_selector(".detail .sample-texts")
     text = shown.text_content(".detail")
     assert "It claims nothing." in text
+    assert shown.locator(".left-out li").all_text_contents() == ["I do not know."]
     assert "Nothing was retrieved." in text
     assert "The answer commits itself to nothing." in text
     assert "Who built it?\nEiffel." in text
@@ -157,16 +158,16 @@ def test_keys_lead_from_the_search_to_a_sample(file, opened):  # noqa: F811
     shown.keyboard.press("ArrowDown")
     shown.keyboard.press("ArrowDown")
     shown.keyboard.press("Enter")
-    shown.wait_for_selector(".detail .said")
+    shown.wait_for_selector(".detail .sample-texts")
     assert shown.evaluate("location.hash") == "#samples?open=q1"
 
 
 def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):  # noqa: F811
-    place = written(tmp_path_factory, lexical(stopped="the limit of 3 calls is reached"), "lexical")
+    place = written(tmp_path_factory, lexical(stopped="the limit of 3 requests is reached"), "lexical")
     shown = ready(opened, place)
     said = shown.locator(".judge").all_text_contents()
     assert said[0].startswith("Judged by lexical: a word-matching baseline, no model.")
-    assert said[1] == "Stopped before everything was asked: the limit of 3 calls is reached"
+    assert said[1] == "Stopped before everything was asked: the limit of 3 requests is reached"
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (360, 800)])
@@ -174,7 +175,7 @@ def test_no_text_of_anybody_becomes_code(evil, opened, size):  # noqa: F811
     shown = ready(opened, evil, size=size)
     for toggle in shown.locator(".open").all():
         toggle.click()
-    shown.locator(".said").nth(1).wait_for()
+    shown.locator(".sample-texts").nth(1).wait_for()
     for chip in shown.locator(".chip").all():
         chip.click()
     shown.fill("#s-search", HOSTILE[0])
@@ -193,7 +194,7 @@ def test_data_in_the_page_cannot_end_its_script(evil):
 
 def test_the_page_is_usable_on_a_phone(file, opened):  # noqa: F811
     shown = ready(opened, file, "samples?open=q2", size=(360, 800))
-    shown.wait_for_selector(".detail .said")
+    shown.wait_for_selector(".detail .sample-texts")
     assert shown.evaluate("document.documentElement.scrollWidth") <= 360
 
 

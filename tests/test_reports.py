@@ -20,6 +20,7 @@ from rich.console import Console
 
 import ragauge
 from command import forked
+from ragauge.csv_cells import restore_cell
 from ragauge.experiments import run
 from ragauge.findings import Audit, Finding, Grid
 from ragauge.formats.scores import read_scores
@@ -209,7 +210,7 @@ def test_speed_is_shown_of_those_that_were_timed():
     assert [row[0] for row in rows] == ["low"]
     assert figures == {
         "system": "low", "retrieve": "1.00", "p50 ms": "1.00", "p90": "2.00", "p95": "3.00", "p99": "4.00",
-        "mean": "1.50", "QPS": "250", "cold ms": "7.00", "build s": "1.25", "failed": "2",
+        "mean": "1.50", "throughput": "250", "cold ms": "7.00", "build s": "1.25", "failed": "2",
     }  # fmt: skip
     assert overviews.speed_rows(rich_overview(), every_stage=True)[0][-2] == "index_size_bytes"
     assert len(overviews.tables(side_by_side(THREE), 80)[0]) == 1
@@ -225,7 +226,7 @@ def test_figures_that_nobody_has_are_no_columns():
 
 def test_what_has_no_room_is_named():
     found = rich_overview()
-    assert overviews.tables(found, 60)[1] == ["p90", "mean", "cold ms"]
+    assert overviews.tables(found, 60)[1] == ["p90", "p99", "mean", "cold ms"]
     assert overviews.tables(found, 200)[1] == []
     tables, left = overviews.tables(side_by_side(THREE, "low"), 40)
     assert left == ["better/worse"]
@@ -235,6 +236,7 @@ def test_what_has_no_room_is_named():
 def test_the_notes_beside_the_tables_say_what_the_numbers_are():
     assert overviews.about(rich_overview()) == [
         "small: 30 documents, 8 queries, convention default",
+        "answers made: low 2026-01-01T00:00:00+00:00",
         "p: mrr against low, paired t-test, Holm-corrected for 2 comparisons; *** below 0.001, ** 0.01, * 0.05",
         "in brackets: a 95% interval",
         "times in milliseconds, stages by their median",
@@ -271,7 +273,7 @@ def test_a_real_experiment_fits_a_terminal_of_80_columns():
     assert "p95" in lines[3]
     assert "mean" not in lines[3]
     page = markdown(found)
-    assert "| p50 ms | p90 | p95 | p99 | mean | QPS | cold ms | build s |" in page
+    assert "| p50 ms | p90 | p95 | p99 | mean | throughput | cold ms | build s |" in page
     assert f"| documents hash | {ran.runs['hybrid'].manifest['dataset']['documents_hash']} |" in page
     VALID.validate(as_data(found, per_query=True))
 
@@ -283,7 +285,7 @@ def test_what_a_server_says_is_text_in_the_report(tmp_path):
     def evil(query, k):
         raise RuntimeError("<img src=x onerror=alert(1)>\n# Hacked ![x](http://evil) \x1b[2J")
 
-    page = markdown(overview_of(run(DATA, {"evil": evil}, out=tmp_path), audited=False))
+    page = markdown(overview_of(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False))
     assert "What failed" in page
     assert "12 answers failed" in page
     for acting in ("<img", "\n# Hacked", "![x]", "\x1b"):
@@ -365,19 +367,20 @@ def rows_of(text):
 
 def test_the_long_summary_has_a_row_for_each_figure():
     rows = {(row["system"], row["figure"]): row for row in rows_of(summary_csv(rich_overview()))}
-    assert rows["low", "mrr"] == {"system": "low", "figure": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
+    row = {"system": "low", "figure": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
+    assert rows["low", "mrr"] == {**row, "made": "2026-01-01T00:00:00+00:00", "reused": "false"}
     gap = rows["high", "difference(mrr, low)"]
     assert float(gap["value"]) == pytest.approx(0.775)
     assert float(gap["low"]) < 0.775 < float(gap["high"])
     assert float(rows["high", "p_corrected(mrr, low)"]["value"]) < 0.001
     assert rows["low", "total_p95_ms"]["value"] == "3.0"
-    assert (rows["low", "qps"]["value"], rows["low", "failed"]["value"]) == ("250.0", "2")
+    assert (rows["low", "throughput"]["value"], rows["low", "failed"]["value"]) == ("250.0", "2")
     assert rows["low", "build_seconds"]["value"] == "1.25"
 
 
 def test_the_wide_summary_has_a_row_for_each_system():
     low, middle, _ = rows_of(wide_csv(rich_overview()))
-    assert (low["system"], low["mrr"], low["mrr_n"], low["total_p99_ms"], low["qps"]) == (
+    assert (low["system"], low["mrr"], low["mrr_n"], low["total_p99_ms"], low["throughput"]) == (
         "low",
         "0.1",
         "8",
@@ -385,7 +388,7 @@ def test_the_wide_summary_has_a_row_for_each_system():
         "250.0",
     )
     assert (low["failed"], low["index_size_bytes"]) == ("2", "2048.0")
-    assert (middle["qps"], middle["total_p50_ms"], middle["cold_ms"]) == ("", "", "")
+    assert (middle["throughput"], middle["total_p50_ms"], middle["cold_ms"]) == ("", "", "")
     paper = rows_of(wide_csv(means_only()))
     assert (paper[0]["f1"], paper[0]["f1_n"], paper[1]["mrr"], paper[1]["mrr_n"]) == ("0.5", "", "", "0")
 
@@ -394,7 +397,7 @@ def test_queries_are_long_and_wide_and_the_long_ones_can_be_compared_again(tmp_p
     found = rich_overview()
     long = rows_of(queries_csv(found))
     assert len(long) == 3 * 8
-    assert long[0] == {"run": "low", "query": "q0", "measure": "mrr", "value": "0.1"}
+    assert long[0] == {"run": "low", "query": "q0", "measure": "mrr", "value": "0.1", "lower_is_better": "false"}
     wide = rows_of(queries_wide_csv(found))
     assert wide[7] == {
         "run": "low", "query": "q7", "text": "what is q7?", "mrr": "0.0", "total_ms": "1.5", "status": "error"
@@ -428,10 +431,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 def test_every_text_comes_back_from_csv_as_it_went_in(names, text):
     scores = {name: scored(name, {"mrr": [0.5]}, [text]) for name in names}
     found = Overview("x", {n: entry_of(one) for n, one in scores.items()}, ["mrr"], queries={text: text})
-    rows = rows_of(queries_wide_csv(found))
+    rows = [{key: restore_cell(cell) for key, cell in row.items()} for row in rows_of(queries_wide_csv(found))]
     assert [(row["run"], row["query"], row["text"]) for row in rows] == [(name, text, text) for name in names]
-    assert [row["system"] for row in rows_of(wide_csv(found))] == names
-    assert {row["query"] for row in rows_of(queries_csv(found))} == {text}
+    assert [restore_cell(row["system"]) for row in rows_of(wide_csv(found))] == names
+    assert {restore_cell(row["query"]) for row in rows_of(queries_csv(found))} == {text}
 
 
 # as JSON ------------------------------------------------------------------------------------------------------------
@@ -774,9 +777,24 @@ def test_k_range_takes_folders_and_several_systems(tmp_path):
 
 def test_tokens_are_told_only_where_some_are_saved():
     rows = [{"k": k, "value": 1.0, "loss": 0.0, "loss_at_most": 0.0, "tokens": 10.0 * k} for k in (1, 5)]
-    assert str(Advice(1, "mrr", 0.02, 0.95, rows)) == "k=1: mrr 1.0000, the best; about 10 tokens instead of 50 at k=5"
+    assert str(Advice(1, "mrr", 0.02, 0.95, rows)) == (
+        "k=1: mrr 1.0000, at most 0.0000 below the best (1.0000 at k=5) with 95% confidence; "
+        "about 10 tokens instead of 50 at k=5"
+    )
     rows[0]["value"] = 0.5
     assert str(Advice(5, "mrr", 0.02, 0.95, rows)) == "k=5: mrr 1.0000, the best"
+
+
+def test_report_rel_option_sets_the_minimum_relevant_grade(tmp_path):
+    (tmp_path / "qrels.txt").write_text("q 0 a 1\nq 0 b 3\np 0 a 1\np 0 b 3\n")
+    (tmp_path / "a.run").write_text("q Q0 a 1 2 t\nq Q0 b 2 1 t\np Q0 a 1 2 t\np Q0 b 2 1 t\n")
+    plain = cli("report", "qrels.txt", "a.run", "-m", "mrr", "--no-audit", cwd=tmp_path)
+    assert "grades go up to 3, and mrr counts grade 1 as relevant; `--rel 3` counts from grade 3" in plain.stderr
+    raised = cli("report", "qrels.txt", "a.run", "-m", "mrr", "--no-audit", "-l", "2", cwd=tmp_path)
+    assert raised.returncode == 0, raised.stderr
+    assert "mrr(rel=2)" in raised.stdout
+    assert "0.5000" in raised.stdout
+    assert "grades go up" not in raised.stderr
 
 
 def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):

@@ -52,7 +52,7 @@ def test_a_terminal_of_80_columns_has_everything():
     assert "faithfulness       0.6667  [0.1000, 1.0000]  2 of 4         2" in text
     assert "context_recall     0.5000                 -  2 of 4         2" in text
     assert "the answer claims nothing" in text
-    assert "claims       7     1        2       1      4,200    800  0.012     850    1900" in text
+    assert "claims       7     1        2       1      4,200    800  $0.012     850    1900" in text
     assert "context                0      1             1      2" in text
     assert "shout  support  context  absent  absent  supported" in text
     assert "0.3333  q2  How high is it?" in text
@@ -184,6 +184,19 @@ def test_a_mean_of_nothing_is_said_to_be_none():
     assert "no sample has a value of faithfulness, so that there is no mean" in notes(nothing)
 
 
+def test_sentences_left_out_are_listed_in_every_report():
+    found = judged()
+    assert as_data(found)["left_out"] == {"q4": {"answer": ["I do not know."]}}
+    assert '1 sentence was left out because it claims nothing: "I do not know." (q4)' in notes(found)
+    assert "| q4 | answer | I do not know. |" in re.sub(" +", " ", markdown(found))
+    several = replace(found, verdicts={"q4": replace(found.verdicts["q4"], left_out={"answer": ["Thanks!"] * 25})})
+    assert (
+        '25 sentences were left out because they claim nothing, e.g. "Thanks!" (q4); '
+        "report.html and `left_out` in the JSON list all"
+    ) in notes(several)
+    assert "5 more are in the JSON report." in markdown(several)
+
+
 def test_json_says_mean_n_and_reasons_and_has_no_nan():
     data = as_data(judged(), per_sample=True)
     text = json.dumps(data, allow_nan=False)
@@ -222,13 +235,14 @@ def test_canaries_are_counted_by_where_they_sat():
 
 def test_an_estimate_adds_up_and_has_no_cost_without_a_price():
     found = [Estimate("claims", 400, 120_000, 30_000, 0.3), Estimate("support", 200, 500_000, 30_000, 1.3)]
-    assert "all        600    620,000  60,000  1.60" in printed(estimate_tables(found, 80))
+    assert "all        600    620,000  60,000  $1.60" in printed(estimate_tables(found, 80))
     free = [one._replace(cost=None) for one in found]
     assert estimate_data("x", free, {"samples": 2})["total"] == {
         "calls": 600,
         "prompt_tokens": 620_000,
         "completion_tokens": 60_000,
         "cost": None,
+        "seconds": None,
     }
 
 

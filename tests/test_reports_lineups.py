@@ -8,6 +8,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -257,6 +258,13 @@ def test_the_headline_says_who_is_best_whether_that_is_sure_and_what_it_costs():
     )
 
 
+def test_headline_of_equal_embedders_says_that_they_are_equal():
+    found = whole()
+    best = next(one for one in found.entrants if one.name == "minilm-float32")
+    twins = [best, replace(best, name="same"), *(one for one in found.entrants if one is not best)]
+    assert headline(replace(found, entrants=twins)).startswith("minilm-float32 and same are equal by ndcg@10: 0.465")
+
+
 def test_a_difference_that_is_sure_is_said_to_be_one():
     found = whole()
     sure = replace(found, pairs=[Pair("minilm-float32", "minilm", "rank", gap(0.003))])
@@ -275,7 +283,7 @@ def test_sentences_name_the_groups_around_the_baseline_and_chance():
     assert told[0].startswith(
         "Against bm25: minilm-float32 and minilm are better; wordllama is not to be told from it;"
     )
-    assert "No better than chance, as far as intervals tell: untrained and byt5-small." in told
+    assert "No better than chance by ndcg@10 (95% intervals overlap): untrained and byt5-small." in told
     assert told[-1] == "byt5-small has no vector for 4 texts. Not opened: canine and gone."
 
 
@@ -703,3 +711,21 @@ def test_means_without_intervals_are_shown_without():
     assert columns(part(told, "quality").rows[0])["minilm"]["95%"] == "-"
     assert "best by ndcg@10: 0.465 over" in told.headline
     assert mean(0.5).n == QUERIES
+
+
+def test_cli_study_file_as_tokenization_works_as_its_folder():
+    folders = Path(__file__).parent / "goldens" / "folders"
+    report = command_in(folders, "report", "--as", "tokenization")
+    assert report("study/lineup.json").stdout == report("study").stdout != ""
+
+
+def test_quality_text_states_context_and_chance_next_to_the_scores():
+    found = whole()
+    text = part(account(found), "quality").text
+    assert "Every text is cut after 512 characters, which shortens 14.2% of the documents; `ragauge run` reads" in text
+    assert "(--context 0 cuts none)" in text
+    assert "chance ranks by random vectors" in text
+    others = [one for one in found.entrants if one.kind != "chance"]
+    bare = part(account(replace(found, context=None, cut=0.0, entrants=others)), "quality").text
+    assert "cut after" not in bare
+    assert "chance ranks" not in bare

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -15,8 +16,10 @@ from ragauge.errors import BadInput, Incomparable
 from ragauge.formats.columns import header
 from ragauge.formats.files import Source
 from ragauge.formats.rows import read_tags
-from ragauge.formats.scores import holds_scores, less_is_better, read_scores
+from ragauge.formats.scores import holds_scores, read_scores
 from ragauge.formats.trials import is_trials
+from ragauge.measures.answers import ANSWERS
+from ragauge.measures.directions import is_lower_better
 from ragauge.measures.names import parse
 from ragauge.measures.table import TABLE
 
@@ -123,17 +126,158 @@ def test_blank_lines_are_no_rows(tmp_path):
 # Which way is better
 
 
-def test_less_is_better_only_where_the_name_says_so():
+def test_direction_of_costs_follows_from_the_unit_in_the_name():
     less = ["latency", "p95_ms", "Latency (s)", "query latency", "build_seconds", "t_ns", "index_bytes", "wait_sec"]
     more = ["recall_second_stage", "ndcg_msmarco", "translatency", "mrr", "ms", "ndcg_ms_marco"]
-    assert [name for name in (*less, *more) if less_is_better(name)] == less
+    assert [name for name in (*less, *more) if is_lower_better(name)] == less
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_of_every_measure_the_direction_is_known_by_its_name(name):
+def test_direction_of_every_ranking_measure_is_known_by_name(name):
     cutoff = {"rank": "@10", "rank?": "@10", "level": "@0.5"}.get(TABLE[name].cutoff, "")
     measure = str(parse(f"{name}{cutoff}"))
-    assert less_is_better(measure) == TABLE[name].lower_is_better
+    assert is_lower_better(measure) is TABLE[name].lower_is_better
+    assert is_lower_better(name) is TABLE[name].lower_is_better
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_direction_of_every_answer_measure_is_known_by_name(name):
+    assert is_lower_better(name) is ANSWERS[name].lower_is_better
+
+
+def test_direction_of_an_unknown_name_is_none():
+    assert [is_lower_better(name) for name in ("wer", "cost", "error_rate", "score")] == [None] * 4
+
+
+def liars(tmp_path, measure, header="run,query,measure,value", state=""):
+    """Two tables of scores: `honest` has 0.1 and `liar` 0.9 of a measure, on 12 queries."""
+    tables = {"honest": 0.1, "liar": 0.9}
+    return [
+        written(
+            tmp_path / f"{name}.csv",
+            "\n".join([header, *(f"{name},q{i},{measure},{value + i / 1000}{state}" for i in range(12)), ""]),
+        )
+        for name, value in tables.items()
+    ]
+
+
+@pytest.mark.parametrize("measure", ["hallucination", "contradiction", "noise_sensitivity(chunks=relevant)"])
+def test_gate_and_compare_know_answer_measures_in_a_table(tmp_path, measure):
+    header = "run;query;measure;value".replace(";", ",")
+    honest, liar = liars(tmp_path, f'"{measure}"', header)
+    for rule in ("not worse", "rise <= 0.05", "non-inferior by 0.05"):
+        done = invoke("gate", liar, "-b", honest, "-r", f"{measure} {rule}")
+        assert done.exit_code == 1, done.output
+        assert invoke("gate", honest, "-b", liar, "-r", f"{measure} {rule}").exit_code == 0
+    done = invoke("compare", honest, liar, "-b", "honest")
+    assert f"{measure} against honest: worse: liar" in done.stderr.replace("\n", " ")
+    assert f"lower is better, judging by the name: {measure}" in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("rule", ["wer not worse", "wer drop <= 0.1", "wer rise <= 0.1", "wer better"])
+def test_gate_refuses_an_unknown_direction_until_it_is_given(tmp_path, rule):
+    honest, liar = liars(tmp_path, "wer")
+    with pytest.raises(BadInput, match="the direction of `wer` is unknown") as refused:
+        ragauge.gate(liar, rule, baseline=honest)
+    assert "--lower-is-better wer" in str(refused.value)
+    assert invoke("gate", liar, "-b", honest, "-r", rule).exception.exit_code == 2
+
+
+def test_gate_goes_by_the_given_direction(tmp_path):
+    honest, liar = liars(tmp_path, "wer")
+    lower = ("--lower-is-better", "wer", "-r", "wer not worse")
+    assert invoke("gate", liar, "-b", honest, *lower).exit_code == 1
+    assert invoke("gate", honest, "-b", liar, *lower).exit_code == 0
+    assert invoke("gate", liar, "-b", honest, "--higher-is-better", "wer", "-r", "wer not worse").exit_code == 0
+    assert invoke("gate", honest, "-r", "wer <= 0.5").exit_code == 0  # a limit states what is good by itself
+    rules = written(tmp_path / "gate.toml", 'rules = ["wer not worse"]\nlower_is_better = ["wer"]\n')
+    assert invoke("gate", liar, "-b", honest, "--rules", rules).exit_code == 1
+    assert not ragauge.gate(liar, "wer rise <= 0.1", baseline=honest, lower_is_better=["wer"])
+
+
+def test_gate_goes_by_the_direction_that_a_table_states(tmp_path):
+    header = "run,query,measure,value,lower_is_better"
+    honest, liar = liars(tmp_path, "wer", header, ",true")
+    assert invoke("gate", liar, "-b", honest, "-r", "wer not worse").exit_code == 1
+    done = invoke("compare", honest, liar, "-b", "honest")
+    assert "wer against honest: worse: liar" in done.stderr
+    assert "direction unknown" not in done.stderr
+    honest, liar = liars(tmp_path, "hallucination", header, ",no")  # stated data outrank the name
+    assert invoke("gate", liar, "-b", honest, "-r", "hallucination not worse").exit_code == 0
+
+
+def test_compare_says_which_direction_it_assumed(tmp_path):
+    honest, liar = liars(tmp_path, "wer")
+    done = invoke("compare", honest, liar, "-b", "honest")
+    said = done.stderr.replace("\n", " ")
+    assert (
+        "direction unknown, higher assumed to be better: wer; if lower is better, add `--lower-is-better wer`" in said
+    )
+    assert "better: liar" in said
+    done = invoke("compare", honest, liar, "-b", "honest", "--lower-is-better", "wer")
+    assert "worse: liar" in done.stderr
+    assert "assumed" not in done.stderr
+    numbers = {name: {"wer": {f"q{i}": value + i / 100 for i in range(9)}} for name, value in (("a", 0.1), ("b", 0.9))}
+    assert ragauge.compare(numbers, "a", lower_is_better=["wer"]).find("b").better is False
+    assert "higher assumed to be better: wer" in " ".join(ragauge.compare(numbers, "a").notes)
+
+
+def test_report_ranks_by_the_given_direction(tmp_path):
+    tables = liars(tmp_path, "wer")
+    assert ragauge.report(tables, lower_is_better=["wer"]).ranked()[0] == "honest"
+    assert any("higher assumed to be better: wer" in note for note in ragauge.report(tables).notes)
+    with pytest.raises(ragauge.errors.UnknownName, match="no measure is named `cer`"):
+        ragauge.report(tables[0], lower_is_better=["cer"])
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("query,measure,value,lower_is_better\nq1,wer,1,down\n", "t.csv:2: lower_is_better of wer: expected true or"),
+        ("query,measure,value,lower_is_better\nq1,wer,1,true\nq2,wer,1,false\n", "t.csv:3: lower_is_better of wer is"),
+        ("query,wer,lower_is_better\nq1,1,true\n", "column `lower_is_better` without a column `measure`"),
+    ],
+)
+def test_directions_that_cannot_be_read_are_refused(tmp_path, table, said):
+    assert said in message_of(written(tmp_path / "t.csv", table))
+
+
+def test_contradictory_directions_are_refused(tmp_path):
+    header = "run,query,measure,value,lower_is_better"
+    (tmp_path / "b").mkdir()
+    honest, _ = liars(tmp_path, "wer", header, ",true")
+    _, liar = liars(tmp_path / "b", "wer", header, ",false")
+    with pytest.raises(Incomparable, match="wer is lower-is-better in honest, but not in liar"):
+        ragauge.compare([honest, liar])
+    with pytest.raises(Incomparable, match="wer is lower-is-better in honest"):
+        ragauge.gate(honest, "wer not worse", baseline=liar)
+    with pytest.raises(BadInput, match="`wer` is a lower-is-better measure, but --higher-is-better names it"):
+        ragauge.gate(honest, "wer <= 1", higher_is_better=["wer"])
+    with pytest.raises(BadInput, match="named by --lower-is-better and by --higher-is-better"):
+        ragauge.compare([honest, liar], lower_is_better=["wer"], higher_is_better=["wer"])
+    with pytest.raises(ragauge.errors.UnknownName, match="no measure is named `cer`"):
+        ragauge.gate(honest, "wer <= 1", lower_is_better=["cer"])
+    with pytest.raises(BadInput, match="the direction of `mrr` cannot be given here"):
+        ragauge.gate({"q": {"a": 1.0}}, "mrr >= 0.001", qrels={"q": {"a": 1}}, lower_is_better=["mrr"])
+
+
+def test_direction_of_an_own_measure_is_its_attribute(tmp_path):
+    def wer(query):
+        return float(len(query.ranks))
+
+    qrels, run = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 1.0}, "q2": {"x": 1.0}}
+    scores = ragauge.evaluate(qrels, run, [wer, "mrr"])
+    assert scores.is_lower_better("wer") is None
+    with pytest.raises(BadInput, match="direction of `wer` is unknown"):
+        ragauge.gate(scores, "wer not worse", baseline=replace(scores, run="old"))
+    wer.lower_is_better = True
+    scores = ragauge.evaluate(qrels, run, [wer, "mrr"])
+    assert scores.lower_is_better == {"wer"}
+    scores.to_polars().write_csv(tmp_path / "own.csv")
+    known, _ = read_scores(str(tmp_path / "own.csv"))
+    (again,) = known.values()
+    assert again.lower_is_better == {"wer"}
+    assert not again.direction_unstated
 
 
 # Judges and conventions
@@ -193,7 +337,7 @@ def test_two_judges_of_one_system_are_a_mistake(tmp_path):
         ('query,said,mrr\nq1,"a\nb",1\nq1,c,1\n', "s.csv:4: mrr of query `q1` of s comes twice"),
         ("query,mrr\nq1,1\nq2\n", "s.csv:3: there are 1 cells, and the header names 2 columns"),
         ("query,mrr\nq1,0,5\n", "s.csv:2: there are 3 cells, and the header names 2 columns"),
-        ("query,mrr,mrr\nq1,1,0\n", "s.csv:1: two columns are called `mrr`"),
+        ("query,mrr,mrr\nq1,1,0\n", "s.csv:1: duplicate column `mrr`"),
         ('query,mrr\nq1,"1\n', "s.csv:2: the table cannot be read (unexpected end of data)"),
     ],
 )

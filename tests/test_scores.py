@@ -52,9 +52,9 @@ def test_several_runs_at_once_give_scores_by_name():
 def test_frames_come_out_with_unscored_as_null():
     found = evaluate(QRELS, RUN, ["mrr"], PRESETS["default"].but(missing="skip"))
     assert found.to_polars().rows() == [
-        ("run", "q1", "mrr", 1.0),
-        ("run", "q2", "mrr", 0.5),
-        ("run", "q3", "mrr", None),
+        ("run", "q1", "mrr", 1.0, False),
+        ("run", "q2", "mrr", 0.5, False),
+        ("run", "q3", "mrr", None, False),
     ]
     assert found.to_pandas()["value"].isna().tolist() == [False, False, True]
 
@@ -159,7 +159,38 @@ def test_notes_say_what_was_missing_and_what_was_not_scored():
     assert notes == [
         "run does not have 1 of 3 judged queries: they count 0",
         "run has 1 queries that nobody judged: they are not scored",
+        "grades go up to 2, and mrr counts grade 1 as relevant; `--rel 2` counts from grade 2",
     ]
+
+
+def test_scores_graded_judgments_without_rel_are_noted():
+    run, measures = {"q": {"a": 2.0, "b": 1.0}}, ["ndcg@10", "map@10", "recall@10"]
+    note = "grades go up to 3, and map@10, recall@10 count grade 1 as relevant; `--rel 2` counts from grade 2"
+    graded = {"q": {"a": 1, "b": 2, "c": 3, "d": 0}}
+    assert note in evaluate(graded, run, measures).notes
+    default = PRESETS["default"]
+    for rules, wanted, judged in (
+        (default.but(rel=2), measures, graded),
+        (default.but(rel=1), measures, graded),
+        (default, ["ndcg@10"], graded),
+        (default, measures, {"q": {"a": 1, "b": 0}}),
+        (default, measures, {"q": {"a": 3, "b": 0}}),
+    ):
+        assert not [one for one in evaluate(judged, run, wanted, rules).notes if "grade" in one]
+    assert default.but(rel=1) == default
+    assert default.but(rel=1).name == "default"
+
+
+def test_scores_map_of_runs_cut_at_a_depth_is_noted():
+    run = {query: {f"d{i}": -float(i) for i in range(100)} for query in ("q1", "q2")}
+    judged = {"q1": {"d5": 1, "far": 1}, "q2": {"d3": 1}}
+    note = "run: at most 100 documents per query, so map is computed at depth 100"
+    assert evaluate(judged, run, ["map", "map@20", "mrr"]).notes == [note]
+    assert evaluate(judged, run, ["map"], PRESETS["default"].but(depth=100)).notes == []
+    assert evaluate({"q1": {"d5": 1}, "q2": {"d3": 1}}, run, ["map"]).notes == []  # nothing relevant is missing
+    uneven = {**run, "q1": {"d5": 1.0}, "q3": {"d1": 1.0}, "q4": {"d1": 1.0}}
+    graded = {**judged, "q3": {"d1": 1}, "q4": {"d1": 1, "far": 1}}
+    assert evaluate(graded, uneven, ["map"]).notes == []  # most rankings end before the depth of the longest
 
 
 def test_a_tool_that_cannot_average_ties_in_a_measure_says_so():

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.metadata
+import inspect
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ragauge
 from ragauge import plugins
 from ragauge.errors import BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.records import Document, Hit
 from ragauge.seams import is_async
 from ragauge.systems.building import Workshop
 from ragauge.systems.cache import cache_folder
+from ragauge.systems.composition import parts_of
 from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.specs import Spec, from_table, parse
 
@@ -82,20 +86,20 @@ def test_descriptions_are_read(text, options):
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("", "something is missing"),
-        ("dense(", "something is missing"),
-        ("dense(embedder", "expected `=`, found the end"),
-        ("dense(embedder=)", "expected a name, found `)`"),
-        ("dense(embedder=minilm", "expected `,`, found the end"),
-        ("dense(=minilm)", "expected a name, found `=`"),
-        ("dense(a=1 b=2)", "expected `,`, found `b`"),
-        ("dense bm25", "`bm25` is too much"),
-        ("dense)", "`)` is too much"),
-        ("bm25+dense", "`+` is too much"),
-        ("(bm25)", "expected a name, found `(`"),
-        ("a(b='c)", "a quote is not closed"),
-        ("a(of=b+)", "expected a name, found `)`"),
-        ("a(b=1, b=2)", "`b` is given twice"),
+        ("", "expected a name or a value, got the end"),
+        ("dense(", "expected a name or a value, got the end"),
+        ("dense(embedder", "expected `=`, got the end"),
+        ("dense(embedder=)", "expected a name, got `)`"),
+        ("dense(embedder=minilm", "expected `,`, got the end"),
+        ("dense(=minilm)", "expected a name, got `=`"),
+        ("dense(a=1 b=2)", "expected `,`, got `b`"),
+        ("dense bm25", "expected the end, got `bm25`"),
+        ("dense)", "expected the end, got `)`"),
+        ("bm25+dense", "expected the end, got `+`"),
+        ("(bm25)", "expected a name, got `(`"),
+        ("a(b='c)", "expected a closing quote, got the end"),
+        ("a(of=b+)", "expected a name, got `)`"),
+        ("a(b=1, b=2)", "duplicate option `b`"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_sentence_with_a_hint(text, word):
@@ -362,7 +366,7 @@ def test_a_missing_library_is_answered_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
         searched(workshop(), description)
-    assert f"ragauge[{extra}]" in error.value.hint
+    assert f"[{extra}]'" in error.value.hint
 
 
 def test_a_filter_on_the_command_line_and_in_a_table_is_the_same(workshop):
@@ -540,7 +544,9 @@ def test_documents_are_remembered_and_queries_never(workshop, tmp_path):
     assert embedder.asked[1:] == [["json list"]] * 6, "twice a query: for the search, and for the reranker"
     other = Vowels()
     searched(workshop(cache=tmp_path), Spec("dense", {"embedder": other}), query=texts[0])
-    assert other.asked == [[texts[0]]], "the documents came from the file, the query did not"
+    assert other.asked == [texts, [texts[0]]], (
+        "an object may have changed under the same name: its vectors are not kept"
+    )
     query_side, document_side = shop._embedders(embedder)
     assert query_side is embedder
     assert isinstance(document_side, Cached)
@@ -565,3 +571,50 @@ def test_a_description_has_no_password_in_it(workshop):
     text = shop.identity('http(url="http://me:secret@localhost:8000/search")')["description"]
     assert "secret" not in text
     assert "localhost:8000/search" in text
+
+
+# Requirements
+
+
+def test_parts_of_names_every_plugin_of_a_description():
+    found = set(parts_of("retrievers", "hybrid(of=bm25+dense(store=faiss), weights=0.5+0.5)"))
+    assert found == {
+        *(("retrievers", "hybrid"), ("retrievers", "bm25"), ("retrievers", "dense")),
+        *(("embedders", "wordllama"), ("stores", "faiss")),
+    }
+    assert ("rerankers", "mmr") in set(parts_of("retrievers", "pipeline(of=bm25, rerankers=mmr(embedder=words))"))
+
+
+def test_missing_libraries_are_named_together_before_any_work(monkeypatch, tmp_path):
+    for family, name in (("stores", "faiss"), ("stores", "usearch"), ("retrievers", "bm25"), ("keepers", "duckdb")):
+        extra = plugins.LIBRARIES[family][name][0]
+        monkeypatch.setitem(plugins.LIBRARIES[family], name, (extra, "no_such_module"))
+    absent = str(tmp_path / "absent.fvecs")
+    with pytest.raises(MissingExtra) as caught:
+        ragauge.bench(absent, ["exact", "faiss:kind=flat", "usearch"])
+    assert caught.value.message == "the store `faiss` and the store `usearch` need optional libraries"
+    assert "[faiss,usearch]" in str(caught.value.hint)
+    with pytest.raises(MissingExtra, match="the retriever `bm25` and the store `faiss` need"):
+        ragauge.run(
+            "synthetic:needles(documents=20, queries=2)",
+            {"a": "dense(embedder=words)", "b": "bm25", "c": "dense(embedder=words, store=faiss)"},
+            out=tmp_path / "runs",
+        )
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(MissingExtra, match="the keeper `duckdb` needs"):
+        ragauge.stress("duckdb", absent)
+
+
+def test_every_plugin_that_needs_a_library_says_which():
+    """A plug-in whose module raises MissingExtra is in the table, with an extra and modules that exist."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    for family, needs in plugins.LIBRARIES.items():
+        for name, (extra, *modules) in needs.items():
+            assert extra in extras, (family, name)
+            assert modules
+    for family, table in plugins.TABLE.items():
+        for name, path in table.items():
+            source = inspect.getsource(importlib.import_module(path.partition(":")[0]))
+            if "raise MissingExtra" in source:
+                assert name in plugins.LIBRARIES[family], (family, name)

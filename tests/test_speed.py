@@ -52,7 +52,7 @@ def test_queries_per_second_count_answers_over_the_wall_clock_without_the_breaks
             ]
         )
     )
-    assert found.qps == pytest.approx(3 / 2)
+    assert found.throughput == pytest.approx(3 / 2)
 
 
 def test_a_stage_that_nobody_marked_is_not_there():

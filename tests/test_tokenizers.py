@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -439,7 +440,7 @@ def test_an_object_of_the_library_is_not_changed():
         ("unigram(characters=0)", BadInput, "too small"),
         ("byts", UnknownName, "did you mean `bytes`"),
         ("file(path=nowhere.json)", BadInput, "no tokenizer is here"),
-        ("transformers(model=nowhere/at-all)", BackendFailed, "is no folder, and was not fetched from the hub"),
+        ("transformers(model=nowhere/at-all)", BackendFailed, "was not found: it is not a local folder"),
         ("embedder(of=chance)", BadInput, "has no tokenizer"),
         (42, BadInput, "is no tokenizer"),
     ],
@@ -739,7 +740,7 @@ def test_what_cannot_be_opened_is_told_and_the_others_are_counted(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     found = tokenizers(CORPUS, ["bytes", "transformers(model=nowhere/at-all)"])
     assert [one.tokenizer for one in found.rows] == ["bytes"]
-    assert "was not fetched from the hub" in found.failures["transformers(model=nowhere/at-all)"]
+    assert "was not found: it is not a local folder" in found.failures["transformers(model=nowhere/at-all)"]
     with pytest.raises(BackendFailed):
         tokenizers(CORPUS, ["transformers(model=nowhere/at-all)"])
 
@@ -768,6 +769,19 @@ def test_a_result_comes_back_from_its_json(found, tmp_path):
     assert account_files.as_json(back) == account_files.as_json(found)
     assert back.rows[1].per_word == found.rows[1].per_word
     assert "NaN" not in file.read_text()
+
+
+def test_headline_of_equal_tokenizers_says_that_they_are_equal():
+    one = Tokens("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
+    other, worse = replace(one, tokenizer="letters"), replace(one, tokenizer="long", tokens=20)
+    equal = tokenizings.headline(Tokenizers("docs", 2, [one, other]))
+    assert equal == (
+        "Of those that bring every text back, bytes and letters need the same number of tokens: "
+        "5.0 tokens a document, 1.00 bytes a token."
+    )
+    first = tokenizings.headline(Tokenizers("docs", 2, [one, other, worse]))
+    assert "bytes and letters need the same number of tokens, the fewest" in first
+    assert "long needs most" in first
 
 
 def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):

@@ -115,7 +115,7 @@ def test_blocks_and_bounds_change_nothing(metric, monkeypatch):
     whole = nearest(base, queries, 30, metric)
     for name, value in (("QUERIES_AT_ONCE", 9), ("SCORES_AT_ONCE", 500), ("SAMPLE", 40), ("PAIRS_AT_MOST", 50)):
         monkeypatch.setattr(kernel, name, value)
-    monkeypatch.setattr(kernel, "PAIRS_AT_ONCE", 64)
+    monkeypatch.setattr(kernel, "TERMS_AT_ONCE", 64)
     parts = nearest(base, queries, 30, metric)
     assert parts[0].tolist() == whole[0].tolist()
     assert parts[1].tolist() == whole[1].tolist()
@@ -177,7 +177,7 @@ def test_candidates_suffice_for_ordinary_data_and_do_not_for_equal_vectors(way, 
     assert again == []
     base[:] = base[0]
     assert find(base, queries, 10, "l2")[0].tolist() == [list(range(10))] * 20
-    assert again == [20]
+    assert again == ([20] if way == "faiss" else [])
 
 
 def test_a_missing_library_is_named(monkeypatch):

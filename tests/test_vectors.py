@@ -261,5 +261,5 @@ def test_what_is_no_hdf5_is_named(tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="cannot be read as HDF5"):
         read_hdf5(tmp_path / "a.h5")
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(MissingExtra, match=r"ragauge\[hdf5\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[hdf5\]"):
         read_hdf5(tmp_path / "a.h5")

@@ -291,7 +291,7 @@ def test_what_it_costs_is_told_beside_what_the_other_costs():
     found = made([entry("bm25", 0.4, 2.0), best], "bm25", [row], row)
     cost = answer(found, "What does it cost?")
     assert cost.answer == "40.0 ms at p95"
-    assert cost.detail == "20 times bm25 (2.00 ms); 40.0 ms at p50; 12 queries a second; built in 12.3 s"
+    assert cost.detail == "20 times bm25 (2.00 ms); 40.0 ms at p50; throughput 12 queries/s; built in 12.3 s"
     assert answer(made([entry("a", 0.4)]), "What does it cost?").answer == "Not timed"
 
 

@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Audit": "ragauge.findings",
     "BackendFailed": "ragauge.errors",
+    "BackendRestarted": "ragauge.errors",
     "BadInput": "ragauge.errors",
     "Calibration": "ragauge.calibrations",
     "CheckFailed": "ragauge.errors",
@@ -41,6 +42,7 @@ _HOMES = {
     "Ordeal": "ragauge.ordeals",
     "PRESETS": "ragauge.measures.conventions",
     "PgVectorDB": "ragauge.systems.pgvector_db",
+    "pgVectorDB": "ragauge.systems.pgvector_db",
     "RAGEvaluator": "ragauge.evaluator",
     "RagaugeError": "ragauge.errors",
     "Reliability": "ragauge.outcomes",
@@ -53,6 +55,7 @@ _HOMES = {
     "UnknownName": "ragauge.errors",
     "VectorSet": "ragauge.sweeps",
     "Web": "ragauge.webs",
+    "adapt_retriever": "ragauge.systems.adapters",
     "arrays": "ragauge.formats",
     "audit": "ragauge.auditing",
     "bench": "ragauge.benching",
@@ -82,6 +85,7 @@ _HOMES = {
     "report": "ragauge.reporting",
     "run": "ragauge.experiments",
     "run_each": "ragauge.experiments",
+    "save_baseline": "ragauge.baselines",
     "stage": "ragauge.stages",
     "stress": "ragauge.stressing",
     "subtopic_judgments": "ragauge.formats",
@@ -92,6 +96,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from ragauge.ages import Freshness
     from ragauge.auditing import audit
+    from ragauge.baselines import save_baseline
     from ragauge.benching import bench
     from ragauge.calibrating import calibrate
     from ragauge.calibrations import Calibration
@@ -103,6 +108,7 @@ if TYPE_CHECKING:
     from ragauge.embedding import embedders
     from ragauge.errors import (
         BackendFailed,
+        BackendRestarted,
         BadInput,
         CheckFailed,
         Incomparable,
@@ -136,7 +142,8 @@ if TYPE_CHECKING:
     from ragauge.staleness import freshness
     from ragauge.stressing import stress
     from ragauge.sweeps import Sweep, VectorSet
-    from ragauge.systems.pgvector_db import PgVectorDB
+    from ragauge.systems.adapters import adapt_retriever
+    from ragauge.systems.pgvector_db import PgVectorDB, pgVectorDB
     from ragauge.tokenizing import tokenizers
     from ragauge.trials import reliability
     from ragauge.verbs import evaluate
@@ -148,6 +155,7 @@ __all__ = [
     "PRESETS",
     "Audit",
     "BackendFailed",
+    "BackendRestarted",
     "BadInput",
     "Calibration",
     "CheckFailed",
@@ -188,6 +196,7 @@ __all__ = [
     "VectorSet",
     "Web",
     "__version__",
+    "adapt_retriever",
     "arrays",
     "audit",
     "bench",
@@ -210,6 +219,7 @@ __all__ = [
     "neighbours",
     "novelty",
     "overview",
+    "pgVectorDB",
     "read_judgments",
     "read_run",
     "recount",
@@ -217,6 +227,7 @@ __all__ = [
     "report",
     "run",
     "run_each",
+    "save_baseline",
     "stage",
     "stress",
     "subtopic_judgments",

@@ -101,6 +101,12 @@ class Freshness:
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
+    def __post_init__(self) -> None:
+        """Refuse a query for which more than k documents were considered."""
+        for one in self.queries:
+            if one.considered > self.k:
+                raise ValueError(f"query `{one.query}` has {one.considered} documents; expected at most k = {self.k}")
+
     @property
     def judge(self) -> str:
         """What tells stale from fresh, and conflicts from copies: figures by another do not compare."""

@@ -13,14 +13,16 @@ from ragauge.audits.evidence import Evidence
 from ragauge.corpora import Texts, texts_of, texts_of_runs
 from ragauge.datasets import folders
 from ragauge.datasets.loading import judgments_of, load
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, MissingEvidence
 from ragauge.findings import Audit
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_one_run
 from ragauge.inputs import Given, gather, is_run_folder
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.judged import defined_depth
 from ragauge.measures.names import Measure
+from ragauge.measures.scoring import is_beyond
 from ragauge.outcomes import Experiment
 from ragauge.records import Dataset, Judgments, Run
 from ragauge.runs import archive
@@ -117,7 +119,7 @@ def _of_arguments(
     arguments: Sequence[str], documents: Any, queries: Any, dataset: str | None = None, split: str | None = None
 ) -> _Gathered:
     """What stands on a command line, with the texts that are given, lie beside it, or are those of the runs."""
-    given = _given(arguments, split)
+    given = _given(arguments)
     runs = {name: _open(files[0], name) for name, files in given.runs.items()}
     repeats = {name: [_open(one, name) for one in files[1:]] for name, files in given.runs.items()}
     texts = texts_of(arguments[0] if dataset is None else load(dataset, split=split), documents, queries, split)
@@ -130,15 +132,17 @@ def _of_arguments(
 
 def _was_run(path: str) -> bool:
     """Whether a path is a folder that `run` wrote: of one run, or of several."""
-    return Path(path).is_dir() and (is_run_folder(path) or any(map(archive.is_complete, Path(path).glob("*/"))))
+    return Path(path).is_dir() and (is_run_folder(path) or bool(archive.run_folders(Path(path))))
 
 
-def _given(arguments: Sequence[str], split: str | None) -> Given:
+def _given(arguments: Sequence[str]) -> Given:
     """What is given; a single file or dataset that is no run is judgments without runs."""
     if len(arguments) == 1 and arguments[0] != "-":
         place = Path(arguments[0])
-        if place.is_dir() and folders.find(place) is not None:
-            return Given(load(place, split=split).judgments, {})
+        found = folders.find(place) if place.is_dir() else None
+        if found is not None:
+            plain = found / "qrels.txt"
+            return Given(str(plain if plain.exists() else found), {})
         alone = judgments_of(arguments[0])
         if isinstance(alone, Judgments) or place.is_file():
             return Given(alone, {})
@@ -165,6 +169,15 @@ def _audited(question: _Question, runs: Mapping[str, Run], repeats: Mapping[str,
         if not isinstance(one, Measure):
             raise BadInput("a function of your own cannot be audited", hint="measures by name can: ndcg@10, map, …")
         measures.append(one)
+    depths = map(defined_depth, runs.values()) if rules.beyond_depth == "undefined" else ()
+    limits = [depth for depth in depths if depth is not None]
+    undefined = [one for one in measures if limits and is_beyond(one, min(limits))]
+    measures = [one for one in measures if one not in undefined]
+    if not measures:
+        raise MissingEvidence(
+            f"{', '.join(map(str, undefined))} cannot be audited: a run was made with k={min(limits):g}",
+            hint=f"use a cutoff of at most {min(limits):g}, or run again with a larger -k",
+        )
     judgments = judgments_for(
         measures, question.qrels, form=question.form, targets=question.targets, split=question.split
     )
@@ -176,6 +189,7 @@ def _audited(question: _Question, runs: Mapping[str, Run], repeats: Mapping[str,
         texts.documents,
         texts.queries,
         {name: [*run.trials()[1:], *repeats.get(name, ())] for name, run in runs.items()},
+        undefined,
         _claims(question.expect),
     )
     for run in runs:  # what no convention could count is the caller's mistake, and no finding

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ragauge.benches.collections import collection
 from ragauge.benches.frontier import cost, placed
-from ragauge.benches.measuring import Measuring, Relevance
+from ragauge.benches.measuring import Measuring, Relevance, is_exact
+from ragauge.benches.metadata import Filter, Metadata, filters_for, metadata_hash, used_fields, with_metadata
 from ragauge.benches.plan import Job, Plan, jobs
-from ragauge.benches.sweep import Progress, Sweeping, alone
+from ragauge.benches.sweep import FilterPiece, Progress, Sweeping
 from ragauge.benches.truth import truth as exactly
+from ragauge.benches.ways import WAYS
 from ragauge.errors import BadInput, MissingEvidence
+from ragauge.formats.locks import hold_folder
+from ragauge.plugins import check_installed
 from ragauge.records import Dataset, Ints
 from ragauge.runs.manifest import circumstances, now
-from ragauge.sweeps import Point, Sweep, VectorSet, representative
+from ragauge.sweeps import Change, Filtered, Load, Mixed, Point, Sweep, VectorSet, representative
 from ragauge.systems.cache import cache_folder
+from ragauge.systems.composition import parts_of
+from ragauge.systems.specs import Spec
+from ragauge.systems.stores.intake import one_of
+from ragauge.temporary_files import temporary_folder
 from ragauge.verbs import evaluate
 
 STORES = ("exact", "faiss:kind=hnsw", "faiss:kind=ivf", "usearch")
 """What is measured where no store is named."""
 DEPTH = 100
 """How many true neighbours are known of every query, as in the usual collections."""
+R = TypeVar("R", Load, Change, Mixed)
+DOUBTFUL = "doubtful"
+"""The results that `remeasure` can name."""
 ABOUT_DATA = ("metric", "embedder", "limit", "queries")
 
 
@@ -36,7 +47,12 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
     *,
     folder: str | Path | None = None,
     keep: bool = False,
+    fresh: bool = False,
+    reuse: bool = False,
+    remeasure: str | None = None,
     judgments: bool | Sequence[str] = False,
+    metadata: str | Path | Metadata | None = None,
+    where: str | Filter | Sequence[str | Filter] = (),
     price: float | None = None,
     truth: str = "auto",
     executor: Executor | None = None,
@@ -48,21 +64,47 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
     `data` is a file or folder of vectors, a dataset (embedded by `embedder`), or `clustered`; `metric`, `embedder`,
     `limit`, `queries` and `seed` say more about it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`. All other
     settings are those of `ragauge.benches.plan.Plan`: `k`, `threads`, `repeats`, `clients`, `rates`, `filters` …
+    Several values of `k` ([1, 10, 100]) are scored from one search at the largest.
 
-    Each result is kept in `folder`, and the same call goes on where it was stopped; the stores themselves only with
-    `keep`. `judgments` scores the same searches by what people found relevant, by nDCG and hit rate or by the measures
+    `where` are filters of your own on the vectors' metadata, each with one or more conditions: as it is typed (`lang=de
+    and year>=2019 and kind in a|b`) or as a mapping (`{"lang": "de", "year": {"$gte": 2019}}`). `metadata` is a file or
+    mappings with an `id`, or in the order of the vectors; without it they are those of the documents.
+
+    Results are saved in `folder`, and the same call resumes an interrupted benchmark. Finished results of built-in
+    stores are reused; those of your own classes, plug-ins and servers are measured again, since ragauge cannot see
+    whether they changed. `reuse` reuses these too; `fresh` measures everything again. Each `Point` says when it was
+    made (`made`) and whether it was `reused`. `remeasure="doubtful"` reuses all results but those with doubtful times
+    (`Point.clock.doubts`), which are measured again. The stores themselves are left in the folder only with `keep`.
+
+    `judgments` scores the same searches by what people found relevant, by nDCG and hit rate or by the measures
     that it names; `price` is that of one such thread for an hour. `truth` is what finds the exact neighbours: `numpy`,
     `faiss`, `torch` (on a graphics card), or whichever suits; with an `executor` they are found there. The stores are
     measured here whatever it is: the clocks of several machines cannot be compared.
     """
     about = {name: settings.pop(name) for name in ABOUT_DATA if name in settings}
-    plan = Plan.of(settings)
+    requested = [where] if isinstance(where, str | Mapping) else list(where)
+    plan = replace(Plan.of(settings), where=tuple(map(str, requested)))
+    chosen_modes = [name for name, value in {"fresh": fresh, "reuse": reuse, "remeasure": remeasure}.items() if value]
+    if len(chosen_modes) > 1:
+        raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="leave out all but one of them")
+    if remeasure not in (None, DOUBTFUL):
+        raise BadInput(f"remeasure must be `{DOUBTFUL}`, got `{remeasure}`", hint=f"--remeasure {DOUBTFUL}")
     if price is not None and not price > 0:
         raise BadInput(f"a price of {price:g} an hour tells nothing")
     wanted = jobs([stores] if isinstance(stores, str) else list(stores), plan)
     if not wanted:
         raise BadInput("no store is asked for", hint="--store hnswlib")
+    one_of("way to find exact neighbours", truth, WAYS)
+    builds = [job.configuration for job in wanted]
+    stored = {part for one in builds if ":" not in one.store for part in parts_of("stores", Spec(one.store, one.build))}
+    check_installed([*sorted(stored), ("neighbour searches", truth), ("measurements", "memory")])
     vectors = collection(data, seed=plan.seed, **about)
+    if metadata is not None:
+        vectors = with_metadata(vectors, metadata)
+    own = filters_for(vectors, requested) if requested else []
+    vectors = used_fields(vectors, own)
+    texts = tuple(json.dumps(one) for one in own)
+    plan = replace(plan, where=texts, metadata=metadata_hash(vectors.metadata))
     if truth != "auto":
         vectors = replace(vectors, neighbours=None)  # whoever says how they are found does not want those of others
     if plan.k > len(vectors.base):
@@ -73,7 +115,8 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
         raise MissingEvidence(f"{vectors.name} has no judgments of people", hint=hint)
     with ExitStack() as after:
         if folder is None:
-            folder = after.enter_context(tempfile.TemporaryDirectory(prefix="ragauge-bench-"))
+            folder = after.enter_context(temporary_folder("bench"))
+        after.enter_context(hold_folder(folder))
         tell = progress or _silent
         depth = min(max(DEPTH, plan.k), len(vectors.base))
         true = exactly(
@@ -84,20 +127,31 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
             executor=executor,
             progress=lambda done, total: tell("exact neighbours", done, total),
         )
-        after.enter_context(alone(Path(folder)))
-        work = Sweeping(vectors, plan, Path(folder), tell)
+        work = Sweeping(vectors, plan, Path(folder), tell, remeasures_doubtful=remeasure == DOUBTFUL)
+        measuring = Measuring(vectors, true, plan, _relevance(vectors, measures) if measures else None)
+        if work.remeasures_doubtful:
+            for job, point in list(measuring.points(wanted, work)):
+                if point.clock.doubts:
+                    work.remove(job, point.configuration.search)
+        elif not reuse:
+            work.discard(wanted, all_results=fresh)
         for number, job in enumerate(wanted):
             tell("stores", number, len(wanted))
             work.built(job)
-        measuring = Measuring(vectors, true, plan, _relevance(vectors, measures) if measures else None)
         found = list(measuring.points(wanted, work))
         points = [one for _, one in found]
         chosen = _chosen(points, measuring.recall) if plan.more else []
         for number, place in enumerate(chosen):
             tell("load, filters, changes", number, len(chosen))
             points[place] = _more(points[place], found[place][0], work, measuring)
+            if plan.requested_filters and "filter" not in points[place].unsupported:
+                settings_of = _same_build(points, [job for job, _ in found], place)
+                filtered = _with_filters([points[i] for i in settings_of], found[place][0], work, measuring)
+                for i, point in zip(settings_of, filtered, strict=True):
+                    points[i] = point
         if price is not None:
             points = [replace(one, cost_per_million=cost(one.qps, price)) for one in points]
+        work.finish(wanted)
         if not keep:
             work.clear(wanted)
     return placed(
@@ -114,6 +168,8 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
             truth=true.by,
             threads=plan.threads,
             repeats=plan.repeats,
+            cutoffs=plan.cutoffs,
+            true_neighbours=true.neighbours.shape[1],
             circumstances={"made": now(), **circumstances(), "vectors_hash": vectors.hash, "seed": plan.seed},
             notes=[*vectors.notes, *true.notes],
         )
@@ -138,23 +194,86 @@ def _chosen(points: Sequence[Point], recall: str) -> list[int]:
 def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point:
     """The same point with all that is asked for besides searching alone, and what its store cannot do of it."""
     plan, search = work.plan, point.configuration.search
-    notes = list(point.notes)
+    notes, unable = list(point.notes), list[str]()
     able = set(work.about(job).get("abilities", ()))
+
+    def dated(stage: str, results: list[R]) -> list[R]:
+        found = work.provenance(job, search, stage) if results else {}
+        return [replace(one, **found) for one in results]
+
     if plan.clients or plan.rates or plan.shares:
         if work.kept(job):
-            point = replace(point, loads=measuring.loads(work.more(job, search, "load")))
+            loads = dated("load", measuring.loads(work.more(job, search, "load")))
+            if work.remeasures_doubtful and any(one.doubts and one.reused for one in loads):
+                work.remove(job, search, "load")
+                loads = dated("load", measuring.loads(work.more(job, search, "load")))
+            point = replace(point, loads=loads)
         else:
+            unable.append("load")
             notes.append("cannot be opened again: not put under load")
-    if plan.filters and "filter" in able:
-        point = replace(point, filters=measuring.filters(work.more(job, search, "filters")))
-    elif plan.filters:
-        notes.append("cannot filter")
+    if plan.requested_filters and "filter" not in able:
+        unable.append("filter")
     if plan.changes or plan.mixed:
         if able & {"insert", "update", "delete"}:
             piece = work.more(job, search, "changes")
-            point = replace(point, changes=measuring.changes(piece), mixed=measuring.mixed(piece))
-        notes += [f"cannot {one}" for one in ("insert", "update", "delete") if one not in able]
-    return replace(point, notes=notes)
+            mixed = measuring.mixed(piece)
+            point = replace(
+                point,
+                changes=dated("changes", measuring.changes(piece)),
+                mixed=None if mixed is None else dated("changes", [mixed])[0],
+            )
+        changing = ("insert", "update", "delete") if plan.changes else ("insert",)
+        unable += [one for one in changing if one not in able]
+    notes += [f"cannot {one}" for one in unable if one != "load"]
+    return replace(point, notes=notes, unsupported=unable)
+
+
+def _same_build(points: Sequence[Point], jobs: Sequence[Job], place: int) -> list[int]:
+    """Return the places of the settings of one build and series: that of `place` first, then wider and narrower ones.
+
+    The order matters if the time limit of a filter is reached: a filter usually needs a wider search.
+    """
+    series = points[place].configuration.series
+    same = [i for i, job in enumerate(jobs) if job is jobs[place] and points[i].configuration.series == series]
+    return [i for i in same if i >= place] + [i for i in same if i < place]
+
+
+def _with_filters(points: Sequence[Point], job: Job, work: Sweeping, measuring: Measuring) -> list[Point]:
+    """Return the settings of one build with their results under each filter."""
+    searches = [one.configuration.search for one in points]
+    in_process = "server" not in points[0].build.about
+    pieces = work.filtered(job, searches)
+    results = measuring.filters(pieces, in_process=in_process)
+    if work.remeasures_doubtful:
+        for search, row in zip(searches, results, strict=True):
+            for one, requested in zip(row, work.plan.requested_filters, strict=True):
+                if one is not None and one.doubts and one.reused:
+                    work.remove_filtered(job, search, requested)
+        pieces = work.filtered(job, searches)
+        results = measuring.filters(pieces, in_process=in_process)
+    found = []
+    for point, piece, row in zip(points, pieces, results, strict=True):
+        skipped = sum(one is not None and not one[0][1] for one in piece)
+        note = (
+            f"not measured with {skipped} of {len(piece)} filters: the limit of {work.plan.filter_seconds:g} s per "
+            "filter was reached (raise it with --timeout)"
+        )
+        measured = [one for one in row if one is not None]
+        notes = [*([note] if skipped else []), *_note_unused_index(point, piece, row)]
+        found.append(replace(point, filters=measured, notes=[*point.notes, *notes]))
+    return found
+
+
+def _note_unused_index(point: Point, piece: Sequence[FilterPiece], row: Sequence[Filtered | None]) -> list[str]:
+    """Return a note that names the filters with which the engine did not use its index; none if it has no index."""
+    unused = [
+        one.name or f"{100 * one.selectivity:.3g}%"
+        for saved, one in zip(piece, row, strict=True)
+        if saved is not None and one is not None and saved[0][0].get("index_used") is False
+    ]
+    if not unused or is_exact(point.build.about):
+        return []
+    return [f"with the filter {', '.join(unused)} the engine did not use its index, and compared every matching vector"]
 
 
 def _relevance(data: VectorSet, measures: Sequence[str]) -> Relevance:

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ragauge.calibrations import Calibration, Corrected, Pair, Rater, Swap
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, check_count
 from ragauge.judges.tasks import Judge
 from ragauge.judging import estimate, judge_only
 from ragauge.measures.overlap import COUNTED, overlap
@@ -35,6 +34,7 @@ from ragauge.stats.raters import (
     rated,
     rated_by_cut,
 )
+from ragauge.temporary_files import temporary_folder
 from ragauge.verdicts import LEXICAL, Estimate, Judged, Sample
 from ragauge.yardsticks import SOFT, Yardstick, drawn, groups_of, opened, votes_of
 
@@ -173,14 +173,14 @@ def estimate_calibration(
                 before.prompt_tokens + step.prompt_tokens,
                 before.completion_tokens + step.completion_tokens,
                 None if before.cost is None or step.cost is None else before.cost + step.cost,
+                None if step.seconds is None else (before.seconds or 0.0) + step.seconds,
             )
     return list(found.values())
 
 
 def _rounds(given: Yardstick, replicates: int, *, swap: bool) -> list[_Round]:
     """All times that the judge is asked: everything once, what has labels again, and with contexts turned round."""
-    if replicates < 1:
-        raise BadInput("replicates is a number from 1 on")
+    check_count("replicates", replicates, 1, 1000)
     spec = given.measure.spec
     several = [one for one in given.known if len(one.contexts or ()) > 1]
     rounds = [_Round(given.samples), *(_Round(given.known, turn) for turn in range(1, replicates))]
@@ -199,7 +199,7 @@ def _kept(folder: str | Path | None, chat: Any) -> Iterator[str | Path | None]:
     if folder is not None or chat == LEXICAL:
         yield folder
         return
-    with TemporaryDirectory(prefix="ragauge-") as place:
+    with temporary_folder("calibrate") as place:
         yield place
 
 

@@ -24,7 +24,7 @@ from ragauge.outcomes import Experiment
 from ragauge.records import NOTHING, Judgments, Run, Scores
 from ragauge.rules.repeats import averaged
 from ragauge.rules.subjects import Subject
-from ragauge.runs.archive import is_complete
+from ragauge.runs.archive import has_run, run_folders
 from ragauge.sides import named_sides, refuse_other_circumstances
 from ragauge.staleness import fingerprint, freshness
 from ragauge.verbs import count, judgments_for
@@ -229,12 +229,34 @@ def _timed(timings: Any) -> Any:
     return timings
 
 
+CREATE_BASELINE = (
+    "create a baseline once, with the version to compare with: `ragauge run DATASET -s NAME=SYSTEM --save-baseline "
+    "baselines/docs`; then add `--baseline baselines/docs/NAME`"
+)
+
+
 def beside(run: Any, baseline: Any) -> Any:
-    """A baseline by name is the folder of that name beside the run's."""
-    if isinstance(baseline, str) and isinstance(run, str | Path) and not Path(baseline).exists():
-        near = Path(run).parent / baseline
-        return str(near) if is_complete(near) or is_judged(near) else baseline
-    return baseline
+    """Return the baseline; one that is given by its name is the folder of that name next to the run's.
+
+    The folder of an experiment or of a saved baseline stands for its only run, or for the run of the same name.
+    """
+    if not isinstance(baseline, str | Path) or str(baseline) == "-":
+        return baseline
+    if (Path(baseline) / "judgments.parquet").exists() and not has_run(Path(baseline)):
+        runs = run_folders(Path(baseline))
+        same = [one for one in runs if isinstance(run, str | Path) and one.name == Path(run).name]
+        if len(same or runs) == 1:
+            return str((same or runs)[0])
+    if Path(baseline).exists():
+        return baseline
+    near = Path(run).parent / baseline if isinstance(run, str | Path) else Path(baseline)
+    if near.is_dir() and (has_run(near) or is_judged(near)):
+        return str(near)
+    raise BadInput(
+        "the baseline does not exist; expected an earlier run, a folder or a file",
+        file=str(baseline),
+        hint=CREATE_BASELINE,
+    )
 
 
 def judgments_of(subject: Subject) -> Judgments | None:
@@ -243,11 +265,18 @@ def judgments_of(subject: Subject) -> Judgments | None:
     return judged.judgments if isinstance(judged, JudgedRanks) else None
 
 
-def refuse_unlike(run: Subject, baseline: Subject) -> None:
+def refuse_unlike(run: Subject, baseline: Subject, *, allow_changed_corpus: bool = False) -> None:
     """Refuse a baseline that differs in more than the system: data, judgments, convention, judge."""
     label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
+    mine, before = (one.manifest.get("dataset") or {} for one in (run, baseline))
+    if not allow_changed_corpus:
+        refuse_other_dataset(
+            (run.name, mine), (label, before), hint="run both on the same data, or add `--allow-changed-corpus`"
+        )
     sides = named_sides({run.name: run.scores, label: baseline.scores})
-    refuse_other_circumstances([side for seeds in sides.values() for side in seeds.values()])
+    refuse_other_circumstances(
+        [side for seeds in sides.values() for side in seeds.values()], judgments=not allow_changed_corpus
+    )
     for k in run.ages.keys() & baseline.ages.keys():
         told = [one.ages[k].judge for one in (run, baseline)]
         if told[0] != told[1]:
@@ -255,8 +284,34 @@ def refuse_unlike(run: Subject, baseline: Subject) -> None:
                 f"what is stale in {run.name} is told by {told[0]}, in {label} by {told[1]}",
                 hint="`ragauge freshness --documents` of both, and gate what it writes as JSON",
             )
-    mine, before = (one.manifest.get("dataset") or {} for one in (run, baseline))
-    refuse_other_dataset((run.name, mine), (label, before))
+
+
+def compare_corpora(
+    run: Subject, baseline: Subject, texts: Sequence[Mapping[str, str]]
+) -> tuple[frozenset[str], list[str]]:
+    """Return the queries that both runs have, with the same text if known, and notes on what comparing them shows."""
+    mine, theirs = texts
+    shared = run.judged & baseline.judged
+    common = frozenset(query for query in shared if mine.get(query) == theirs.get(query))
+    sizes = [(one.manifest.get("dataset") or {}).get("documents") for one in (baseline, run)]
+    documents = "" if None in sizes else f" ({sizes[0]:,} documents, now {sizes[1]:,})"
+    counts = {
+        "only in the run": len(run.judged - baseline.judged),
+        "only in the baseline": len(baseline.judged - run.judged),
+        "with another text": len(shared - common),
+    }
+    left = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    judged = [one.nested if (one := judgments_of(subject)) is not None else {} for subject in (run, baseline)]
+    changed = sum(dict(judged[0].get(query, {})) != dict(judged[1].get(query, {})) for query in common)
+    notes = [
+        f"changed corpus{documents}: rules about a change are computed on the {len(common)} queries of both runs"
+        + (f"; left out: {left}" if left else ""),
+        "this shows how the results of these queries changed, not whether the system or the documents changed them, "
+        "and nothing about new queries",
+    ]
+    if changed:
+        notes.append(f"judgments of {changed} of the {len(common)} queries differ: each run is scored by its own")
+    return common, notes
 
 
 def unlike_times(run: Subject, baseline: Subject) -> list[str]:

@@ -9,9 +9,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
 from typing import Any
 
 from ragauge.errors import BackendFailed, BadInput, MissingExtra, words_of
@@ -21,6 +23,9 @@ LOCAL = re.compile(r"local(?::(\d+))?")
 """`local:4` are four processes on this machine, for as long as they are needed."""
 THREADS = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
 """What keeps each process of a machine from having as many threads as the machine has cores."""
+LOST = "distributed.deploy.lost-worker-timeout"
+STARTS = 3
+"""Number of attempts to start the processes of `local:N`."""
 SECONDS = 15
 """So long a scheduler has to answer, and so long a worker may take to come."""
 
@@ -59,18 +64,13 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
         workers = int(local[1] or 2)
         if not workers:
             raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
-        try:
-            with dask.config.set({THREADS: max(1, (os.cpu_count() or 1) // workers)}), _deaf():
-                started = distributed.LocalCluster(
-                    n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
-                )
-        except RuntimeError as error:
-            raise BackendFailed(
-                f"the workers of {address} do not start: {words_of(error)}",
-                hint="each reads your script: it has to be a file, with `if __name__ == '__main__':` around its work",
-            ) from None
-        client = distributed.Client(stack.enter_context(started), set_as_default=False)
-        client.run(os.setpgrp)  # a terminal's Ctrl-C no longer goes there, whatever listens for it
+        # A worker that is lost is replaced, however long ago another one was lost.
+        settings = {THREADS: max(1, (os.cpu_count() or 1) // workers), LOST: "1h"}
+        stack.enter_context(dask.config.set(settings))
+        with _delayed_interrupt():
+            started = stack.enter_context(_start_local(distributed, address, workers))
+        client = distributed.Client(started, set_as_default=False)
+        _run_everywhere(client, _ignore_terminal)
         return client
     found = ADDRESS.fullmatch(address)
     if found is None:
@@ -88,19 +88,63 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
     return client
 
 
+def _start_local(distributed: Any, address: str, workers: int) -> Any:
+    """Start a cluster on this machine, again if a worker process is killed while it starts."""
+    for left in reversed(range(STARTS)):
+        try:
+            return distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            )
+        except RuntimeError as error:
+            if not left:
+                raise BackendFailed(
+                    f"the workers of {address} do not start: {words_of(error)}",
+                    hint="each imports your script, so put its work under `if __name__ == '__main__':` in a file",
+                ) from None
+    raise BackendFailed(f"the workers of {address} do not start")
+
+
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that begin meanwhile do not hear Ctrl-C: it is for this one, which ends them, and hears it later."""
-    if threading.current_thread() is not threading.main_thread():  # nobody else may say so
+def _delayed_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C until the block ends: interrupted halfway, a cluster would leave processes behind.
+
+    Processes that start meanwhile inherit the blocked signal: this process ends them.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only this thread may set a handler
         yield
         return
+    received: list[int] = []
+    resource_tracker.ensure_running()  # when it starts it unblocks the signal, so it has to start first
     usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        if received:
+            raise KeyboardInterrupt
+
+
+def _run_everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
+    """Run a function on each worker, again if a worker is lost meanwhile; what the function raises is raised."""
+    until = time.monotonic() + SECONDS
+    while True:
+        found: dict[str, Any] = client.run(function, on_error="return")
+        failures = [error for error in found.values() if isinstance(error, BaseException)]
+        lost = [error for error in failures if isinstance(error, OSError)]
+        if failures and (len(lost) < len(failures) or time.monotonic() > until):
+            raise next((error for error in failures if error not in lost), failures[0])
+        if found and not failures:
+            return found
+        client.wait_for_workers(1, timeout=SECONDS)
+        time.sleep(0.2)
+
+
+def _ignore_terminal() -> None:
+    """Leave the process group of the terminal, whose Ctrl-C is for the process that started the cluster."""
+    with suppress(PermissionError):  # the process leads a session of its own
+        os.setpgrp()
 
 
 def _same_versions(client: Any, address: str) -> None:
@@ -111,7 +155,7 @@ def _same_versions(client: Any, address: str) -> None:
         raise BackendFailed(f"the cluster at {address} has no workers", hint=f"dask worker {address}") from None
     own = _versions()
     try:
-        found = client.run(_versions)
+        found = _run_everywhere(client, _versions)
     except Exception as error:  # whatever a worker cannot import, in its own words
         raise BackendFailed(
             f"a worker of {address} cannot run this: {words_of(error)}", hint="install ragauge on every worker"

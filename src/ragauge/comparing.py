@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ragauge.answer_dates import AnswerDate
 from ragauge.comparisons import Comparison, Comparisons, Method
 from ragauge.datasets.strata import COMPLEXITY, by_answers
 from ragauge.errors import BadInput, UnknownName
 from ragauge.formats.settings import as_record
-from ragauge.outcomes import Experiment
+from ragauge.outcomes import Experiment, canonical_tag
 from ragauge.scored import Scored, score_files
 from ragauge.sides import (
     Side,
@@ -54,8 +55,9 @@ def compare(
     `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds, in the place
     of one system's scores is the same system again, and the interval is then over queries and seeds. `by` is a tag of
     the queries, `complexity`, or a mapping from queries to strata. On an `executor` it resamples in parts, to the same
-    numbers. `how` is test, correction, family, confidence, interval, rounds, seed, margin, detect and power: see
-    `Method`.
+    numbers. `how` is test, correction, family, confidence, interval, rounds, seed, margin, detect, power,
+    lower_is_better and higher_is_better: see `Method`. A measure of unknown direction is assumed to be
+    higher-is-better, and a note says so.
 
     >>> found = compare({"a": {"q1": 0.1, "q2": 0.4, "q3": 0.3}, "b": {"q1": 0.3, "q2": 0.5, "q3": 0.9}}, baseline="a")
     >>> row = found.find("b")
@@ -72,10 +74,12 @@ def compare(
     elif isinstance(scores, Experiment):
         data = scores.dataset
         every: dict[str, Any] = {**scores.scores, **scores.trials}
-        known = Scored(every, baseline or scores.baseline, None, data.queries, dataset=data.name)
+        dates = {name: AnswerDate.find(one.manifest) for name, one in scores.runs.items()}
+        answers = {name: date for name, date in dates.items() if date is not None}
+        known = Scored(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
         baseline, tags, scores = known.baseline, tags or data.tags, every
         count_missing = not overlap  # whatever was asked was answered, if only by an empty ranking
-    named = named_sides(scores)
+    named = named_sides(scores, method.lower_is_better, method.higher_is_better)
     if len(named) < 2:
         raise BadInput("there is nothing to compare with", hint="give at least two systems")
     if baseline is not None and baseline not in named:
@@ -88,6 +92,7 @@ def compare(
     notes += [] if known is None else known.notes
     notes += _counted(sides, overlap, count_missing) + (_left(sides, chosen) if measures is None else [])
     notes += unscored(table, sides, chosen, queries, overlap=overlap)
+    notes += _describe_directions(sides, chosen)
     lower = frozenset(m for side in sides for m in side.lower)
     others = [name for name in named if name != baseline]
     couples = [(baseline, name) for name in others] if baseline else list(itertools.combinations(named, 2))
@@ -110,6 +115,7 @@ def compare(
         texts={} if known is None else known.texts,
         dataset="" if known is None else known.dataset,
         convention=next((side.scores.convention for side in sides if side.scores is not None), ""),
+        answers={} if known is None else {name: date for name, date in known.answers.items() if name in named},
     )
 
 
@@ -152,6 +158,7 @@ def _strata(
     if isinstance(by, Mapping):
         found = {str(query): str(value) for query, value in by.items()}
     else:
+        by = canonical_tag(by, {name for one in (tags or {}).values() for name in one} | set(by_answers({})))
         label = f"{by}="
         found = {query: values[by] for query, values in (tags or {}).items() if by in values}
         if by in by_answers({}) and first.scores is not None and first.scores.judged is not None:
@@ -181,6 +188,19 @@ def _counted(sides: Sequence[Side], overlap: bool, count_missing: bool) -> list[
         known = {query for side in sides for query in side.queries}
         lacks = {side.name: len(known - set(side.queries)) for side in sides}
         notes += [f"{name} does not have {n} of {len(known)} queries: they count 0" for name, n in lacks.items() if n]
+    return notes
+
+
+def _describe_directions(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
+    """Which directions are assumed, because the scores do not state them."""
+    named = [m for m in measures if any(m in side.named for side in sides)]
+    unknown = [m for m in measures if any(m in side.unknown for side in sides)]
+    notes = [f"lower is better, judging by the name: {', '.join(named)}"] if named else []
+    if unknown:
+        notes.append(
+            f"direction unknown, higher assumed to be better: {', '.join(unknown)}; "
+            f"if lower is better, add `--lower-is-better {unknown[0]}`"
+        )
     return notes
 
 
@@ -232,6 +252,6 @@ def _shallow(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
     if not deep:
         return []
     return [
-        f"{shortest} has at most {depths[shortest]} documents a query, {longest} {depths[longest]}: "
+        f"{shortest} has at most {depths[shortest]} documents per query, {longest} {depths[longest]}: "
         f"{', '.join(deep)} may differ for that reason alone"
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from ragauge.answer_dates import AnswerDate
 from ragauge.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ class Method:
     detect: float | None = None
     """A difference to be found: how many queries would that need?"""
     power: float = 0.8
+    lower_is_better: Sequence[str] = ()
+    """Measures whose scores do not state that lower values are better."""
+    higher_is_better: Sequence[str] = ()
+    """Measures whose scores do not state that higher values are better."""
 
     def __post_init__(self) -> None:
         choices = {"test": TESTS, "correction": CORRECTIONS, "interval": INTERVALS, "family": FAMILIES}
@@ -183,6 +188,8 @@ class Comparisons:
     dataset: str = ""
     """What the queries are of, where it is known."""
     convention: str = ""
+    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    """By system, when its answers were made, as far as that is known."""
 
     @property
     def measures(self) -> list[str]:

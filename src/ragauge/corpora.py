@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from ragauge.datasets import folders
 from ragauge.datasets.loading import load
 from ragauge.errors import BadInput, RagaugeError
-from ragauge.records import NOTHING, Dataset, Document
+from ragauge.records import Dataset, Document, to_documents
 from ragauge.runs.manifest import documents_hash
 
 
@@ -65,6 +66,8 @@ def texts_of_runs(manifests: Sequence[Mapping[str, Any]], texts: Texts, name: st
     A folder tells where the dataset was; where it is not there any more, its name may still be known.
     """
     made_on = [one.get("dataset") or {} for one in manifests]
+    if made_on and all(one.get("documents") == 0 for one in made_on):
+        return _texts_without_corpus([one.get("origin") for one in manifests], texts)
     wanted = {one.get("documents_hash") for one in made_on} - {None}
     places = [str(one.get("origin") or "") for one in manifests]
     names = [name, *(str(one.get("name") or "") for one in made_on)]
@@ -83,6 +86,16 @@ def texts_of_runs(manifests: Sequence[Mapping[str, Any]], texts: Texts, name: st
             return replace(found, queries=texts.queries or found.queries)
         why = f"the documents of {place} are not those that the runs were made on"
     return Texts(None, texts.queries, absent={"documents": why, "queries": why} if why else {})
+
+
+def _texts_without_corpus(origins: Sequence[Any], texts: Texts) -> Texts:
+    """Return queries and reference answers of a dataset that has no corpus, if it is still there."""
+    for origin in origins:
+        if isinstance(origin, str) and Path(origin).is_absolute() and Path(origin).exists():
+            with contextlib.suppress(RagaugeError):
+                found = load(origin)
+                return Texts(None, texts.queries or found.queries, found.answers)
+    return Texts(None, texts.queries)
 
 
 def _read(place: str) -> Texts:
@@ -106,18 +119,40 @@ def documents_of(what: Any) -> list[Document]:
     if isinstance(what, Dataset):
         return list(what.documents)
     if not isinstance(what, str | Path):
-        return [_document(one) for one in what]
+        return list(to_documents(what))
     path = Path(what)
     if path.is_file() and path.suffix in PAGES:
         return [_page(path, path.name)]
     if path.is_file() or (not path.exists() and path.suffix and ":" not in str(what)):
         return folders.read_documents(path)
     if path.is_dir() and folders.find(path) is None:
-        pages = sorted(one for one in path.rglob("*") if one.suffix in PAGES and one.is_file())
-        if pages and not any(path.glob("corpus.*")):
+        pages = _pages(path)
+        if pages:
             return [_page(one, one.relative_to(path).as_posix()) for one in pages]
         return folders.read_documents(path)
     return list(load(what).documents)
+
+
+def _pages(folder: Path) -> list[Path]:
+    """List the text files of a folder; none if it has a corpus file."""
+    if any(folder.glob("corpus.*")):
+        return []
+    return sorted(one for one in folder.rglob("*") if one.suffix in PAGES and one.is_file())
+
+
+def describe_unread(what: Any) -> list[str]:
+    """Return a note that names the files of a folder of texts that `documents_of` does not read."""
+    path = Path(what) if isinstance(what, str | Path) else None
+    if path is None or not path.is_dir() or folders.find(path) is not None or not (pages := _pages(path)):
+        return []
+    every = (one for one in sorted(path.rglob("*")) if one.is_file() and one not in set(pages))
+    names = [one.relative_to(path).as_posix() for one in every]
+    names = [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+    if not names:
+        return []
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    files = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
+    return [f"{what}: {files} not read ({shown}); only {' and '.join(PAGES)} files are documents"]
 
 
 def _page(path: Path, name: str) -> Document:
@@ -127,15 +162,3 @@ def _page(path: Path, name: str) -> Document:
         raise BadInput(f"this is no UTF-8 text: {error.reason} at byte {error.start}", file=str(path)) from error
     except OSError as error:
         raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from error
-
-
-def _document(thing: Any) -> Document:
-    if isinstance(thing, Document):
-        return thing
-    if isinstance(thing, Mapping) and "text" in thing and ("id" in thing or "_id" in thing):
-        name = str(thing.get("id", thing.get("_id")))
-        about = thing.get("metadata") or NOTHING
-        if not isinstance(about, Mapping):
-            raise BadInput(f"the metadata of document `{name}` is {str(about)[:60]!r}, not a mapping")
-        return Document(name, str(thing["text"]), str(thing.get("title") or ""), about)
-    raise BadInput(f"this is no document: {str(thing)[:60]!r}", hint="a Document, or a mapping with id and text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from ragauge.encoding.vectors import said_by
 from ragauge.encoding.view import View, view
 from ragauge.errors import BackendFailed, BadInput, RagaugeError, UnknownName
 from ragauge.experiments import slug
+from ragauge.formats.locks import hold_folder
 from ragauge.formats.settings import as_record
 from ragauge.formats.writing import refuse_unwritable
 from ragauge.lineups import Entrant, Lineup
@@ -33,6 +35,7 @@ from ragauge.records import Dataset, Scores
 from ragauge.runs.manifest import circumstances, fingerprint, now
 from ragauge.systems.building import check, open_embedder
 from ragauge.systems.cache import cache_folder
+from ragauge.systems.composition import parts_of
 from ragauge.systems.specs import named_description, parse, without_secrets
 from ragauge.verbs import Measures, read_measures
 
@@ -55,6 +58,7 @@ def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
     limit: int | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
+    reuse: bool = False,
     watch: Watch | None = None,
     **how: Any,
 ) -> Lineup:
@@ -67,10 +71,13 @@ def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
     `part`, `stores`, `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`, `memory`, `seed` …
 
     Vectors of documents are remembered. With `out`, a folder, every embedder that is finished is kept there, and the
-    same call goes on where the last one stopped, but for objects of your own, which may have changed unseen; rankings
-    lie there as runs, and all of it as `lineup.json`. An embedder that cannot be opened is left out, and `failures`
-    says why; when none can, the first reason is raised.
+    same call resumes where the last one was interrupted; rankings lie there as runs, and all of it as `lineup.json`.
+    Built-in embedders that are finished are reused, with models in local folders identified by a hash of their files.
+    Plug-ins and services (`openai`) are measured again unless `reuse` is set, objects of your own always. An embedder
+    that cannot be opened is left out, and `failures` says why; when none can, the first reason is raised.
     """
+    if fresh and reuse:
+        raise BadInput("fresh and reuse are mutually exclusive", hint="leave out one of them")
     plan = as_record(Plan, how)
     rules = find_convention(convention)
     wanted = read_measures(MEASURES if measures is None else measures, rules)
@@ -86,19 +93,20 @@ def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
     data = load("pydocs" if dataset is None else dataset, split=split)
     seen = view(data, part=plan.part, context=plan.characters, limit=limit)
     ground = Ground(seen, _field(seen, plan, wanted, rules), plan, cache_folder(), heard)
-    keeping = None if out is None else Keeping(Path(out), ground, slug, fresh=fresh)
-    found, failures, notes = _each(every, named, ground, keeping)
-    heard("comparing", 0, 1)
-    base, why = _baseline(baseline, list(found))
-    lineup = replace(
-        _compared(found, ground, base),
-        failures=failures,
-        seconds={**_seconds(found.values()), "in all": time.perf_counter() - began},
-        notes=[*seen.notes, *_about_sizes(ground), *_about_dimensions(plan, found.values()), *why, *notes],
-    )
-    if keeping is not None:
-        keeping.finish(lineup)
-    return lineup
+    with contextlib.nullcontext() if out is None else hold_folder(out):
+        keeping = None if out is None else Keeping(Path(out), ground, slug, fresh=fresh, reuse=reuse)
+        found, failures, notes = _each(every, named, ground, keeping)
+        heard("comparing", 0, 1)
+        base, why = _baseline(baseline, list(found))
+        lineup = replace(
+            _compared(found, ground, base),
+            failures=failures,
+            seconds={**_seconds(found.values()), "in all": time.perf_counter() - began},
+            notes=[*seen.notes, *_about_sizes(ground), *_about_dimensions(plan, found.values()), *why, *notes],
+        )
+        if keeping is not None:
+            keeping.finish(lineup)
+        return lineup
 
 
 def _field(seen: View, plan: Plan, measures: Sequence[Measure | OwnMeasure], rules: Convention) -> Field:
@@ -208,6 +216,7 @@ def _refuse(named: Mapping[str, Any], plan: Plan, baseline: str | None) -> None:
         check("retrievers" if name in LEXICAL else "embedders", one)
     for store in plan.stores:
         check("stores", store)
+    plugins.check_installed(part for store in plan.stores for part in parts_of("stores", store))
     if baseline is not None and baseline not in named:
         raise UnknownName("embedder", baseline, named, hint="the baseline is one of those that are compared")
     for name in plan.perturbations or ():
@@ -231,8 +240,9 @@ def _each(
     order = sorted(every, key=lambda name: name in asked)
     kept = {name: keeping.find(name, every[name]) for name in order} if keeping is not None else {}
     found: dict[str, Measured] = {name: one for name, one in kept.items() if one is not None}
-    notes = [f"{name}: kept from before, and not measured again unless `fresh` is asked for" for name in found]
+    notes = []
     if keeping is not None:
+        notes += [f"{name}: reused; made {keeping.dates[name]} (measure it again with --fresh)" for name in found]
         notes += keeping.passed_over([one for name, one in every.items() if name not in found])
     failed = _closed({name: every[name] for name in order if name not in found}, ground)
     for number, name in enumerate(order):

@@ -5,26 +5,43 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BadInput
+from ragauge.datasets.query_sets import describe_repeated, list_pairs, read_ground_truth
+from ragauge.errors import BackendFailed, BadInput, describe_failures
 from ragauge.measures.conventions import Convention
 from ragauge.outcomes import Advice
 from ragauge.records import Hit, Scores
 from ragauge.runs.execute import Answer, Job, Plan, ask_async
+from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.seams import Retriever, is_async
 from ragauge.stats.enough import enough, quarter_of_bytes
-from ragauge.systems.adapters import as_retriever
+from ragauge.systems.adapters import as_retriever, check_signature
 from ragauge.verbs import evaluate
 
 MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision", "f1", "map")
 """What `evaluate` gives, each at k."""
 
-Metrics = dict[str, float]
 CountTokens = Callable[[str], float]
+
+
+class Metrics(dict[str, float]):
+    """Measures by name at one k, with the errors of the queries that failed."""
+
+    def __init__(self, values: Mapping[str, float], failures: Mapping[str, str], notes: Sequence[str] = ()) -> None:
+        super().__init__(values)
+        self.failures = dict(failures)
+        """`{query: error}` of the queries that failed; each counts as an empty ranking."""
+        self.notes = list(notes)
+        """What limits the values: ids that are not in the ground truth or not in the database, repeated queries."""
+
+    def __repr__(self) -> str:
+        failed = describe_failures(self.failures, int(self["n"]))
+        return "; ".join([repr(dict(self)), *([failed] if failed else []), *self.notes])
 
 
 class RAGEvaluator:
@@ -33,7 +50,8 @@ class RAGEvaluator:
     `db` has an async or plain `semantic_search(query, k)`, as `PgVectorDB` has, or searches some other way that
     ragauge understands. Ground truth is a list of `(query, id)`; instead of one id there may be several, or
     `{id: grade}`. A document that comes again in one ranking keeps its place and earns nothing. `workers` queries are
-    asked at a time; with more than one, `latency_ms` is that under load.
+    asked at a time; with more than one, `latency_ms` is that under load. If every query fails, the first error is
+    raised, unless `allow_failures` is set.
     """
 
     def __init__(
@@ -44,32 +62,57 @@ class RAGEvaluator:
         timeout: float | None = None,
         retries: int = 0,
         convention: str | Convention = "default",
+        allow_failures: bool = False,
     ) -> None:
         self._db = db
+        self._allow_failures = allow_failures
         self._how = {"workers": workers, "timeout": timeout, "retries": retries}
         self._convention = convention
 
     async def evaluate(self, ground_truth: Any, k: int = 5, retrieval_fn: Callable[..., Any] | None = None) -> Metrics:
-        """`hit_rate`, `mrr`, `ndcg`, `recall`, `precision`, `f1`, `map` at k; `latency_ms`, `n` and `failed`."""
+        """`hit_rate`, `mrr`, `ndcg`, `recall`, `precision`, `f1`, `map` at k; `latency_ms`, `n` and `failed`.
+
+        `failures` of the result has the errors of the failed queries.
+        """
         metrics: Metrics = (await self.evaluate_k_range(ground_truth, [k], retrieval_fn))[0]["metrics"]
         return metrics
 
     async def evaluate_k_range(
         self, ground_truth: Any, k_values: Iterable[int], retrieval_fn: Callable[..., Any] | None = None
     ) -> list[dict[str, Any]]:
-        """`[{"k": …, "metrics": {…}}]` for each k, from one retrieval at the largest."""
+        """Return `[{"k": …, "retrieved_k": …, "metrics": {…}}]` for each k.
+
+        Each k is a retrieval of its own, with its own latency. A system or function with `nested_rankings = True` is
+        asked once, at the largest k, which `retrieved_k` then is.
+        """
         wanted = _sound(k_values)
-        asked = await self._ask(ground_truth, max(wanted), retrieval_fn)
-        scores = self._scores(asked, [f"{measure}@{k}" for k in wanted for measure in MEASURES])
-        about = {
-            "latency_ms": asked.milliseconds(),
-            "n": len(asked.grades),
-            "failed": sum(one.status != "ok" for one in asked.answers),
-        }
-        return [
-            {"k": k, "metrics": {measure: scores.means[f"{measure}@{k}"] for measure in MEASURES} | about}
-            for k in wanted
-        ]
+        pairs = list_pairs(ground_truth)
+        found = await self._ask_each(pairs, wanted, retrieval_fn)
+        notes = [*describe_repeated(pairs), *self._describe_missing(found.values())]
+        return [{"k": k, "retrieved_k": found[k].k, "metrics": self._metrics(found[k], k, notes)} for k in wanted]
+
+    def _describe_missing(self, found: Iterable[_Asked]) -> list[str]:
+        """Name the relevant ids that the database does not contain, if it has `id in db`."""
+        if not hasattr(type(self._db), "__contains__"):
+            return []
+        asked = list(found)
+        relevant = {doc: None for docs in asked[0].grades.values() for doc, grade in docs.items() if grade > 0}
+        returned = {doc for one in asked for answer in one.answers for doc in answer.docs}
+        missing = [doc for doc in relevant if doc not in returned and doc not in self._db]
+        if not missing:
+            return []
+        verb = "is" if len(missing) == 1 else "are"
+        shown = ", ".join(f"`{doc[:80]}`" for doc in missing[:3]) + (", …" if len(missing) > 3 else "")
+        return [f"{len(missing):,} of {len(relevant):,} relevant ids {verb} not in the database: {shown}"]
+
+    def _metrics(self, asked: _Asked, k: int, notes: list[str]) -> Metrics:
+        scores = self._scores(asked, [f"{measure}@{k}" for measure in MEASURES])
+        returned = ReturnedIds.count(asked.answers, [], asked.grades)
+        notes = [*notes, *([f"{returned.describe()}; {ID_HINT}"] if returned.unknown else [])]
+        if asked.k != k:
+            notes.append(f"computed from one retrieval at k={asked.k}, because the system declares nested rankings")
+        about = {"latency_ms": asked.milliseconds(), "n": len(asked.grades), "failed": len(asked.failures)}
+        return Metrics({measure: scores.means[f"{measure}@{k}"] for measure in MEASURES} | about, asked.failures, notes)
 
     async def recommend_k(
         self,
@@ -85,18 +128,35 @@ class RAGEvaluator:
         """The smallest k that is not worse than the best k by more than `tolerance`, with confidence.
 
         For each k the loss against the best is bootstrapped over queries; k is enough when the upper end of the
-        one-sided interval is within the tolerance. With few queries that asks for more documents, not for fewer. Tokens
-        are counted in the texts that come back: by `count_tokens`, else a quarter of the bytes.
+        one-sided interval is within the tolerance. With few queries that asks for more documents, not for fewer. If the
+        measure still rises at the largest k, `k` is None. Tokens are counted in the texts that come back: by
+        `count_tokens`, else a quarter of the bytes. Each k is a retrieval of its own, as in `evaluate_k_range`.
         """
         wanted = sorted(_sound(k_values))
-        asked = await self._ask(ground_truth, max(wanted), retrieval_fn, count_tokens or quarter_of_bytes)
-        scores = self._scores(asked, [f"{measure}@{k}" for k in wanted])
-        values = {k: scores.values[f"{measure}@{k}"] for k in wanted}
-        return enough(values, measure, tolerance, confidence, {k: asked.tokens(k) for k in wanted})
+        found = await self._ask_each(list_pairs(ground_truth), wanted, retrieval_fn, count_tokens or quarter_of_bytes)
+        names = {k: f"{measure}@{k}" for k in wanted}
+        values = {k: self._scores(found[k], [name]).values[name] for k, name in names.items()}
+        advice = enough(values, measure, tolerance, confidence, {k: found[k].tokens(k) for k in wanted})
+        failures = {query: error for asked in found.values() for query, error in asked.failures.items()}
+        failed = describe_failures(failures, len(found[wanted[0]].grades))
+        return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(found.values())])
 
     def _scores(self, asked: _Asked, measures: list[str]) -> Scores:
         scores: Scores = evaluate(asked.grades, asked.rankings(), measures, self._convention)
         return scores
+
+    async def _ask_each(
+        self,
+        ground_truth: Any,
+        ks: Sequence[int],
+        retrieval_fn: Callable[..., Any] | None,
+        count: CountTokens | None = None,
+    ) -> dict[int, _Asked]:
+        """Retrieve for each k, or once at the largest if the system declares nested rankings."""
+        searched = self._db if retrieval_fn is None else retrieval_fn
+        if getattr(searched, "nested_rankings", False):
+            return dict.fromkeys(ks, await self._ask(ground_truth, max(ks), retrieval_fn, count))
+        return {k: await self._ask(ground_truth, k, retrieval_fn, count) for k in ks}
 
     async def _ask(
         self, ground_truth: Any, k: int, retrieval_fn: Callable[..., Any] | None, count: CountTokens | None = None
@@ -104,9 +164,12 @@ class RAGEvaluator:
         texts, grades = read_ground_truth(ground_truth)
         retriever = self._retriever(retrieval_fn)
         listening = _Listening(retriever, count)
-        asked = _Asked(grades, [], listening.tokens)
+        asked = _Asked(k, texts, grades, [], listening.tokens)
         jobs = [Job(query, text, 0) for query, text in texts.items()]
         await ask_async(listening, jobs, Plan(k=k, **self._how), asked.answers.append)  # type: ignore[arg-type]
+        if len(asked.failures) == len(jobs) and not self._allow_failures:
+            hint = "fix the system, or pass allow_failures=True to RAGEvaluator to score failed queries as 0"
+            raise BackendFailed(describe_failures(asked.failures, len(jobs), scored=False), hint=hint)
         return asked
 
     def _retriever(self, retrieval_fn: Callable[..., Any] | None) -> Retriever:
@@ -115,6 +178,8 @@ class RAGEvaluator:
         if self._db is None:
             raise BadInput("there is nothing to search", hint="RAGEvaluator(db), or retrieval_fn=…")
         method = getattr(self._db, "semantic_search", None)
+        if method is not None:
+            check_signature(method, "", k=1)
         return as_retriever(self._db if method is None else _with_k(method))
 
 
@@ -155,9 +220,17 @@ class _Listening:
 
 @dataclass(frozen=True)
 class _Asked:
+    k: int
+    """Number of documents requested per query."""
+    texts: Mapping[str, str]
     grades: Mapping[str, Mapping[str, float]]
     answers: list[Answer]
     counted: Mapping[str, list[float]]
+
+    @cached_property
+    def failures(self) -> dict[str, str]:
+        """`{query text: error}` of the queries that failed."""
+        return {self.texts[one.query]: one.error for one in self.answers if one.status != "ok"}
 
     def rankings(self) -> dict[str, dict[str, float]]:
         """The order of return as scores; a document that comes again holds its place under a name of its own."""
@@ -178,34 +251,6 @@ class _Asked:
         if not self.counted:
             return math.nan
         return float(np.mean([sum(tokens[:k]) for tokens in self.counted.values()]))
-
-
-def read_ground_truth(ground_truth: Any) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
-    """Texts and grades of queries from `[(query, id)]`, `[(query, [ids])]`, `[(query, {id: grade})]` or a mapping.
-
-    The same question twice is one question with both answers.
-
-    >>> read_ground_truth([("How?", "a"), ("How?", "b"), ("Why?", {"c": 2})])[1]
-    {'q1': {'a': 1.0, 'b': 1.0}, 'q2': {'c': 2.0}}
-    """
-    pairs = list(ground_truth.items()) if isinstance(ground_truth, Mapping) else list(ground_truth)
-    names: dict[str, str] = {}
-    grades: dict[str, dict[str, float]] = {}
-    for at, pair in enumerate(pairs, 1):
-        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise BadInput(f"ground truth {at} is {pair!r}", hint='("How do I reset my password?", "doc_12")')
-        text, right = pair
-        mine = grades.setdefault(names.setdefault(text, f"q{len(names) + 1}"), {})
-        graded = (
-            right
-            if isinstance(right, Mapping)
-            else dict.fromkeys([right] if isinstance(right, str | int) else right, 1.0)
-        )
-        for doc, grade in graded.items():
-            mine[str(doc)] = max(float(grade), mine.get(str(doc), float(grade)))
-    if not grades:
-        raise BadInput("the ground truth is empty", hint='[("How do I reset my password?", "doc_12")]')
-    return {name: text for text, name in names.items()}, grades
 
 
 def _sound(k_values: Iterable[int]) -> list[int]:

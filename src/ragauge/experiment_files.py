@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "workers": (int,),
     "timeout": (int, float),
     "retries": (int,),
+    "threads": (int,),
     "pause": (int, float),
 }
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ragauge.comparing import compare
 from ragauge.comparisons import Comparison
 from ragauge.datasets.asking import asked
 from ragauge.datasets.folders import name_of
 from ragauge.datasets.loading import load
-from ragauge.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
+from ragauge.datasets.query_sets import describe_repeated, list_pairs
+from ragauge.errors import BackendFailed, BadInput, MissingEvidence, RagaugeError, UnknownName, describe_failures
+from ragauge.formats import read_judgments
+from ragauge.formats.locks import hold_folder
 from ragauge.formats.settings import as_record
 from ragauge.formats.writing import write_judgments, write_queries
 from ragauge.measures.conventions import Convention
@@ -23,14 +27,20 @@ from ragauge.measures.names import Measure
 from ragauge.measures.scoring import OwnMeasure, score
 from ragauge.measures.speed import speed
 from ragauge.outcomes import Experiment, Study
+from ragauge.plugins import check_installed
 from ragauge.records import Dataset, Judgments, Run
 from ragauge.runs import archive
 from ragauge.runs.execute import Plan
-from ragauge.runs.manifest import fingerprint
+from ragauge.runs.interruption import command_scope
+from ragauge.runs.manifest import HASHES, fingerprint, judgments_hash
 from ragauge.systems.building import Workshop
 from ragauge.systems.cache import cache_folder
-from ragauge.verbs import Measures, count, judgments_for, read_measures
+from ragauge.systems.specs import Spec, parse
+from ragauge.verbs import Measures, count, default_run_measures, judgments_for, read_measures
 from ragauge.work import Unwatched, Watch, Work
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 RESERVED = (
     *("report.html", "report.md", "summary.csv", "scores.csv", "charts"),
@@ -39,8 +49,27 @@ RESERVED = (
 """What stands beside the runs in a folder."""
 
 
+NEED_CORPUS = frozenset({"bm25", "dense", "pgvector", "pagerank", "graphflow", "swarm", "embedding", "mmr"})
+"""Retrievers and rerankers that are built over the documents of a dataset."""
+ALLOW_FAILURES = "fix the system, or pass allow_failures=True to record the failure and continue"
+
+
+def _hold_out(function: Callable[P, T]) -> Callable[P, T]:
+    """Hold a shared lock of the folder `out` while a function works: runs of other systems may work in it too."""
+
+    @wraps(function)
+    def held(*args: P.args, **kwargs: P.kwargs) -> T:
+        out = kwargs.get("out")
+        with contextlib.nullcontext() if out is None else hold_folder(str(out), shared=True):
+            return function(*args, **kwargs)
+
+    return held
+
+
+@_hold_out
+@command_scope()
 def run(  # noqa: PLR0913 - each has a use of its own, and a default
-    dataset: str | Path | Dataset,
+    dataset: Any,
     systems: Any,
     *,
     measures: Measures | None = None,
@@ -48,21 +77,37 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     convention: str | Convention = "default",
     out: str | Path | None = None,
     fresh: bool = False,
+    reuse: bool = False,
     split: str | None = None,
     limit: int | None = None,
+    allow_failures: bool = False,
     watch: Watch | None = None,
     **how: Any,
 ) -> Experiment:
     """Let systems answer the queries of a dataset; time, score and compare them.
 
+    `dataset` is a name, a folder, rig's JSONL, a `Dataset`, or a list of `(query, id)`. Without a corpus it is for
+    systems that bring their own index.
     `systems` is a mapping from names to descriptions (`"bm25"`, `"dense(embedder=minilm)"`), functions `(query, k)`,
-    sync or async, or retrievers; a list of descriptions names itself. `how` is k, repeats, warmup, workers, timeout and
-    retries; `split` is which judgments of a BEIR folder, `limit` asks the first so many queries only. With `out`, every
-    answer is on disk at once, and the same call goes on where the last one stopped. A system that cannot be built is
-    left out, and `failures` says why; when none can, the first reason is raised.
+    sync or async, or retrievers; a list of descriptions names itself. `how` is k, repeats, warmup, workers, timeout,
+    retries and threads (of numeric libraries, per worker). k is the number of documents requested per query: by default
+    the deepest cutoff of the measures, at least 10. A retriever's own k is not used. `split` selects the judgments of a
+    BEIR folder, `limit` the number of queries to run.
+
+    With `out`, every answer is saved as it arrives, and the same call resumes where the last one was interrupted. A
+    finished run of a built-in system is reused: the corpus and the options identify it. Functions, objects, plug-ins
+    and services may have changed and are run again, unless `reuse` is set. `fresh` runs everything again.
+
+    A system that cannot be built, or that fails on every query, raises its error. With `allow_failures` the error is
+    recorded in `failures` and the other systems run; if no system can be built, the first error is raised.
     """
+    if fresh and reuse:
+        raise BadInput("fresh and reuse are mutually exclusive", hint="leave out one of them")
+    if not isinstance(dataset, str | Path | Dataset):
+        dataset = list_pairs(dataset)
     whole = load(dataset, split=split)
     data, notes = asked(whole, limit)
+    notes += describe_repeated(dataset) if isinstance(dataset, list) else []
     not_asked = len(whole.judgments) - len(data.judgments)
     rules = find_convention(convention)
     plan, wanted = _measured(how, measures, rules)
@@ -73,12 +118,16 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     wanted, lacking = _told(wanted, judgments, rules)
     notes += lacking
     folder = None if out is None else Path(out)
-    there = folder is not None and folder.exists()
     look = watch or Unwatched()
     workshop = Workshop(data.documents, named, cache=cache_folder(), progress=look.building)
-    for system in named.values():
+    for name, system in named.items():
         workshop.check(system)
+        if not data.documents:
+            _check_own_index(name, workshop.identity(system), data)
+    check_installed(part for system in named.values() for part in workshop.parts(system))
     known = fingerprint(data)
+    if folder is not None:
+        _refuse_other_work(folder, data, known, {slug(name) for name in named}, fresh=fresh)
     runs: dict[str, Run] = {}
     failures: dict[str, RagaugeError] = {}
     try:
@@ -86,18 +135,21 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
             place = folder and folder / slug(name)
             work = Work(name, system, data, plan, known, workshop, place, look, not_asked)
             try:
-                runs[name] = work.done(fresh=fresh)
+                runs[name] = work.done(fresh=fresh, reuse=reuse)
+                failed = _query_failures(runs[name])
+                if failed is not None:
+                    failures[name] = failed
             except RagaugeError as error:
                 if not error.message.startswith(f"`{name}`"):
                     error.message = f"{name}: {error.message}"
                 failures[name] = error
+            if name in failures and not allow_failures and (name not in runs or failed_everywhere(runs[name])):
+                failures[name].hint = failures[name].hint or ALLOW_FAILURES
+                raise failures[name]
             own = work.own
     finally:
         workshop.close()
     if not runs:
-        if folder is not None and not there:
-            with contextlib.suppress(OSError):  # something was kept in it
-                folder.rmdir()
         raise next(iter(failures.values()))
     if own:
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
@@ -117,26 +169,84 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
         gaps = {row.system: row for row in found}
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
-        write_judgments(data.judgments, str(folder / "judgments.parquet"))
-        _write_targets(data.judgments, folder / "targets.json")
-        write_queries(data.queries, data.tags, str(folder / "queries.parquet"))
-        about = {
-            "systems": list(named),
-            "baseline": baseline,
-            "convention": rules.name,
-            "measures": next(iter(scores.values())).measures,
-            "failures": {name: error.message for name, error in failures.items()},
-        }
-        archive.write_json(about, folder / archive.EXPERIMENT)
-    return Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures, several)
+        _refuse_other_work(folder, data, known, {slug(name) for name in named}, fresh=fresh)  # again: written meanwhile
+    experiment = Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures, several)
+    if folder is not None:
+        write_experiment(experiment, folder)
+    return experiment
 
 
+def write_experiment(experiment: Experiment, folder: Path) -> None:
+    """Write what the runs of an experiment share: judgments, queries, and how they were scored."""
+    data, runs, first = experiment.dataset, experiment.runs, next(iter(experiment.scores.values()))
+    write_judgments(data.judgments, str(folder / "judgments.parquet"))
+    _write_targets(data.judgments, folder / "targets.json")
+    write_queries(data.queries, data.tags, str(folder / "queries.parquet"))
+    about = {
+        "systems": list(dict.fromkeys([*runs, *experiment.failures])),
+        "baseline": experiment.baseline,
+        "convention": first.convention,
+        "measures": first.measures,
+        "failures": {name: error.message for name, error in experiment.failures.items() if name not in runs},
+    }
+    archive.write_json(about, folder / archive.EXPERIMENT)
+
+
+def _refuse_other_work(folder: Path, data: Dataset, known: Mapping[str, Any], mine: set[str], *, fresh: bool) -> None:
+    """Refuse a folder whose finished runs, apart from those to be replaced, belong to other queries or judgments."""
+    hint = "give another --out"
+    judged = judgments_hash(data.judgments)
+    for run in archive.run_folders(folder):
+        if run.name in mine and fresh:
+            continue
+        theirs = archive.circumstance(run, "dataset")
+        for key, what in HASHES.items():
+            if isinstance(theirs, Mapping) and theirs.get(key) not in (None, known[key]):
+                raise BadInput(
+                    f"holds a finished run of other {what}; expected {known[what]} {what} of `{data.name}`, "
+                    f"got {theirs.get(what)} of `{theirs.get('name')}`",
+                    file=str(run),
+                    hint=hint + (", or --fresh to replace the run" if run.name in mine else ""),
+                )
+        if run.name not in mine and archive.circumstance(run, "judgments_hash") not in (None, judged):
+            raise BadInput(
+                f"holds a finished run with other judgments than those of `{data.name}`",
+                file=str(run),
+                hint=f"{hint}, or run `{archive.circumstance(run, 'system')['name']}` again in the same command",
+            )
+    kept = folder / "judgments.parquet"
+    if fresh or not kept.exists() or not archive.run_folders(folder):
+        return
+    before, now = read_judgments(folder).nested, data.judgments.nested
+    lost = [query for query in before if query not in now]
+    if lost:
+        raise BadInput(
+            f"has judgments of {len(before)} queries, {len(lost)} of which `{data.name}` lacks (such as `{lost[0]}`)",
+            file=str(kept),
+            hint=f"{hint}, or --fresh to replace the runs",
+        )
+
+
+def _query_failures(run: Run) -> BackendFailed | None:
+    """Return the failed queries of a run as one error; None if every query succeeded."""
+    if not run.failures or run.timings is None:
+        return None
+    told = describe_failures(run.failures, run.timings["query"].n_unique(), scored=False)
+    return BackendFailed(f"{run.name}: {told}")
+
+
+def failed_everywhere(run: Run) -> bool:
+    """Return whether a system failed on every query, in every trial."""
+    return run.timings is not None and len(run.timings) > 0 and not (run.timings["status"] == "ok").any()
+
+
+@command_scope()
 def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any) -> Study:
     """The same systems over several datasets, each an experiment of its own.
 
     `datasets` are names, folders or datasets, or a mapping from names to these; `how` are the other arguments of `run`.
-    With `out`, each has a folder of its own below it. A dataset that cannot be run is left out, and `failures` says
-    why; when none can, the first reason is raised.
+    With `out`, each has a folder of its own below it. A dataset that cannot be run raises its error; with
+    `allow_failures` it is left out and recorded in `failures`, and the first error is raised if no dataset can be run.
     """
     experiments: dict[str, Experiment] = {}
     failures: dict[str, RagaugeError] = {}
@@ -145,6 +255,8 @@ def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **ho
             experiments[name] = run(dataset, systems, out=None if out is None else Path(out) / slug(name), **how)
         except RagaugeError as error:
             error.message = f"{name}: {error.message}"
+            if not how.get("allow_failures"):
+                raise
             failures[name] = error
     if not experiments:
         raise next(iter(failures.values()))
@@ -166,6 +278,28 @@ def named_datasets(datasets: Any) -> dict[str, Any]:
         raise BadInput("there is no dataset to run on", hint='dataset = ["pydocs", "synthetic:needles"]')
     _refuse_shared(named, "dataset")
     return named
+
+
+def _check_own_index(name: str, identity: Mapping[str, str], data: Dataset) -> None:
+    """Refuse a system that is built over a corpus if the dataset has none."""
+    needing = [] if "code" in identity else [one for one in _parts_of(identity["description"]) if one in NEED_CORPUS]
+    if needing:
+        raise BadInput(
+            f"{name}: `{needing[0]}` is built over a corpus, and the dataset {data.name} has none",
+            hint="give a folder with corpus.jsonl, or a system with its own index: a function (query, k), a retriever, "
+            "http(url=…)",
+        )
+
+
+def _parts_of(described: Any) -> Iterator[str]:
+    """Yield the names of a described system and of the retrievers and rerankers that it consists of."""
+    spec = parse(described) if isinstance(described, str) else described
+    if isinstance(spec, Spec):
+        yield spec.name
+        for option in ("of", "retriever", "reranker", "rerankers"):
+            held = spec.options.get(option)
+            for part in held if isinstance(held, list) else [held]:
+                yield from () if part is None else _parts_of(part)
 
 
 def _told(
@@ -199,13 +333,16 @@ def _write_targets(judgments: Judgments, path: Path) -> None:
 def _measured(
     how: dict[str, Any], measures: Measures | None, rules: Convention
 ) -> tuple[Plan, list[Measure | OwnMeasure]]:
-    """The plan and the measures; k is as deep as the deepest cutoff, and no cutoff is deeper than a given k."""
+    """Return the plan and the measures. Without a given k, the plan retrieves as deep as the deepest cutoff."""
     k = as_record(Plan, how).k
-    wanted = read_measures(measures or (f"ndcg@{k}", f"recall@{k}", f"mrr@{k}", f"hit_rate@{k}"), rules)
+    wanted = read_measures(measures or default_run_measures(k), rules)
     deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
     if how.get("k") is not None and deepest > k:
         name = next(str(one) for one in wanted if isinstance(one, Measure) and int(one.cutoff or 0) == deepest)
-        raise BadInput(f"{name} cannot be told from {k} documents a query", hint=f"-k {deepest}")
+        raise BadInput(
+            f"{name} needs {deepest} documents per query, but k is {k}",
+            hint=f"use `-k {deepest}`, or a cutoff of at most {k}",
+        )
     return as_record(Plan, {**how, "k": max(k, deepest)}), wanted
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from ragauge.runs.manifest import circumstances, fingerprint, now
 from ragauge.shadows import Answers, Shadow, unseen, without_each
 from ragauge.snapshots import Gaining, Snapshot, Snapshots, snapshots
 from ragauge.systems.cache import cache_folder
+from ragauge.temporary_files import temporary_folder
 from ragauge.verbs import count
 from ragauge.verdicts import LEXICAL, Judged, Sample
 from ragauge.worths import Choice, DocumentWorth, Gain, Term
@@ -65,8 +65,8 @@ def gain(
     if settings.chat == LEXICAL or "folder" in settings.judging:
         return _Inquiry(sides, system, settings, weights, rules).gain()
     # What a reference claims is asked once and not twice: otherwise before and after would be held to other claims.
-    with TemporaryDirectory(prefix="ragauge-") as kept:
-        settings = replace(settings, judging={**settings.judging, "folder": kept})
+    with temporary_folder("gain") as kept:
+        settings = replace(settings, judging={**settings.judging, "folder": str(kept)})
         return _Inquiry(sides, system, settings, weights, rules).gain()
 
 

@@ -21,6 +21,9 @@ KINDS: dict[str, tuple[type, ...]] = {
     "tags": (str,),
     "targets": (str,),
     "versions": (str,),
+    "lower_is_better": (list,),
+    "higher_is_better": (list,),
+    "allow_changed_corpus": (bool,),
 }
 PATHS = ("baseline", "tags", "targets", "versions")
 

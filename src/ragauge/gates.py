@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from ragauge.answer_dates import AnswerDate
 from ragauge.errors import CheckFailed
 
 TESTED = ("not worse", "better", "non-inferior")
@@ -24,6 +25,8 @@ class Figure:
     """Where it comes from: `measure`, `latency` (a time for each query), `count` (of queries), `whole` (of the run),
     `age` (how much is stale)."""
     lower_is_better: bool = False
+    direction_known: bool = True
+    """Whether the direction is stated or follows from the name; a rule about a change needs it."""
     paired: bool = True
     """Whether it sums up a value for each query, so that two runs can be tested query by query."""
     splits: bool = True
@@ -33,8 +36,10 @@ class Figure:
     def measure(self) -> str:
         """The measure that it is about: itself, or of `unscored(faithfulness)` what stands in brackets.
 
-        >>> Figure("unscored(recall@5)", "count").measure, Figure("recall@5").measure, Figure("qps", "whole").measure
-        ('recall@5', 'recall@5', '')
+        >>> Figure("unscored(recall@5)", "count").measure, Figure("recall@5").measure
+        ('recall@5', 'recall@5')
+        >>> Figure("throughput", "whole").measure
+        ''
         """
         if self.source == "measure":
             return self.name
@@ -110,6 +115,8 @@ class Gate:
     alpha: float = 0.05
     correction: str = "none"
     notes: Sequence[str] = ()
+    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    """When the answers of `run` and `baseline` were made, as far as that is known."""
 
     @property
     def passed(self) -> bool:

@@ -79,13 +79,13 @@ def from_experiment(
         scores,
         first.measures,
         given.runs,
-        Texts(data.documents, data.queries),
+        Texts(data.documents or None, data.queries),
         data.tags,
         baseline or (given.baseline if given.baseline in scores else None),
         known,
         data.name,
         True,  # whatever was asked was answered, if only by an empty ranking
-        {name: error.message for name, error in given.failures.items()},
+        {name: error.message for name, error in given.failures.items() if name not in given.runs},
         notes,
     )
 
@@ -116,11 +116,14 @@ def from_files(
     shared = [m for m in next(iter(trials.values()))[0].measures if all(m in one[0].values for one in trials.values())]
     if not shared:
         raise BadInput("the systems have no measure in common", hint="score them by the same measures")
+    for measure in found.measures or ():
+        if measure not in shared:
+            raise UnknownName("measure", measure, shared, hint=f"the files have {', '.join(shared)}")
     if found.baseline is not None and found.baseline not in trials:
         raise UnknownName("system", found.baseline, trials, hint=f"the baseline is one of {', '.join(trials)}")
     return Gathered(
         trials,
-        [one for one in found.measures or shared if one in shared] or shared,
+        list(found.measures or shared),
         runs,
         texts,
         found.tags,
@@ -148,6 +151,8 @@ def for_layout(given: Any, layout: layouts.Layout, rules: str | Convention | Non
     paths = [named(str(one))[1] for one in files]
     if paths and all(path != "-" and Path(path).is_file() and layouts.recognise(path) for path in paths):
         return {}, []
+    if rules is not None and (preset := convention(rules).name.partition(",")[0]) in layout.variants:
+        return {"measures": layout.variants[preset]}, []
     known = _has_targets(given) if rules is None else convention(rules).targets == "map"
     if not (layout.mapped and known):
         return {"measures": layout.measures(), "convention": layout.convention}, []

@@ -8,10 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ragauge.answer_dates import AnswerDate
 from ragauge.candidates import (
+    CREATE_BASELINE,
     Terms,
     aged,
     beside,
+    compare_corpora,
     judgments_of,
     knows_judgments,
     of_experiment,
@@ -27,19 +30,24 @@ from ragauge.datasets.strata import by_answers
 from ragauge.errors import BadInput, UnknownName
 from ragauge.formats.rows import read_tags
 from ragauge.gate_files import read_gate
-from ragauge.gates import Check, Gate, Rule
+from ragauge.gates import TESTED, Check, Gate, Rule
+from ragauge.inputs import gather
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.directions import given_directions, resolve_directions
 from ragauge.outcomes import Experiment
 from ragauge.rules import figures
 from ragauge.rules.checks import Case, check_all
 from ragauge.rules.grammar import parse, texts_of
+from ragauge.rules.ranges import MAX_ALPHA, MIN_ALPHA, refuse_uncovered, refuse_vacuous
 from ragauge.rules.subjects import Subject
-from ragauge.runs.archive import is_complete
+from ragauge.runs.archive import has_run
 
 Tags = Mapping[str, Mapping[str, str]]
 SPEED = ("latency", "whole")
 SCORED = ("measure", "count", "age")
+USUAL = {"alpha": 0.05, "correction": "none", "least": 5}
+"""Defaults of the settings of tests."""
 
 
 def gate(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -58,6 +66,9 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     versions: Any = None,
     timings: Any = None,
     baseline_timings: Any = None,
+    lower_is_better: Sequence[str] | None = None,
+    higher_is_better: Sequence[str] | None = None,
+    allow_changed_corpus: bool | None = None,
 ) -> Gate:
     """Hold rules against a run, and against a baseline where they speak of one.
 
@@ -67,6 +78,9 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     table (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file, whose settings count where none are given here: alpha
     (0.05), correction of `not worse` for their number (none), least (5) queries for a test, convention, tags.
     `versions` of the corpus say what is stale, for `stale_rate@10`. What cannot be told has not passed.
+    `lower_is_better` and `higher_is_better` name measures of unknown direction: a rule about a change needs it.
+    `allow_changed_corpus` accepts a baseline of other documents, queries or judgments: rules about a change are then
+    computed on the queries of both runs, and the notes say what that shows.
 
     >>> qrels, found = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0, "b": 1.0}}
     >>> gate(found, ["mrr >= 0.7", "recall@1 > 0.5"], qrels=qrels)
@@ -77,18 +91,23 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     settings = _settings(
         rules,
         baseline=baseline, convention=convention, alpha=alpha, correction=correction, least=least, tags=tags,
-        targets=targets, versions=versions,
+        targets=targets, versions=versions, lower_is_better=lower_is_better, higher_is_better=higher_is_better,
+        allow_changed_corpus=allow_changed_corpus,
     )  # fmt: skip
     mine: Subject | None
     if isinstance(run, Experiment):
         mine, before = of_experiment(run, system, settings["baseline"])
     else:
         before = beside(run, settings["baseline"])
+        if timings is baseline_timings:
+            _refuse_itself(run, before)
         mine = ready(run, qrels, timings)
     base = before if isinstance(before, Subject) else ready(before, qrels, baseline_timings)
+    mine, base = _resolve([mine, base], settings)
     known = [one.scores for one in (mine, base) if one is not None]
     asked = _rules(settings["rules"], settings["convention"], known)
     terms = _terms(asked, settings, run)
+    _refuse_unused(asked, settings, terms, is_scored=mine is not None)
     for one in (mine, base):
         if one is not None:
             refuse_other_versions(one, terms)
@@ -100,13 +119,67 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
             raise BadInput("standard input can be read once", hint="give - for one file only")
-        knows = qrels is None and isinstance(before, str | Path) and is_complete(Path(before))
+        knows = qrels is None and isinstance(before, str | Path) and has_run(Path(before))
         base = scored(before, None if knows else judgments_of(mine), terms, baseline_timings)
     mine = aged(mine, _run_of(run, mine.name), terms)
     base = (
         None if base is None else aged(base, _run_of(run if isinstance(before, Subject) else before, base.name), terms)
     )
-    return _held(asked, mine, base, settings)
+    changed = None
+    if base is not None:
+        refuse_unlike(mine, base, allow_changed_corpus=settings["allow_changed_corpus"])
+        if settings["allow_changed_corpus"]:
+            changed = compare_corpora(mine, base, [_texts_of(run), _texts_of(before)])
+    return _held(asked, mine, base, settings, changed)
+
+
+def _texts_of(thing: Any) -> Mapping[str, str]:
+    """Return the texts of the queries that a run folder knows."""
+    return gather([str(thing)]).texts if isinstance(thing, str | Path) and has_run(Path(thing)) else {}
+
+
+def _refuse_itself(run: Any, baseline: Any) -> None:
+    """Refuse a run as its own baseline: no rule about a change could fail."""
+    same = run is baseline and baseline is not None
+    if isinstance(run, str | Path) and isinstance(baseline, str | Path) and "-" not in (str(run), str(baseline)):
+        same = Path(run).exists() and Path(baseline).exists() and Path(run).samefile(baseline)
+    if same:
+        where = str(run) if isinstance(run, str | Path) else None
+        raise BadInput(
+            "the run is its own baseline, so that no rule about a change can fail; expected an earlier run",
+            file=where,
+            hint="name another run with --baseline (baseline=)",
+        )
+
+
+def _resolve(subjects: Sequence[Subject | None], settings: Mapping[str, Any]) -> list[Subject | None]:
+    """Return runs that are scored already, with the direction of each measure as far as it is known."""
+    known = [one.scores.values for one in subjects if one is not None]
+    named = [*settings["lower_is_better"], *settings["higher_is_better"]]
+    if named and not known:
+        raise BadInput(
+            f"the direction of `{named[0]}` cannot be given here: measures computed from rankings have a direction",
+            hint="leave out --lower-is-better and --higher-is-better, or give a table of scores",
+        )
+    given = given_directions(settings["lower_is_better"], settings["higher_is_better"], known)
+    return [None if one is None else replace(one, scores=resolve_directions(one.scores, given)) for one in subjects]
+
+
+def _refuse_unused(rules: Sequence[Rule], settings: Mapping[str, Any], terms: Terms, *, is_scored: bool) -> None:
+    """Refuse settings that no rule uses, and those of scoring for a run that is scored already."""
+    kinds = {one.kind for one in rules}
+    unused = {
+        "alpha": (settings["alpha"] != USUAL["alpha"] and kinds <= {"limit"}, "a rule such as `mrr not worse`"),
+        "correction": (settings["correction"] != USUAL["correction"] and "not worse" not in kinds, "`mrr not worse`"),
+        "least": (settings["least"] != USUAL["least"] and not kinds & {*TESTED}, "a rule such as `mrr not worse`"),
+        "tags": (settings["tags"] is not None and not any(one.tag for one in rules), "a rule `… by TAG`"),
+        "versions": (settings["versions"] is not None and not terms.ks, "a rule such as `stale_rate@10 <= 0.05`"),
+        "convention": (is_scored and settings["convention"] != find_convention("default"), "judgments and a run"),
+        "targets": (is_scored and settings["targets"] is not None, "judgments and a run"),
+    }
+    for name, (is_unused, expected) in unused.items():
+        if is_unused:
+            raise BadInput(f"{name} has no effect on these rules; expected {expected}", hint=f"leave out --{name}")
 
 
 def _terms(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> Terms:
@@ -125,14 +198,9 @@ def _run_of(thing: Any, name: str) -> Any:
 
 def _settings(rules: Any, **given: Any) -> dict[str, Any]:
     """What was given, then what the file says, then what is usual."""
-    settings: dict[str, Any] = {
-        "rules": rules,
-        "alpha": 0.05,
-        "correction": "none",
-        "least": 5,
-        "convention": "default",
-    }
+    settings: dict[str, Any] = {"rules": rules, **USUAL, "convention": "default"}
     settings.update(dict.fromkeys(("baseline", "tags", "targets", "versions")))
+    settings.update({"lower_is_better": (), "higher_is_better": (), "allow_changed_corpus": False})
     if isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml")):
         settings.update(read_gate(str(rules)))
     settings.update({name: value for name, value in given.items() if value is not None})
@@ -143,8 +211,11 @@ def _settings(rules: Any, **given: Any) -> dict[str, Any]:
     for name in ("alpha", "least"):
         if not isinstance(settings[name], int | float):
             raise BadInput(f"{name} is {settings[name]!r}, not a number")
-    if not 0 < settings["alpha"] <= 0.25:
-        raise BadInput(f"alpha is {settings['alpha']:g}, not above 0 and at most 0.25", hint="0.05")
+    if not MIN_ALPHA <= settings["alpha"] <= MAX_ALPHA:
+        raise BadInput(
+            f"alpha must be between {MIN_ALPHA:g} and {MAX_ALPHA:g}, got {settings['alpha']:g}",
+            hint="use `--alpha 0.05`",
+        )
     if settings["correction"] not in CORRECTIONS:
         raise UnknownName("correction", settings["correction"], CORRECTIONS, hint=f"there are {', '.join(CORRECTIONS)}")
     if settings["least"] < 2:
@@ -158,8 +229,10 @@ def _rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rul
     asked = list(dict.fromkeys(parse(text, figure_of) for text in texts_of(rules)))
     if not asked:
         raise BadInput("nothing is asked of the run", hint='--rule "ndcg@10 >= 0.4"')
+    for rule in asked:
+        refuse_vacuous(rule, known)
     asked = _implied(asked, "missing", always=convention.missing == "error")
-    if any(one.figure.source == "latency" or one.figure.name == "qps" for one in asked):
+    if any(one.figure.source == "latency" or one.figure.name == "throughput" for one in asked):
         asked = _implied(asked, "failed")  # a query that fails is in no percentile: failing must not make it fast
     return asked
 
@@ -171,9 +244,15 @@ def _implied(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[
     return list(dict.fromkeys([*rules, *more]))
 
 
-def _held(rules: Sequence[Rule], run: Subject, baseline: Subject | None, settings: Mapping[str, Any]) -> Gate:
+def _held(
+    rules: Sequence[Rule],
+    run: Subject,
+    baseline: Subject | None,
+    settings: Mapping[str, Any],
+    changed: tuple[frozenset[str], list[str]] | None,
+) -> Gate:
+    common, notes = changed or (None, [])
     if baseline is not None:
-        refuse_unlike(run, baseline)
         run = replace(run, lost=baseline.judged - run.judged)
     if run.timings is not None:  # a query that failed is an empty ranking, and not every measure minds
         rules = _implied(rules, "failed")
@@ -182,14 +261,20 @@ def _held(rules: Sequence[Rule], run: Subject, baseline: Subject | None, setting
         raise BadInput(f"tags cannot be read from {type(given).__name__}", hint="{query: {tag: value}}, or a file")
     tags: Tags = read_tags(str(given)) if isinstance(given, str | Path) else given
     strata = {tag: _strata(tag, run, tags) for tag in {one.tag: None for one in rules if one.tag}}
+    refuse_uncovered(rules, strata, run.judged)
     known = tags if tags or baseline is None else baseline.tags
     former = {tag: frozenset(_tagged(tag, known).values()) for tag in strata}
     allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
     lacking = [one for one in rules if one.figure.name != one.figure.measure != "" and _is_limit(one)]
     case = Case(
-        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, lacking, strata, former
+        run, baseline, settings["alpha"], settings["correction"], settings["least"], allowed, lacking, strata, former,
+        common,
     )  # fmt: skip
     checks = check_all(rules, case)
+    dates = {
+        "run": AnswerDate.find(run.manifest),
+        "baseline": None if baseline is None else AnswerDate.find(baseline.manifest),
+    }
     return Gate(
         run.name,
         checks,
@@ -197,7 +282,8 @@ def _held(rules: Sequence[Rule], run: Subject, baseline: Subject | None, setting
         run.scores.convention,
         case.alpha,
         case.correction,
-        _notes(run, baseline, checks, strata),
+        [*notes, *_notes(run, baseline, checks, strata)],
+        {name: date for name, date in dates.items() if date is not None},
     )
 
 
@@ -222,6 +308,8 @@ def _notes(
     run: Subject, baseline: Subject | None, checks: Sequence[Check], strata: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     notes = list(run.scores.notes)
+    if baseline is None and any(check.rule.needs_baseline for check in checks):
+        notes.append(CREATE_BASELINE)
     if baseline is not None:
         notes += [note for note in baseline.scores.notes if note not in notes]
         if any(check.rule.figure.source in SPEED and check.rule.needs_baseline for check in checks):
@@ -230,7 +318,7 @@ def _notes(
         left = len(run.judged - found.keys())
         if left:
             notes.append(f"{left} of {len(run.judged)} queries have no {tag}")
-    return [*notes, *_lacking(run, checks), *_short(run, baseline, checks), *_blind(checks)]
+    return [*notes, *_lacking(run, checks), *_blind(checks)]
 
 
 def _is_limit(rule: Rule) -> bool:
@@ -256,22 +344,6 @@ def _lacking(run: Subject, checks: Sequence[Check]) -> list[str]:
     return [
         f"{what} without a value fail a rule, unless another says how many may be: `unscored({open_ones[0]}) <= 5%`"
     ]
-
-
-def _short(run: Subject, baseline: Subject | None, checks: Sequence[Check]) -> list[str]:
-    """Which rankings end before a cutoff, of runs that do not say how many documents they were asked for."""
-    notes = []
-    for one in (run, baseline):
-        if one is None or one.depth is not None or not one.deepest:
-            continue
-        asked = [check.rule for check in checks if one is run or check.rule.needs_baseline]
-        found = [figures.measure_of(rule.figure.name) for rule in asked if rule.figure.source == "measure"]
-        deep = list(dict.fromkeys(str(m) for m in found if m is not None and (m.cutoff or 0) > one.deepest))
-        if deep:
-            many = f"{one.deepest} document{'s' * (one.deepest > 1)}"
-            those = f"{deep[0]} is that" if len(deep) == 1 else f"{', '.join(deep)} are those"
-            notes.append(f"{one.name} has at most {many} a query, so {those} of {one.deepest}")
-    return notes
 
 
 def _blind(checks: Sequence[Check]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
 from pathlib import Path
@@ -18,12 +17,15 @@ from ragauge.errors import BadInput
 from ragauge.findings import Bar
 from ragauge.graphs import Graph
 from ragauge.measures.conventions import convention
+from ragauge.plugins import check_installed
 from ragauge.reaches import Asked, clustering, components, counted, following, reaches
 from ragauge.records import Dataset, Document, Ints, Judgments
 from ragauge.runs.manifest import circumstances, fingerprint, now
 from ragauge.seams import Embedder, Linker
-from ragauge.systems.building import GRAPH, check, made, open_embedder
+from ragauge.structured_text import parse_json
+from ragauge.systems.building import check, made, open_embedder
 from ragauge.systems.cache import cache_folder
+from ragauge.systems.composition import GRAPH, parts_of
 from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.embedders.directions import unit
 from ragauge.systems.embedders.pieces import InPieces
@@ -77,6 +79,7 @@ def graph(
     linkers = _linkers(graph)
     if isinstance(embedder, str):
         check("embedders", embedder)
+        check_installed(parts_of("embedders", embedder))
     elif not callable(getattr(embedder, "embed", None)):
         raise BadInput(f"{type(embedder).__name__} is no embedder: it has no `embed`")
     say("reading")
@@ -307,7 +310,7 @@ def _outside(documents: Sequence[Document], given: Any) -> str | None:
     if path.suffix != ".jsonl" or not path.is_file():
         return None
     with path.open(encoding="utf-8-sig", errors="replace") as lines:  # it has been read before: every line is JSON
-        rows = [json.loads(line) for line in islice(lines, FIRST) if line.strip()]
+        rows = [parse_json(line) for line in islice(lines, FIRST) if line.strip()]
     return naming({one.id: None for one in documents}, ({**row, "metadata": None} for row in rows))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,15 +11,17 @@ from typing import Any
 
 from ragauge import formats
 from ragauge.datasets.loading import judgments_of
-from ragauge.errors import BadInput, Incomparable
+from ragauge.errors import BadInput, Incomparable, InputWarning, excerpt, words_of
 from ragauge.formats.files import Source
+from ragauge.formats.parquet import read_parquet
 from ragauge.records import Judgments, Run
 from ragauge.runs import archive
+from ragauge.runs.manifest import HASHES, judgments_hash
+from ragauge.structured_text import InvalidText, parse_json
 
-NAMED = re.compile(r"([\w.+-][\w .+-]*)=(.+)", re.S)
+NAMED = re.compile(r"\s*([\w.+(-][^=/\\]*?)\s*=(.+)", re.S)
 """`NAME=FILE`; the same name again is the same system again: another seed, another trial."""
-ABOUT = ("measures", "baseline", "failures")
-HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
+ABOUT = ("measures", "baseline", "failures", "systems")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +72,37 @@ def gather(arguments: Sequence[str]) -> Given:
         runs: list[tuple[str | None, str]] = []
         for (name, path), experiment in zip(split, whole, strict=True):
             runs += [(None, str(run)) for run in _runs_in(Path(path))] if experiment else [(name, path)]
+            if experiment:
+                _warn_unfinished(Path(path))
         homes = list(dict.fromkeys(Path(path).resolve().parent for _, path in runs))
         alone = next((home for home in homes if not _is_experiment(str(home))), None)
         if alone is not None:
-            raise BadInput(f"no judgments.parquet is in {alone}", hint="give the judgments first: QRELS, then the runs")
+            raise BadInput(
+                f"no judgments.parquet in {alone}; a run folder needs the one next to it",
+                hint="save a folder that has both with `ragauge run … --save-baseline FOLDER`, "
+                "or give the judgments first: QRELS, then the runs",
+            )
         return _from_folders(runs, homes)
     if len(arguments) < 2:
         raise _alone(paths[0])
     known = _known(Path(paths[0])) if whole[0] else Given(judgments_of(arguments[0]), {})
+    if whole[0]:
+        _check_judgments(_runs_in(Path(paths[0])), formats.read_judgments(paths[0]))
     return replace(known, runs=_by_name(split[1:]))
+
+
+def _warn_unfinished(experiment: Path) -> None:
+    """Warn about runs of an experiment that were interrupted: they are not scored."""
+    journals = sorted(experiment.glob(f"*/{archive.JOURNAL}"))
+    names = [one.parent.name for one in journals if not archive.is_complete(one.parent)]
+    if names:
+        what = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
+        warnings.warn(
+            f"{experiment}: {what} not finished and not included: {', '.join(names)}; repeat the command that started "
+            f"{'them' if len(names) > 1 else 'it'} to finish",
+            InputWarning,
+            stacklevel=3,
+        )
 
 
 def _alone(path: str) -> BadInput:
@@ -106,9 +130,9 @@ def _alone(path: str) -> BadInput:
 def _damaged(path: str) -> str:
     """What keeps a JSON file from being the result of a verb, which needs no run beside it."""
     try:
-        found = json.loads(Source(path).read())
+        found = parse_json(Source(path).read())
     except ValueError as error:
-        return f", or it is a damaged result: the JSON cannot be read ({error})"
+        return f", or it is a damaged result: {error}"
     schema = found.get("schema") if isinstance(found, dict) else None
     return f", or `{str(schema)[:60]}` is no result that is known here" if schema else ""
 
@@ -127,20 +151,27 @@ def open_run(path: str) -> Run:
 
 def named(argument: str) -> tuple[str | None, str]:
     """The name and the path of `NAME=PATH`; no name where the argument is a path as it stands."""
-    found = None if _exists(argument) else NAMED.fullmatch(argument)
+    if _exists(argument):
+        return None, argument
+    for sign in re.finditer("=", argument):  # a name may hold `=`, as in `dense(embedder=minilm)=dense.run`
+        name, path = argument[: sign.start()].strip(), argument[sign.end() :]
+        if name and path and "/" not in name and _exists(path):
+            return name, path
+    found = NAMED.fullmatch(argument)
     return (found[1], found[2]) if found else (None, argument)
 
 
 def _exists(path: str) -> bool:
     try:
         return Path(path).exists()
-    except (OSError, ValueError) as error:  # a name too long for any file, or with a zero byte in it
-        raise BadInput(f"no such file can be ({error.__class__.__name__})", file=f"{path[:60]}…") from None
+    except (OSError, ValueError) as error:  # a name too long for any file, or a folder that cannot be entered
+        reason = getattr(error, "strerror", None) or words_of(error)
+        raise BadInput(f"cannot be read ({reason})", file=excerpt(path)) from None
 
 
 def is_run_folder(path: str) -> bool:
     """Whether a finished run is in a folder."""
-    return _exists(path) and archive.is_complete(Path(path))
+    return _exists(path) and archive.has_run(Path(path))
 
 
 def _is_experiment(path: str) -> bool:
@@ -148,7 +179,7 @@ def _is_experiment(path: str) -> bool:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    return sorted(one.parent for one in folder.glob("*/manifest.json") if archive.is_complete(one.parent))
+    return archive.run_folders(folder)
 
 
 def _known(folder: Path) -> Given:
@@ -157,17 +188,22 @@ def _known(folder: Path) -> Given:
     tags: dict[str, dict[str, str]] = {}
     asked = folder / "queries.parquet"
     if asked.exists():
-        import polars as pl
-
+        columns = ("query", "text", "tags")
         try:
-            for query, text, tagged in pl.read_parquet(asked, glob=False).select("query", "text", "tags").iter_rows():
+            for query, text, tagged in (
+                read_parquet(asked, columns=dict.fromkeys(columns, "text")).select(columns).rows()
+            ):
                 texts[query] = text
-                tags[query] = {str(name): str(value) for name, value in json.loads(tagged).items()}
-        except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
-            raise BadInput(f"is damaged ({error})", file=str(asked), hint="`ragauge run` writes it again") from None
+                tags[query] = {str(name): str(value) for name, value in parse_json(tagged).items()}
+        except (AttributeError, InvalidText) as error:
+            raise BadInput(
+                f"the tags are corrupt ({words_of(error)})", file=str(asked), hint="`ragauge run` writes the file again"
+            ) from None
     said = {name: archive.circumstance(folder, name, of=archive.EXPERIMENT) for name in ABOUT}
     about = folder / archive.EXPERIMENT
-    if about.exists() and all(value is None for value in said.values()):
+    kinds = {"measures": list, "failures": dict, "baseline": str, "systems": list}
+    wrong = any(said.get(name) is not None and not isinstance(said[name], kind) for name, kind in kinds.items())
+    if wrong or (about.exists() and all(value is None for value in said.values())):
         raise BadInput("is damaged", file=str(about), hint="`ragauge run` writes it again")
     return Given(
         str(folder),
@@ -184,22 +220,43 @@ def _known(folder: Path) -> Given:
 def _dataset(folder: Path) -> str:
     """The name of the dataset that an experiment was made on."""
     first = next(iter(_runs_in(folder)), folder)
-    return str((archive.circumstance(first, "dataset") or {}).get("name", ""))
+    dataset = archive.circumstance(first, "dataset")
+    return str(dataset.get("name", "")) if isinstance(dataset, Mapping) else ""
 
 
 def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path]) -> Given:
     known = _known(homes[0])
+    places = [Path(path) for _, path in runs]
     first = formats.read_judgments(homes[0])
+    _check_judgments([one for one in places if one.resolve().parent == homes[0]], first)
     for home in homes[1:]:
-        if not same_judgments(first, formats.read_judgments(home)):
+        theirs = formats.read_judgments(home)
+        _check_judgments([one for one in places if one.resolve().parent == home], theirs)
+        if not same_judgments(first, theirs):
             names = [_dataset(one) for one in (homes[0], home)]
             raise Incomparable(
                 f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
                 hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,
             )
-    order = [name for home in homes for name in archive.circumstance(home, "systems", of=archive.EXPERIMENT) or ()]
+    listed = [archive.circumstance(home, "systems", of=archive.EXPERIMENT) for home in homes]
     given = _by_name(runs)
+    # A corrupt experiment.json may hold anything.
+    order = [name for one in listed if isinstance(one, list) for name in one if isinstance(name, str)]
     return replace(known, qrels=first, runs={name: given[name] for name in [*order, *given] if name in given})
+
+
+def _check_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
+    """Refuse run folders that were made with other judgments than those that they are to be scored by."""
+    found = judgments_hash(judgments) if runs else ""
+    for run in runs:
+        expected = archive.circumstance(run, "judgments_hash") if is_run_folder(str(run)) else None
+        if expected not in (None, found):
+            raise BadInput(
+                f"the run was made with other judgments than those in {run.resolve().parent}; "
+                f"expected hash {expected}, got {found}",
+                file=str(run),
+                hint="run all systems of the folder again, or give the judgments first: QRELS, then the runs",
+            )
 
 
 def refuse_other_data(given: Given) -> None:
@@ -210,7 +267,9 @@ def refuse_other_data(given: Given) -> None:
         refuse_other_dataset((known[0][0], known[0][1]), (path, data))
 
 
-def refuse_other_dataset(one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]]) -> None:
+def refuse_other_dataset(
+    one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]], *, hint: str = "run both on the same data"
+) -> None:
     """Refuse two runs, each a name and what its manifest says of the dataset, that were not made on the same one."""
     (name, mine), (label, theirs) = one, other
     for key, what in HASHES.items():
@@ -218,7 +277,7 @@ def refuse_other_dataset(one: tuple[str, Mapping[str, Any]], other: tuple[str, M
             raise Incomparable(
                 f"{name} was run on `{mine.get('name')}` with {mine.get(what)} {what}, {label} on "
                 f"`{theirs.get('name')}` with {theirs.get(what)}: they are not the same {what}",
-                hint="run both on the same data",
+                hint=hint,
             )
 
 

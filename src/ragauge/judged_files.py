@@ -84,7 +84,7 @@ def write_folder(judged: Judged, folder: str | Path) -> tuple[list[str], list[st
 
 
 def refuse_others(folder: str | Path, samples: Sequence[Sample]) -> None:
-    """Refuse to judge into a folder of other questions; more or fewer of the same, and other answers, are welcome."""
+    """Refuse to judge into a folder of other questions, or of more; other answers to the same are accepted."""
     place = Path(folder)
     if not is_judged(place) or not (place / SAMPLES).is_file():
         return
@@ -94,7 +94,13 @@ def refuse_others(folder: str | Path, samples: Sequence[Sample]) -> None:
         return
     mine = {one.id: one.fingerprint for one in samples}
     changed = [name for name in mine if name in kept and not same_texts(mine[name], kept[name])]
-    if changed or not (kept.keys() <= mine.keys() or mine.keys() <= kept.keys()):
+    if not changed and mine.keys() < kept.keys():
+        raise BadInput(
+            f"the folder holds {len(kept)} judged samples, and {len(mine)} of them are to be judged",
+            file=str(folder),
+            hint="name another folder with -o (folder=), or judge all samples",
+        )
+    if changed or not kept.keys() <= mine.keys():
         first = changed[0] if changed else next(name for name in kept if name not in mine)
         why = f"`{first}` is another question there" if changed else f"`{first}` is not among these"
         raise BadInput(
@@ -132,7 +138,7 @@ def read_judged(folder: str | Path) -> Judged:
                 Canary(*(one[name] for name in Canary._fields)) for one in (about["robustness"] or {}).get("cases", ())
             ],
             stopped=about["stopped"] or "",
-            notes=about["notes"],
+            notes=[str(note) for note in about["notes"]],
             circumstances=about["circumstances"],
             folder=place,
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from ragauge.errors import BadInput, MissingEvidence
+from ragauge.formats.locks import hold_folder
 from ragauge.formats.sample_rows import names_of, not_read
 from ragauge.formats.samples import called
 from ragauge.formats.settings import as_record
 from ragauge.judged_files import read_judged, refuse_others, write_folder
 from ragauge.judges.canaries import attempts
+from ragauge.judges.chats.naming import open_chat
 from ragauge.judges.estimating import Estimating
 from ragauge.judges.hearing import verdicts_of
 from ragauge.judges.model import Model
@@ -71,10 +74,11 @@ async def judge_async(
     **how: Any,
 ) -> Judged:
     """The same, to be awaited."""
-    found = await _judged(samples, measures, chat, folder, as_record(Judging, how), written=folder is not None)
-    if folder is None:
-        return found
-    _, missing = await asyncio.to_thread(write_folder, found, folder)
+    with contextlib.nullcontext() if folder is None else hold_folder(folder):
+        found = await _judged(samples, measures, chat, folder, as_record(Judging, how), written=folder is not None)
+        if folder is None:
+            return found
+        _, missing = await asyncio.to_thread(write_folder, found, folder)
     return replace(found, notes=[*found.notes, *missing])
 
 
@@ -127,14 +131,14 @@ def estimate(
     """
     settings = as_record(Judging, how)
     given, _ = _given(samples, settings)
-    chosen, _ = _chosen(measures, given, find_convention(settings.convention))
+    chosen, _ = _chosen(measures, given, find_convention(settings.convention), chat)
     there = folder if folder is not None and (Path(folder) / FILE).is_file() else None
 
     async def work() -> list[Estimate]:
         async with Office(chat, there, settings) as office:
             if not isinstance(office.judge, Model):
                 return []
-            counting = Estimating(office.judge, office.price)
+            counting = Estimating(office.judge, office.price, local=office.local)
             for sample in given:
                 await verdicts_of(sample, counting, asks(chosen), settings.questions)
             if settings.canaries:
@@ -142,6 +146,12 @@ def estimate(
             return counting.estimates()
 
     return in_a_loop(work())
+
+
+def missing_key(chat: str, options: Mapping[str, Any]) -> str:
+    """Return the environment variable that should hold the key of a chat model and does not; empty if none does."""
+    found = open_chat(chat, options) if chat.startswith("openai:") else None
+    return str(getattr(found, "missing_key", ""))
 
 
 async def _judged(
@@ -155,7 +165,7 @@ async def _judged(
 ) -> Judged:
     rules = find_convention(settings.convention)
     given, fewer = _given(samples, settings)
-    chosen, left_out = _chosen(measures, given, rules)
+    chosen, left_out = _chosen(measures, given, rules, chat)
     if written and folder is not None:
         refuse_others(folder, given)
     async with Office(chat, folder, settings) as office:
@@ -164,7 +174,7 @@ async def _judged(
         identity = office.identity(asks(chosen))
         name = f"{office.judge.name} [{key_of(identity)[:8]}]"
         scores = score(given, verdicts, chosen, rules, run=settings.name or _name_of(samples), judge=name)
-        return Judged(
+        found = Judged(
             name=scores.run,
             judge=name,
             identity=identity,
@@ -180,6 +190,9 @@ async def _judged(
             circumstances={"made": now(), **circumstances()},
             folder=None if folder is None else Path(folder),
         )
+    if found.unreadable and any(found.scores.n.values()):
+        return replace(found, notes=["the judge gave no readable reply; the values need none", *found.notes])
+    return found
 
 
 def _given(samples: Any, settings: Judging) -> tuple[list[Sample], list[str]]:
@@ -193,7 +206,7 @@ def _given(samples: Any, settings: Judging) -> tuple[list[Sample], list[str]]:
 
 
 def _chosen(
-    measures: Sequence[str] | None, samples: Sequence[Sample], rules: Convention
+    measures: Sequence[str] | None, samples: Sequence[Sample], rules: Convention, chat: str | Chat | Judge
 ) -> tuple[list[AnswerMeasure], list[str]]:
     """The measures, and a note on each of the usual ones that no sample can have; one that was asked for is refused.
 
@@ -209,7 +222,12 @@ def _chosen(
             raise
     notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
     notes += _misnamed(list(lacking.values()), samples)
-    return [one for one in wanted if str(one) not in lacking], notes
+    chosen = [one for one in wanted if str(one) not in lacking]
+    if measures is None and chat == LEXICAL:
+        modelled = [one for one in chosen if "questions" in one.asks]
+        notes += [f"{one} is left out: it needs a model that generates questions (--chat)" for one in modelled]
+        chosen = [one for one in chosen if one not in modelled]
+    return chosen, notes
 
 
 def _misnamed(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:

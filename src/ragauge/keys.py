@@ -1,32 +1,182 @@
-"""Keeping keys and passwords out of everything that is shown or written."""
+"""Redaction of keys and passwords in all text that is shown or written.
+
+Code that uses a secret registers it with `register_secrets`. `redact` then removes it, also encoded as base64, as part
+of a URL, in JSON or in HTML. It is applied to everything that a service returns, to error messages, and in the writer
+of files. Secrets of fewer than 4 characters are not registered, because they are part of ordinary text.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-HIDDEN = "(the key)"
+HIDDEN = "[redacted]"
 MASKED = re.compile(r"\bsk-[\w-]*\*+[\w*-]*")
 """A key that a server repeats with its middle starred out."""
+MIN_LENGTH = 4
+"""Characters of the shortest secret that is registered."""
+LONG = 8
+"""Characters from which a secret is redacted inside words, not only as a word of its own."""
+TOKEN_LENGTH = 20
+"""Characters from which a value in the query of a URL is taken for a key, regardless of its name."""
+SECRET_NAME = re.compile(r"(^|[-_])(pass|passwd|password|pwd|secret|token|key|apikey|auth|authorization|cookie)$", re.I)
+"""Names of options, headers and fields whose values are secrets."""
+_SCHEME = re.compile(r"(?:Basic|Bearer|Token|ApiKey)\s+(?=\S)", re.I)
+_BASE64 = r"[A-Za-z0-9+/_=-]*"
+_NAMED = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_registered: set[str] = set()
+
+
+class _Forms(NamedTuple):
+    """How a secret can appear in a text."""
+
+    secret: str
+    base64: tuple[str, ...]
+    """Base64 text that only this secret gives, for each position that it can have in a longer encoded text."""
+    escaped: re.Pattern[str]
+    """The secret with any of its characters escaped for JSON, URLs or HTML."""
+
+
+def register_secrets(*secrets: str | None) -> None:
+    """Add secrets to those that `redact` removes; empty and very short ones are left out."""
+    for secret in secrets:
+        if secret is not None and len(secret.strip()) >= MIN_LENGTH:
+            _registered.add(secret.strip())
+
+
+def register_url(url: str) -> None:
+    """Register what a URL contains of secrets: its password, also as basic authentication, and keys in its query.
+
+    >>> register_url("https://me:hunter22@host/v1?lang=english&sig=4711-0815")
+    >>> redact("bWU6aHVudGVyMjI= and 4711-0815 are wrong for me in english")
+    '[redacted] and [redacted] are wrong for me in english'
+    """
+    parts = urlsplit(url)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if password:
+        register_secrets(password, f"{user}:{password}")
+    elif parts.scheme in ("http", "https"):  # a token instead of a user name
+        register_secrets(user)
+    for field in parts.query.split("&"):
+        name, _, value = field.partition("=")
+        if SECRET_NAME.search(name) or name in ("sig", "signature", "code") or len(value) >= TOKEN_LENGTH:
+            register_secrets(unquote(value), value)
+
+
+def register_fields(fields: Mapping[str, Any]) -> None:
+    """Register the values of headers or options whose names say that they are secret.
+
+    >>> register_fields({"Authorization": "Bearer abc-123-def", "Accept": "text/html"})
+    >>> redact("abc-123-def is no valid token for text/html")
+    '[redacted] is no valid token for text/html'
+    """
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            register_fields(value)
+        elif isinstance(value, str) and SECRET_NAME.search(name):
+            register_secrets(value, _SCHEME.sub("", value, count=1))
+
+
+def forget_secrets() -> None:
+    """Remove all registered secrets."""
+    _registered.clear()
+
+
+def has_secrets() -> bool:
+    """Whether any secret is registered."""
+    return bool(_registered)
+
+
+def redact(text: str) -> str:
+    """Replace every registered secret in a message.
+
+    >>> register_secrets("hunter-22/x")
+    >>> redact('{"a": "hunter-22/x", "b": "aHVudGVyLTIyL3g=", "c": "hunter-22%2Fx"}')
+    '{"a": "[redacted]", "b": "[redacted]", "c": "[redacted]"}'
+    """
+    return without_keys(text, _registered)
+
+
+def redact_data(text: str) -> str:
+    """Replace registered secrets in data: in replies and in files. Short words and short numbers stay.
+
+    Keys such as `test` or `1234` are common in data, where replacing them would change results.
+    """
+    return without_keys(text, filter(_is_distinctive, _registered))
+
+
+def redact_bytes(data: bytes) -> bytes:
+    """Replace registered secrets in data that is UTF-8 text."""
+    if not _registered:
+        return data
+    text = data.decode("utf-8", "surrogateescape")
+    clean = redact_data(text)
+    return data if clean == text else clean.encode("utf-8", "surrogateescape")
+
+
+def _is_distinctive(secret: str) -> bool:
+    mixed = not secret.isdigit() and not secret.isalpha()
+    return len(secret) >= LONG or (mixed and len(secret) >= LONG - 2)
 
 
 def without_keys(text: object, keys: Iterable[str]) -> str:
-    """A text without the keys, which some servers repeat.
+    """Replace the given keys in a text.
 
     >>> without_keys("Incorrect API key provided: my-secret-1.", ["my-secret-1"])
-    'Incorrect API key provided: (the key).'
+    'Incorrect API key provided: [redacted].'
     >>> without_keys("Incorrect API key provided: sk-abc****wxyz.", [])
-    'Incorrect API key provided: (the key).'
+    'Incorrect API key provided: [redacted].'
     """
     shown = str(text)
-    for key in sorted(filter(None, keys), key=len, reverse=True):
-        for form in {key, quote(key, safe=""), json.dumps(key)[1:-1]}:
-            # A key of a few letters is hidden where it stands alone, and not in the middle of every word.
-            alone = rf"(?<!\w){re.escape(form)}(?!\w)"
-            shown = re.sub(alone, HIDDEN, shown) if len(form) < 8 else shown.replace(form, HIDDEN)
+    for key in sorted(filter(None, tuple(keys)), key=len, reverse=True):
+        forms = _forms(key)
+        if len(key) < LONG or (len(key) < 2 * LONG and (key.isalpha() or key.isdigit())):
+            # Only as a word of its own: `postgres` is part of `postgresql`.
+            shown = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, shown)
+        else:
+            shown = shown.replace(key, HIDDEN)
+            if "\\" in shown or "%" in shown or "&" in shown:
+                shown = forms.escaped.sub(HIDDEN, shown)
+        for encoded in forms.base64:
+            if encoded in shown:
+                shown = re.sub(f"{_BASE64}{re.escape(encoded)}{_BASE64}", HIDDEN, shown)
     return MASKED.sub(HIDDEN, shown)
+
+
+@cache
+def _forms(secret: str) -> _Forms:
+    data = secret.encode("utf-8", "surrogatepass")
+    encoded: list[str] = []
+    for offset, first in ((0, 0), (1, 2), (2, 3)):
+        # Characters that also depend on the bytes before and after the secret are left out.
+        last = (offset + len(data)) * 8 // 6
+        part = b64encode(bytes(offset) + data).decode()[first:last]
+        # A short secret has few characters of its own, which other texts contain too.
+        encoded += dict.fromkeys([part, part.replace("+", "-").replace("/", "_")]) if len(part) >= LONG else []
+    return _Forms(secret, tuple(encoded), re.compile("".join(map(_any_escape, secret))))
+
+
+def _any_escape(character: str) -> str:
+    """Return a pattern of a character and its escapes in JSON, URLs and HTML."""
+    code = ord(character)
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    forms = [
+        re.escape(character),
+        "".join(rf"\\+u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4)),
+        "".join(f"%(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogatepass")),
+        rf"&#(?:0*{code}|[xX]0*(?i:{code:x}));",
+    ]
+    if character in _NAMED:
+        forms.append(f"&{_NAMED[character]};")
+    if character in "\\\"'/":
+        forms.insert(0, re.escape(f"\\{character}"))
+    if character == " ":
+        forms.append(r"\+")
+    return f"(?:{'|'.join(forms)})"
 
 
 def without_credentials(url: str) -> str:

@@ -66,6 +66,8 @@ class Shelf:
     """The part of the true nearest ten that it found."""
     note: str = ""
     """Why there is nothing, where something failed."""
+    unreliable_times: Sequence[str] = ()
+    """Reasons why the times are unreliable, decided as in `bench`; empty if they are reliable."""
 
 
 class Shrunk(NamedTuple):

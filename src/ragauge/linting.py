@@ -14,7 +14,7 @@ from ragauge.datasets.loading import listing, load
 from ragauge.errors import BadInput, RagaugeError, UnknownName
 from ragauge.findings import Bar, Lint
 from ragauge.formats.files import Source
-from ragauge.formats.tolerant import PAPERS, Names, Reading, read_files, read_things
+from ragauge.formats.tolerant import PAPERS, Flaw, Names, Reading, read_files, read_things
 from ragauge.knowledge.lints.checks import find, look
 from ragauge.knowledge.lints.evidence import Evidence, Judged, Thresholds, Tokens
 from ragauge.records import Dataset, Ints, Judgments
@@ -182,18 +182,24 @@ def _folder(place: Path, names: Names) -> tuple[Reading, Any]:
             beside = [plain] if plain.exists() else sorted(home.glob("qrels/*.tsv"))
             name = place.resolve()
             told = name.parent.name if name.name == "beir" else name.name
-            return read_files(told, files[:1], names), beside or None
-    texts = [
+            return _with_unread(read_files(told, files[:1], names), home, files[1:]), beside or None
+    every = [
         one
         for one in sorted(place.rglob("*"))
-        if one.suffix.lower() in PAPERS
-        and one.is_file()
-        and not any(p.startswith(".") for p in one.relative_to(place).parts)
+        if one.is_file() and not any(p.startswith(".") for p in one.relative_to(place).parts)
     ]
+    texts = [one for one in every if one.suffix.lower() in PAPERS]
     if not texts:
         hint = f"corpus.jsonl of a BEIR folder, or texts ({', '.join(PAPERS)})"
         raise BadInput("no documents are here", file=str(place), hint=hint)
-    return read_files(place.resolve().name, texts, names, root=place), None
+    reading = read_files(place.resolve().name, texts, names, root=place)
+    return _with_unread(reading, place, [one for one in every if one not in set(texts)]), None
+
+
+def _with_unread(reading: Reading, folder: Path, files: Sequence[Path]) -> Reading:
+    """Record the files of a folder that were not read as flaws of the corpus."""
+    reading.flaws.extend(Flaw("unread", one.relative_to(folder).as_posix(), one.suffix.lower()) for one in files)
+    return reading
 
 
 def _judged(given: Any, *, strict: bool) -> tuple[list[Judged], str]:

@@ -196,7 +196,7 @@ def novelty_estimate(  # noqa: PLR0913 - each is a setting
         async with Office(chat, there, as_record(Judging, how)) as office:
             if not isinstance(office.judge, Model):
                 return []
-            counting = Estimating(office.judge, office.price)
+            counting = Estimating(office.judge, office.price, local=office.local)
             await claims_of(found.chunks, found.known, _nearest(found, beside), counting)
             return counting.estimates()
 

@@ -92,10 +92,20 @@ class Broken:
     """Whether the prefix breaks it every time that it was tried."""
     doubt: str = ""
     """Why there is no prefix, or why it may not be the shortest."""
+    reproduced: bool | None = None
+    """Whether it broke again in a new store; None if that was not tried."""
+    documents_lost: bool = False
+    """Whether documents were missing or altered, or the store could not be opened again."""
     reproducer: str = ""
     """The folder with the documents and the command."""
     command: str = ""
     """What is typed to see it again."""
+
+    @property
+    def is_shortest(self) -> bool:
+        """Whether the prefix with one document less was tried and did not break the store."""
+        less = -1 if self.prefix is None else self.prefix - 1
+        return self.prefix == 0 or any(n == less and not broke for n, broke in self.tried)
 
 
 @dataclass(frozen=True)
@@ -124,8 +134,10 @@ class Way:
     agreement: float = float("nan")
     """The part of the true nearest neighbours that its rankings have."""
     moved: int | None = None
-    """Rankings that were others after it was opened again; None where nobody looked."""
+    """Rankings that differed after it was opened again; None if they were not compared."""
     broken: Broken | None = None
+    not_reproduced: Sequence[Broken] = ()
+    """Failures without lost or altered documents that did not occur again; they do not count as failures."""
 
     @property
     def rate(self) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,8 @@ class Speed:
 
     stages: Mapping[str, Latency]
     """By stage, and `total`; a stage that a system does not have is not here."""
-    qps: float
-    """Answers per second of wall-clock time, over all workers."""
+    throughput: float
+    """Throughput: answers per second of wall-clock time, over all workers; 1000 / mean ms in files of other systems."""
     asked: int
     failed: int
     """Queries that ended in an error. Their times are in no percentile: an error that comes at once is not fast."""
@@ -61,17 +61,30 @@ class Speed:
 class Advice:
     """Which k is enough, and what the others would give and cost."""
 
-    k: int
+    k: int | None
+    """Smallest k that is enough; None if the measure still rises at the largest k that was tried."""
     measure: str
     tolerance: float
     confidence: float
     table: Sequence[Mapping[str, float]]
     """For each k: `k`, `value`, `loss` against the best, `loss_at_most`; where texts are known, `tokens` of the context
     and `tokens_more` than at the k before."""
+    n: int = 0
+    """Number of scored queries."""
+    notes: Sequence[str] = ()
+    """What limits the advice: failed queries, relevant ids that the database does not contain."""
 
     def __str__(self) -> str:
+        return "; ".join([self._summary(), *self.notes])
+
+    def _summary(self) -> str:
+        if self.k is None:
+            last = self.table[-1]
+            before = f" from {self.table[-2]['value']:.4f} at k={self.table[-2]['k']:g}" if len(self.table) > 1 else ""
+            rises = f"{self.measure} still rises{before} to" if before else f"{self.measure} is"
+            return f"no tried k is enough: {rises} {last['value']:.4f} at k={last['k']:g}"
         chosen = next(row for row in self.table if row["k"] == self.k)
-        best = max(self.table, key=lambda row: row["value"])
+        best = max(self.table, key=lambda row: (row["value"], row["k"]))
         loss = "the best"
         if chosen is not best:
             loss = (
@@ -79,6 +92,12 @@ class Advice:
                 f"k={best['k']:g}) with {self.confidence:.0%} confidence"
             )
         text = f"k={self.k}: {self.measure} {chosen['value']:.4f}, {loss}"
+        same = next((row for row in self.table if row["k"] < self.k and row["value"] == chosen["value"]), None)
+        if same is not None:
+            text += (
+                f"; k={same['k']:g} scores the same, but {self.n} queries cannot exclude a loss of up to "
+                f"{same['loss_at_most']:.4f}"
+            )
         most = self.table[-1]
         if "tokens" not in most or math.isnan(most["tokens"]) or round(chosen["tokens"]) >= round(most["tokens"]):
             return text  # nothing is saved
@@ -105,7 +124,10 @@ class Experiment:
     folder: Path | None = None
     notes: Sequence[str] = ()
     failures: Mapping[str, RagaugeError] = field(default_factory=dict)
-    """Systems that could not be built or kept, and why."""
+    """Systems that could not be built (they are not in `runs`) or that failed on queries, each with its error.
+
+    The errors of single queries are in `scores[name].failures`.
+    """
     trials: Mapping[str, Sequence[Scores]] = field(default_factory=dict)
     """The scores of each time, of systems whose rankings are not always the same."""
 
@@ -121,6 +143,7 @@ class Experiment:
     def strata(self, tag: str) -> dict[str, tuple[int, dict[str, float]]]:
         """For each value of a tag of the queries, how many there are, and each system's mean of the first measure."""
         measure = self.measures[0]
+        tag = canonical_tag(tag, {name for tags in self.dataset.tags.values() for name in tags})
         places: dict[str, list[int]] = {}
         for place, query in enumerate(next(iter(self.scores.values())).queries):
             if tag in self.dataset.tags.get(query, {}):
@@ -135,7 +158,30 @@ class Experiment:
         return found
 
     def __repr__(self) -> str:
-        return "\n".join(_printed(self.every_time(name)) for name in self.scores)
+        absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items() if name not in self.runs]
+        return "\n".join([*(_printed(self.every_time(name)) for name in self.scores), *absent])
+
+
+def canonical_tag(tag: str, known: Collection[str]) -> str:
+    """Return the name under which a tag is known; the swarm study calls `complexity` `query_complexity`.
+
+    >>> canonical_tag("query_complexity", ["complexity"]), canonical_tag("topic", ["complexity"])
+    ('complexity', 'topic')
+    """
+    meant = {"query_complexity": "complexity"}.get(tag, tag)
+    return tag if tag in known or meant not in known else meant
+
+
+def every_part(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a system says of itself in a manifest, and what each of its parts says, however deep.
+
+    >>> [one.get("steps") for one in every_part({"parts": [{"steps": 8}, {"parts": [{"steps": 9}]}]})]
+    [None, 8, None, 9]
+    """
+    yield evidence
+    for part in evidence.get("parts") or ():
+        if isinstance(part, Mapping):
+            yield from every_part(part)
 
 
 def _mean(values: Floats) -> float:
@@ -149,7 +195,8 @@ def _printed(trials: Sequence[Scores]) -> str:
     if often == 1:
         return repr(first)
     means = {name: float(np.mean([one.means[name] for one in trials])) for name in first.measures}
-    return f"{replace(first, means=first._by_measure(means))!r} over {often} trials"
+    failures = {query: error for one in reversed(trials) for query, error in one.failures.items()}
+    return f"{replace(first, means=first._by_measure(means), failures=failures)!r} over {often} trials"
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +210,8 @@ class Study:
     folder: Path | None = None
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name}:\n{one!r}" for name, one in self.experiments.items())
+        absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items()]
+        return "\n".join([*(f"{name}:\n{one!r}" for name, one in self.experiments.items()), *absent])
 
 
 class Estimate(NamedTuple):

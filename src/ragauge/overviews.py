@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.ages import Freshness
+from ragauge.answer_dates import AnswerDate
 from ragauge.comparisons import Comparison, Comparisons
 from ragauge.findings import Audit, Lint
 from ragauge.lineups import Lineup, Tokenizers
@@ -147,9 +148,26 @@ class Entry:
             return np.asarray(np.where(scored, table, 0.0).sum(axis=0) / scored.sum(axis=0))
 
     @property
+    def is_build_cached(self) -> bool:
+        """Whether vectors of documents came from the cache, so that there is no build time."""
+        return self.manifest.get("build_cached") is True
+
+    @property
+    def doubts(self) -> list[str]:
+        """Reasons why the times are unreliable; empty if they are reliable, or nothing is known."""
+        clock = self.manifest.get("clock")
+        found = clock.get("doubts") if isinstance(clock, Mapping) else None
+        return [str(one) for one in found] if isinstance(found, list | tuple) else []
+
+    @property
     def manifest(self) -> Mapping[str, Any]:
         """Under which circumstances it was run; nothing where that is not known."""
         return self.told if self.run is None else self.run.manifest
+
+    @property
+    def answered(self) -> AnswerDate | None:
+        """When its answers were made; None if that is unknown."""
+        return AnswerDate.find(self.manifest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +245,12 @@ class Overview:
     def systems(self) -> list[str]:
         """The names."""
         return list(self.entries)
+
+    @property
+    def answers(self) -> dict[str, AnswerDate]:
+        """By system, when its answers were made, as far as that is known."""
+        dates = {name: entry.answered for name, entry in self.entries.items()}
+        return {name: date for name, date in dates.items() if date is not None}
 
     @property
     def judge(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 import uuid
 import weakref
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ragauge.errors import BadInput, words_of
+from ragauge.temporary_files import create_temporary_file
 
 T = TypeVar("T")
 
@@ -60,11 +60,11 @@ def in_a_file(parcel: Parcel, owner: object) -> Parcel:
     """The same with its bytes in a file that nobody else can read, and that goes away with its owner."""
     if len(parcel.content) < LARGE:
         return parcel
-    number, path = tempfile.mkstemp(prefix="ragauge-")
+    number, path = create_temporary_file("task")
     with open(number, "wb") as file:
         file.write(parcel.content)
-    weakref.finalize(owner, Path(path).unlink, missing_ok=True)
-    return Parcel(parcel.name, b"", path)
+    weakref.finalize(owner, path.unlink, missing_ok=True)
+    return Parcel(parcel.name, b"", str(path))
 
 
 def itself(thing: T) -> T:

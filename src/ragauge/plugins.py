@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import difflib
 import sys
+import traceback
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ragauge.errors import BadInput, UnknownName
+from ragauge.errors import BadInput, MissingExtra, UnknownName
 
 TABLE = {
     "retrievers": {
@@ -43,6 +46,8 @@ TABLE = {
         "unigram": "ragauge.systems.tokenizers.trained:unigram",
         "file": "ragauge.systems.tokenizers.files:read",
         "transformers": "ragauge.systems.tokenizers.pretrained:open_pretrained",
+        "byt5": "ragauge.systems.tokenizers.pretrained:open_byt5",
+        "canine": "ragauge.systems.tokenizers.pretrained:open_canine",
         "embedder": "ragauge.systems.tokenizers.embedders:OfEmbedder",
     },
     "embedders": {
@@ -51,6 +56,8 @@ TABLE = {
         "minilm": "ragauge.systems.embedders.minilm:MiniLM",
         "transformers": "ragauge.systems.embedders.transformers:SentenceTransformer",
         "encoder": "ragauge.systems.embedders.encoder:Encoder",
+        "byt5": "ragauge.systems.embedders.encoder:byt5",
+        "canine": "ragauge.systems.embedders.encoder:canine",
         "lm": "ragauge.systems.embedders.lm:LanguageModel",
         "chance": "ragauge.systems.embedders.chance:Chance",
         "openai": "ragauge.systems.embedders.openai:OpenAI",
@@ -100,6 +107,75 @@ TABLE = {
 }
 
 
+_STORES = {
+    "faiss": ("faiss", "faiss"),
+    "usearch": ("usearch", "usearch"),
+    "hnswlib": ("hnswlib", "hnswlib"),
+    "voyager": ("voyager", "voyager"),
+    "annoy": ("annoy", "annoy"),
+    "scann": ("scann", "scann"),
+    "pgvector": ("pgvector", "pgvector", "psycopg"),
+    "qdrant": ("qdrant", "qdrant_edge"),
+    "chroma": ("chroma", "chromadb"),
+    "lancedb": ("lancedb", "lancedb"),
+    "milvus-lite": ("milvus-lite", "milvus_lite", "pymilvus"),
+    "sqlite-vec": ("sqlite-vec", "apsw", "sqlite_vec"),
+    "duckdb": ("duckdb", "duckdb"),
+    "memvid": ("memvid", "memvid_sdk"),
+}
+LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "retrievers": {
+        "bm25": ("bm25", "bm25s", "Stemmer"),
+        "pgvector": ("pgvector", "pgvector", "psycopg", "psycopg_pool"),
+        "http": ("http", "httpx"),
+    },
+    "tokenizers": {
+        **dict.fromkeys(("bpe", "wordpiece", "unigram", "file"), ("tokenizers", "tokenizers")),
+        **dict.fromkeys(("transformers", "byt5", "canine"), ("transformers", "transformers")),
+    },
+    "embedders": {
+        "wordllama": ("wordllama", "wordllama"),
+        "minilm": ("minilm", "onnxruntime", "tokenizers"),
+        "transformers": ("transformers", "sentence_transformers"),
+        **dict.fromkeys(("encoder", "byt5", "canine"), ("transformers", "torch", "transformers")),
+        "lm": ("lm", "torch", "safetensors"),
+        "openai": ("openai", "openai"),
+    },
+    "stores": _STORES,
+    "keepers": {name: _STORES[name] for name in TABLE["keepers"] if name in _STORES},
+    "rerankers": {
+        "cross-encoder": ("transformers", "sentence_transformers"),
+        "llm": ("openai", "openai"),
+    },
+    "chats": {"openai": ("openai", "openai"), "local": ("local", "xllamacpp", "openai")},
+    "outputs": {"page": ("report", "altair", "jinja2"), "chart": ("report", "altair", "vl_convert")},
+    "measurements": {"memory": ("bench", "psutil")},
+    "neighbour searches": {"faiss": ("faiss", "faiss"), "torch": ("transformers", "torch")},
+}
+"""The extra that installs what a plug-in or an output needs, and the modules that must then be there.
+
+Libraries that only some options need (a server, an index) are found out when the plug-in is opened.
+"""
+
+
+_SINGULAR = {"neighbour searches": "neighbour search"}
+
+
+def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
+    """Raise one MissingExtra for all libraries that plug-ins, given as (family, name), lack; nothing is imported."""
+    missing: dict[str, str] = {}
+    for family, name in wanted:
+        extra, *modules = LIBRARIES.get(family, {}).get(name, ("",))
+        if any(find_spec(module) is None for module in modules):
+            missing[f"the {_SINGULAR.get(family, family.removesuffix('s'))} `{name}`"] = extra
+    if missing:
+        who = list(missing)
+        error = MissingExtra(who[0], ",".join(dict.fromkeys(missing.values())))
+        if len(who) > 1:
+            error.message = f"{', '.join(who[:-1])} and {who[-1]} need optional libraries"
+        raise error
+
+
 def names(family: str) -> list[str]:
     """Every name of a family, those of installed packages last."""
     return [*TABLE[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]
@@ -111,7 +187,10 @@ def find(family: str, name: str) -> Any:
         module, _, attribute = TABLE[family][name].partition(":")
         return getattr(import_module(module), attribute)
     for point in entry_points(group=f"ragauge.{family}", name=name):
-        return point.load()
+        try:
+            return point.load()
+        except Exception as error:  # the package may raise anything
+            raise _import_error(f"plug-in `{name}` ({point.value})", error) from error
     known = names(family)
     raise UnknownName(family.removesuffix("s"), name, known, hint=f"there are {', '.join(known)}")
 
@@ -123,17 +202,26 @@ def own(path: str) -> Any:
         sys.path.insert(0, here)
     try:
         thing: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        raise BadInput(
-            f"there is no module `{module}` ({error})", hint="run it from the folder that holds it"
-        ) from None
-    except Exception as error:  # whatever stands in it
-        where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        message = f"the module `{module}` cannot be imported: {type(error).__name__}: {error}{where}"
-        raise BadInput(" ".join(message.split()), hint="--debug shows the traceback") from error
+    except (Exception, SystemExit) as error:  # a module may raise anything, or end the process
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            message = f"there is no module `{module}` ({error})"
+            raise BadInput(message, hint="run the command in the folder that holds the module") from None
+        raise _import_error(f"module `{module}`", error) from error
     for part in attribute.split("."):
         if not hasattr(thing, part):
             near = difflib.get_close_matches(part, dir(thing), n=1)
             raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near[0]}`?" if near else None)
         thing = getattr(thing, part)
     return thing
+
+
+def _import_error(what: str, error: BaseException) -> BadInput:
+    """Return an error that shows what a module raised while it was imported, and in which line."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (None, None)
+    where = f"{file or last[0].filename}:{line or last[0].lineno}" if file or last else ""
+    told = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    return BadInput(
+        " ".join(f"the {what} cannot be imported: {told} ({where})".split()),
+        hint="fix the module, or show the traceback with `ragauge --debug`",
+    )

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from ragauge import seams
-from ragauge.errors import BackendFailed, BadInput
+from ragauge.errors import BackendFailed, BadInput, check_count
 from ragauge.executors import AHEAD, Errands, lanes
 from ragauge.judges.calls import Caller, check_identity
 from ragauge.judges.chats.elsewhere import Elsewhere
@@ -37,6 +37,7 @@ from ragauge.together import each
 from ragauge.verdicts import LEXICAL, Question, Sample, Unscored, Verdicts
 
 TIMEOUT = 60.0
+DEFAULT_EMBEDDER = "wordllama"
 PART = 64
 """The most samples that a worker judges by itself before it says what it found."""
 Progress = Callable[[int, int], None]
@@ -48,9 +49,9 @@ class Judging:
 
     convention: str | Convention = "default"
     embedder: str | Embedder | None = None
-    """What compares questions: `wordllama` where a model thinks them up, `words` beside the lexical judge."""
+    """Compares the question with those that a model generates from the answer; `wordllama` unless given."""
     questions: int = 3
-    """So many are thought up for each answer."""
+    """Number of questions that a model generates for each answer."""
     verdicts: str = "json"
     batch: int = 20
     replicate: int = 0
@@ -62,8 +63,9 @@ class Judging:
     """Seconds for one call with all its attempts."""
     retries: int = 5
     max_calls: int | None = None
+    """Maximum number of requests of this folder, over all sessions; probes and retries count."""
     max_cost: float | None = None
-    """The most that this folder may come to, over all sessions."""
+    """Maximum cost of this folder, over all sessions."""
     prices: Any = None
     """`{model: (input, output)}` for a million tokens, or a TOML file that says so."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -86,10 +88,10 @@ class Judging:
     """Who calls the chat, or looks at the words: here, unless told."""
 
     def __post_init__(self) -> None:
-        for name, least in (("questions", 1), ("concurrency", 1), ("retries", 0), ("limit", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise BadInput(f"{name} is {value}, not at least {least}")
+        ranges = {"questions": (1, 1000), "concurrency": (1, 10_000), "retries": (0, 1000), "limit": (1, 10**9)}
+        for name, (low, high) in ranges.items():
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), low, high)
         for name in ("timeout", "patience"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
@@ -170,6 +172,11 @@ class Office:
                 await closing
 
     @property
+    def local(self) -> bool:
+        """Whether the chat model runs on this machine."""
+        return bool(getattr(self.chat, "local", False))
+
+    @property
     def notes(self) -> list[str]:
         """What the chat has to say, and what is not known of it."""
         unknown = "the endpoint does not say how many tokens its calls took: they are guessed from their characters"
@@ -179,15 +186,13 @@ class Office:
     def embedder(self) -> Embedder:
         """What compares questions."""
         if self._embedder is None:
-            self._embedder = open_embedder(self._settings.embedder or self._default_embedder)
+            self._embedder = open_embedder(self._settings.embedder or DEFAULT_EMBEDDER)
         return self._embedder
-
-    @property
-    def _default_embedder(self) -> str:
-        return "words" if isinstance(self.judge, Lexical) else "wordllama"
 
     def identity(self, wanted: frozenset[str]) -> dict[str, Any]:
         """Whatever could change a verdict, where all this is asked."""
+        if isinstance(self.judge, Lexical):
+            return dict(self.judge.identity)
         found = {**self.judge.identity, "embedder": self._compares(), "questions": self._settings.questions}
         if isinstance(self.judge, Model):  # a model sees the same claims beside other sources then
             both = "cross" in wanted or {"answer", "reference"} <= wanted
@@ -197,12 +202,12 @@ class Office:
     def _compares(self) -> str:
         """What compares questions, by name: whether it was needed or not, the judge is the same."""
         given = self._settings.embedder
-        return (given or self._default_embedder) if given is None or isinstance(given, str) else given.name
+        return (given or DEFAULT_EMBEDDER) if given is None or isinstance(given, str) else given.name
 
     async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
         """What the judge says of each sample."""
         getattr(self.chat, "ready", lambda: None)()
-        if "questions" in wanted:
+        if "questions" in wanted and not isinstance(self.judge, Lexical):
             _ = self.embedder  # what is missing is found before anything is paid for
         return await self._compared(samples, await self._asked(samples, wanted))
 

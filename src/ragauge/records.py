@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ragauge.documents import NOTHING as NOTHING
+from ragauge.documents import Document as Document
+from ragauge.documents import Documents as Documents
+from ragauge.documents import Hit as Hit
+from ragauge.documents import to_documents as to_documents
+from ragauge.errors import BadInput, describe_failures, failed_queries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,33 +31,6 @@ Ints = NDArray[np.int64]
 V = TypeVar("V")
 Nested = Mapping[str, Mapping[str, float]]
 """A number for each query and document: `{"q1": {"d1": 2, "d2": 0}}`, as pytrec_eval and ranx have it."""
-
-
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-"""An empty mapping that nobody can fill."""
-
-
-class Document(NamedTuple):
-    """One text that can be found."""
-
-    id: str
-    text: str
-    title: str = ""
-    metadata: Mapping[str, Any] = NOTHING
-
-    @property
-    def whole(self) -> str:
-        """Title and text; a title that the text already begins with is not said twice."""
-        return self.text if not self.title or self.text.startswith(self.title) else f"{self.title} {self.text}"
-
-
-class Hit(NamedTuple):
-    """One document that a system returned; a higher score is better."""
-
-    id: str
-    score: float
-    text: str = ""
-    metadata: Mapping[str, Any] = NOTHING
 
 
 @dataclass(frozen=True)
@@ -120,13 +99,13 @@ class Judgments:
         import polars as pl
 
         sizes = [len(docs) for docs in self.nested.values()]
-        return pl.DataFrame(
-            {
-                "query": pl.Series(self.pool.queries, dtype=pl.String).gather(np.repeat(np.arange(len(sizes)), sizes)),
-                "doc": pl.Series(list(chain.from_iterable(self.nested.values())), dtype=pl.String),
-                "grade": self.pool.grades,
-            }
-        )
+        try:
+            queries = pl.Series(self.pool.queries, dtype=pl.String).gather(np.repeat(np.arange(len(sizes)), sizes))
+            docs = pl.Series(list(chain.from_iterable(self.nested.values())), dtype=pl.String)
+        except UnicodeEncodeError as error:
+            shown = error.object.encode("ascii", "backslashreplace").decode()
+            raise BadInput(f"the id `{shown}` contains an unpaired surrogate", file=self.source) from None
+        return pl.DataFrame({"query": queries, "doc": docs, "grade": self.pool.grades})
 
     @cached_property
     def pool(self) -> Pool:
@@ -190,6 +169,15 @@ class Retrieved(Protocol):
         ...
 
 
+def to_judgments(given: Any) -> Judgments:
+    """Convert `{query: {document: grade}}` to judgments."""
+    if isinstance(given, Judgments):
+        return given
+    if not isinstance(given, Mapping) or not all(isinstance(grades, Mapping) for grades in given.values()):
+        raise BadInput(f"judgments must be a mapping of mappings, got {str(given)[:60]}", hint='pass {"q1": {"d1": 1}}')
+    return Judgments(given)
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """What is asked, over which documents, and what is right."""
@@ -207,6 +195,24 @@ class Dataset:
     """Where it comes from, and its licence."""
     origin: str = ""
     """What it is loaded by again, where that is neither its name nor a folder."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str,
+            documents: Documents,
+            queries: Mapping[str, str],
+            judgments: Judgments | Nested,
+            answers: Mapping[str, str] = ...,
+            tags: Mapping[str, Mapping[str, str]] = ...,
+            about: str = ...,
+            origin: str = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "documents", to_documents(self.documents))
+        object.__setattr__(self, "judgments", to_judgments(self.judgments))
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -232,6 +238,11 @@ class Run:
     """Versions, machine, settings and content hashes."""
     repeats: pl.DataFrame | None = None
     """The rankings of every further time the queries were asked: the columns of `table`, and `repeat` from 1 on."""
+
+    @cached_property
+    def failures(self) -> dict[str, str]:
+        """`{query: error}` of the queries that failed in at least one trial; empty if the outcomes are unknown."""
+        return failed_queries(self.timings)
 
     def trials(self) -> list[Run]:
         """Each time the queries were asked as a run of its own; a query that failed then is in its timings only."""
@@ -275,18 +286,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
-
-
-def every_part(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a system says of itself in a manifest, and what each of its parts says, however deep.
-
-    >>> [one.get("steps") for one in every_part({"parts": [{"steps": 8}, {"parts": [{"steps": 9}]}]})]
-    [None, 8, None, 9]
-    """
-    yield evidence
-    for part in evidence.get("parts") or ():
-        if isinstance(part, Mapping):
-            yield from every_part(part)
 
 
 class ByMeasure(dict[str, V]):
@@ -333,11 +332,15 @@ class Scores:
     notes: Sequence[str] = ()
     """What a reader should know before believing the numbers."""
     lower_is_better: frozenset[str] = frozenset()
-    """The measures of which less is better."""
+    """The lower-is-better measures."""
+    direction_unstated: frozenset[str] = frozenset()
+    """Measures whose direction is not stated: `compare` goes by their names and assumes higher is better otherwise."""
     rel: float | None = None
     """The least grade that counted as relevant, where it is known."""
     judge: str = ""
     """Who judged, where it was a model; scores of different judges are not compared."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """`{query: error}` of the judged queries that the system failed on; each counts as an empty ranking."""
     fingerprints: Mapping[str, str] = field(default_factory=dict, repr=False)
     """By query, where they are known: short hashes of what was asked and of what a good answer says."""
     judged: Any = field(default=None, repr=False)
@@ -353,6 +356,10 @@ class Scores:
         """How many queries each mean is over."""
         return self._by_measure({name: len(self.queries) - len(self.unscored[name]) for name in self.values})
 
+    def is_lower_better(self, measure: str) -> bool | None:
+        """Return the direction of a measure; None if it is not stated."""
+        return None if measure in self.direction_unstated else measure in self.lower_is_better
+
     @cached_property
     def per_query(self) -> ByMeasure[dict[str, float]]:
         """`{measure: {query: value}}`, scored queries only."""
@@ -367,17 +374,21 @@ class Scores:
         return ByMeasure(values, self.values._canonical)
 
     def to_polars(self) -> pl.DataFrame:
-        """One row per query and measure: `run`, `query`, `measure`, `value` (null where unscored)."""
+        """One row per query and measure: `run`, `query`, `measure`, `value` and `lower_is_better`, null if unknown."""
         import polars as pl
 
         parts = [
             pl.DataFrame({"query": self.queries, "value": column}).select(
-                pl.lit(self.run).alias("run"), "query", pl.lit(name).alias("measure"), pl.col("value").fill_nan(None)
+                pl.lit(self.run).alias("run"),
+                "query",
+                pl.lit(name).alias("measure"),
+                pl.col("value").fill_nan(None),
+                pl.lit(self.is_lower_better(name), dtype=pl.Boolean).alias("lower_is_better"),
             )
             for name, column in self.values.items()
         ]
         schema = {"run": pl.String, "query": pl.String, "measure": pl.String, "value": pl.Float64}
-        return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+        return pl.concat(parts) if parts else pl.DataFrame(schema={**schema, "lower_is_better": pl.Boolean})
 
     def to_pandas(self) -> pd.DataFrame:
         """The same as a pandas frame."""
@@ -385,4 +396,5 @@ class Scores:
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {value:.4f} (n={self.n[name]})" for name, value in self.means.items())
-        return f"Scores({self.run!r}, {self.convention}: {means})"
+        failed = describe_failures(self.failures, len(self.queries))
+        return f"Scores({self.run!r}, {self.convention}: {means}{'; ' if failed else ''}{failed})"

@@ -21,6 +21,7 @@ from ragauge.gathered import Gathered, for_layout, from_experiment, from_files, 
 from ragauge.inputs import named
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
+from ragauge.measures.directions import assign_directions, given_directions, resolve_directions
 from ragauge.measures.speed import latency
 from ragauge.outcomes import Experiment, Speed
 from ragauge.overviews import Entry, Overview, Told, ranked
@@ -129,14 +130,18 @@ def report(
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
     if isinstance(given, Sweep):
-        sweep_files.write(given, files, form, charts)
+        convention = options.pop("convention", None)
+        _refuse_settings(options, "a benchmark")
+        sweep_files.write(given, files, form, charts, convention=convention)
         return given
     if isinstance(given, Judged):
+        _refuse_settings(options, "judged answers")
         judged_files.write(given, files, form, charts)
         return given
     if isinstance(given, Told) or (
         isinstance(given, Sequence) and given and all(isinstance(one, Told) for one in given)
     ):
+        _refuse_settings(options, "a result of lint, novelty, gain, …")
         account_files.write(given, files, form, charts)
         return given
     kinds = {file: kind_of(file, form, KINDS) for file in files}
@@ -156,6 +161,15 @@ def report(
         seen = found if options == own else overview(given, watch=watch, **{**own, "audited": False})
         write_charts(drawn(seen), Path(charts), look)
     return found
+
+
+def _refuse_settings(settings: Mapping[str, Any], what: str) -> None:
+    """Refuse settings that were given and have no effect."""
+    wrong = [name for name, value in settings.items() if value not in (None, False, (), [], "")]
+    if wrong:
+        names, verb = ", ".join(wrong), "does" if len(wrong) == 1 else "do"
+        message = f"{names} {verb} not apply to {what}; expected runs and judgments"
+        raise BadInput(message, hint=f"remove {names}")
 
 
 def _refuse_to_overwrite(given: Any, files: Sequence[str]) -> None:
@@ -198,6 +212,8 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     told, from lint to graph, or JSON files of it; `how` is test, correction, confidence and so on, as in `compare`.
     """
     method = as_record(Method, how)
+    if overlap and count_missing:
+        raise BadInput("overlap and count_missing are mutually exclusive", hint="remove --overlap or --count-missing")
     others: list[Told] = []
     for one in beside:
         others += account_files.read(one) if isinstance(one, str | Path) else [one]
@@ -210,11 +226,26 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     else:
         files = [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
         told = from_layouts(files, baseline, names)
+        if told is not None:
+            settings: dict[str, Any] = {"convention": convention, "dataset": dataset, "split": split}
+            if isinstance(told, Overview):  # means only: nothing to compare, split or intersect
+                unusual = {name: value for name, value in how.items() if value != getattr(Method(), name)}
+                settings |= {"by": by, "overlap": overlap, "count_missing": count_missing, **unusual}
+            _refuse_settings(settings, "results in the layout of another system")
         if isinstance(told, Overview):
-            return replace(told, title=title or told.title, made=now(), beside=others)
+            means = [entry.means for entry in told.entries.values()]
+            given = given_directions(method.lower_is_better, method.higher_is_better, means)
+            lower, _ = assign_directions(told.measures, told.lower_is_better, frozenset(told.measures), given)
+            return replace(told, title=title or told.title, made=now(), beside=others, lower_is_better=lower)
         found = told or from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
     look("comparing")
     count_missing = (count_missing or found.count_missing) and not overlap
+    values = [one.values for scores in found.trials.values() for one in scores]
+    given = given_directions(method.lower_is_better, method.higher_is_better, values)
+    found = replace(
+        found,
+        trials={name: [resolve_directions(one, given) for one in scores] for name, scores in found.trials.items()},
+    )
     found, trials = _on_the_same(found, overlap=overlap, count_missing=count_missing)
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
@@ -230,7 +261,8 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         pair = {name: _sides(trials)[name] for name in (str(other), best[0])}
         compared = replace(compared, strata=_within(pair, found.measures[0], tags, kinds, how))
     looked = None
-    if audited and judgments is not None and found.runs and found.rules is not None:
+    defined = any(mean.n for entry in systems.values() for mean in entry.means.values())
+    if audited and defined and judgments is not None and found.runs and found.rules is not None:
         look("auditing")
         looked = audit(
             judgments,
@@ -351,11 +383,11 @@ def _timed(found: Mapping[str, Entry], known: Overview | None) -> dict[str, Entr
 
 
 def _size(found: Gathered) -> int | None:
-    """How many documents there are to find."""
+    """How many documents there are to find; None without a corpus."""
     if found.texts.documents is not None:
-        return len(found.texts.documents)
+        return len(found.texts.documents) or None
     told = [(run.manifest.get("dataset") or {}).get("documents") for run in found.runs.values()]
-    return next((int(one) for one in told if one is not None), None)
+    return next((int(one) for one in told if one), None)
 
 
 def _shown(documents: Sequence[Document], runs: Mapping[str, Run], judgments: Judgments | None) -> dict[str, Document]:

@@ -12,6 +12,7 @@ from ragauge.errors import BadInput, MissingEvidence
 from ragauge.formats.columns import QUERY, TABLES, find
 from ragauge.formats.files import Source
 from ragauge.formats.judged import SAMPLES, is_judged
+from ragauge.formats.parquet import read_parquet
 from ragauge.formats.rows import read_rows
 from ragauge.formats.sample_rows import FIELDS
 from ragauge.formats.samples import samples_of
@@ -87,9 +88,9 @@ def samples_from_run(
 
 def _run_folder(folder: Path) -> Path:
     """The folder of one run: this one, or the only one inside it."""
-    if archive.is_complete(folder):
+    if archive.has_run(folder):
         return folder
-    inside = sorted(one.parent for one in folder.glob("*/manifest.json") if archive.is_complete(one.parent))
+    inside = archive.run_folders(folder)
     if len(inside) == 1:
         return inside[0]
     raise BadInput(
@@ -114,12 +115,7 @@ def _texts(run: Run, folder: Path, dataset: str | None) -> Texts:
 
 
 def _table(path: Path) -> pl.DataFrame:
-    import polars as pl
-
-    try:
-        return pl.read_parquet(path, glob=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise BadInput(f"is damaged ({error})", file=str(path), hint="`ragauge run` writes it again") from None
+    return read_parquet(path, columns={"query": "text"})
 
 
 def _asked(run: Run, texts: Texts) -> dict[str, str]:

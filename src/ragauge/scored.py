@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ragauge.errors import BadInput, Incomparable
+from ragauge.answer_dates import AnswerDate
+from ragauge.errors import BadInput
 from ragauge.formats.judged import is_judged, judged_in, read_judged_samples, read_judged_scores, tags_of
+from ragauge.formats.neighbour_arrays import check_rows
+from ragauge.formats.neighbour_arrays import default_measures as neighbour_measures
 from ragauge.formats.scores import Known, holds_scores, read_scores
 from ragauge.inputs import Given, gather, named, refuse_other_data, trials_in
 from ragauge.measures.answers import canonical
@@ -16,8 +19,8 @@ from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
 from ragauge.records import Scores
-from ragauge.runs.archive import made_with
-from ragauge.verbs import count, judgments_for, read_measures, shallow
+from ragauge.runs.archive import read_manifest
+from ragauge.verbs import count, judgments_for, read_measures
 
 MEASURES = ("ndcg@10", "map", "mrr")
 
@@ -40,6 +43,8 @@ class Scored:
     """What they were scored under, likewise."""
     usual_baseline: str | None = None
     """The baseline that the runs were made with, where a folder knows it."""
+    answers: Mapping[str, AnswerDate] = field(default_factory=dict)
+    """By system, when its answers were made, as far as that is known."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Systems that could not be run then, and why."""
 
@@ -58,27 +63,43 @@ def score_files(
     """
     files = [one for file in files for one in judged_parts(file)]
     if all(is_judged(path) or holds_scores(path) for path in (named(file)[1] for file in files)):
+        _refuse_rules(rules, split)
         return _tables(files, baseline, measures)
     given, baseline = _with_baseline(files, baseline)
     refuse_other_data(given)
     rules = rules or find_convention("default")
-    wanted = read_measures(measures or given.measures or MEASURES, rules)
+    check_rows(given.qrels, [path for runs in given.runs.values() for path in runs])
+    usual = neighbour_measures(given.qrels, [path for runs in given.runs.values() for path in runs])
+    wanted = read_measures(measures or given.measures or usual or MEASURES, rules)
     judgments = judgments_for(wanted, given.qrels, split=split)
-    asked_for = {
-        path: made_with(path, "k") for runs in given.runs.values() for path in runs if made_with(path, "k") is not None
-    }
-    _refuse_other_depths(asked_for, [one for one in wanted if isinstance(one, Measure)])
     scores: dict[str, Scores | list[Scores]] = {}
     for name, runs in given.runs.items():
         trials = [trial for run in runs for trial in trials_in(run)]
         found = [score(count(judgments, run, wanted, rules, name=name), wanted, rules) for run in trials]
         scores[name] = found[0] if len(found) == 1 else found
-    notes = [note for path, k in asked_for.items() for note in shallow(path, k, wanted)]
     names = [str(one) if isinstance(one, Measure) else one.__name__ for one in wanted]
     return Scored(
-        scores, baseline, names, given.texts, given.tags, given.dataset, notes, given.runs, rules,
-        given.baseline, given.failures,
+        scores, baseline, names, given.texts, given.tags, given.dataset, (), given.runs, rules,
+        given.baseline, _answer_dates(given.runs), given.failures,
     )  # fmt: skip
+
+
+def _answer_dates(runs: Mapping[str, Sequence[str]]) -> dict[str, AnswerDate]:
+    """Return when the answers of each system were made, by the manifests of its run folders."""
+    found = {name: AnswerDate.find(*(read_manifest(one) for one in several)) for name, several in runs.items()}
+    return {name: date for name, date in found.items() if date is not None}
+
+
+def _refuse_rules(rules: Convention | None, split: str | None) -> None:
+    """Refuse a convention or a split for scores that are computed already."""
+    given = {"convention": None if rules is None or rules == find_convention("default") else rules.name, "split": split}
+    for name, value in given.items():
+        if value is not None:
+            raise BadInput(
+                f"a {name} does not apply to scores that are computed already; expected judgments and runs, got {name} "
+                f"`{value}`",
+                hint=f"remove the {name}, or give the judgments and the runs",
+            )
 
 
 def judged_parts(file: str) -> list[str]:
@@ -137,17 +158,3 @@ def _with_baseline(files: Sequence[str], baseline: str | None) -> tuple[Given, s
 
 def _name_of(given: Given, place: Path) -> str | None:
     return next((name for name, runs in given.runs.items() if place in [Path(run).resolve() for run in runs]), None)
-
-
-def _refuse_other_depths(depths: Mapping[str, int], measures: Sequence[Measure]) -> None:
-    """Refuse runs that were asked for different numbers of documents, by measures that look deeper than the fewest."""
-    if len(set(depths.values())) < 2:
-        return
-    least, most = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
-    deep = [str(one) for one in measures if one.cutoff is not None and one.cutoff > depths[least]]
-    if deep:
-        raise Incomparable(
-            f"{least} was asked for {depths[least]} documents a query, {most} for {depths[most]}: {', '.join(deep)} "
-            "would not be of the same",
-            hint="compare by measures up to the lesser depth, or run both with the same -k",
-        )

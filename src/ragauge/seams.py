@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.errors import UnknownName
 from ragauge.graphs import Links
 from ragauge.records import Document, Hit
 from ragauge.verdicts import Reply
@@ -21,12 +22,19 @@ from ragauge.verdicts import Reply
 Vectors = NDArray[np.float32]
 """One row for each text."""
 Neighbours = tuple[NDArray[np.object_], NDArray[np.float32]]
-"""Ids and distances, a row for each query, nearest first; where fewer were found, None and infinity at the end."""
+"""Ids and distances, each of shape (queries, k), nearest first; if fewer were found, None and infinity at the end.
+
+Distances are Euclidean for `l2` (not squared), 1 - cosine for `cosine`, and the negative inner product for `ip`.
+"""
 
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Finds documents for a query."""
+    """Finds documents for a query.
+
+    A system may set `nested_rankings = True` to declare that its first k documents do not depend on the requested k.
+    Then `RAGEvaluator` retrieves once for several k.
+    """
 
     def search(self, query: str, k: int) -> Sequence[Hit] | Awaitable[Sequence[Hit]]:
         """The best `k` documents, best first."""
@@ -97,11 +105,11 @@ class Store(Protocol):
     """Holds vectors and finds the nearest."""
 
     def add(self, ids: Sequence[str], vectors: Vectors) -> None:
-        """Take vectors in, each under its id."""
+        """Store vectors of shape (n, dimensions), each under its id; the harness calls it once per batch."""
         ...
 
     def search(self, vectors: Vectors, k: int) -> Neighbours:
-        """The `k` nearest of each row."""
+        """Return ids and distances of the `k` nearest vectors of each query: a pair, both of shape (queries, k)."""
         ...
 
 
@@ -267,8 +275,12 @@ def is_async(retriever: Any) -> bool:
 
 
 def abilities(store: Any) -> frozenset[str]:
-    """What a store says that it can do; of somebody's own that says nothing, nothing is expected."""
-    return frozenset(getattr(store, "abilities", ()))
+    """Return what a store declares that it can do, some of ABILITIES; nothing if it declares nothing."""
+    declared = getattr(store, "abilities", ())
+    for name in declared:
+        if name not in ABILITIES:
+            raise UnknownName("ability of a store", str(name), ABILITIES, hint=f"choose from {', '.join(ABILITIES)}")
+    return frozenset(declared)
 
 
 def close(thing: Any) -> Any:

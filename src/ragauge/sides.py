@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ragauge.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.inputs import same_judgments
+from ragauge.measures.directions import assign_directions, given_directions
 from ragauge.records import Floats, Scores
 from ragauge.verdicts import same_texts
 
@@ -27,13 +28,18 @@ class Side:
     queries: Sequence[str]
     values: Mapping[str, Floats]
     lower: frozenset[str] = frozenset()
+    """The lower-is-better measures."""
+    unknown: frozenset[str] = frozenset()
+    """Measures of unknown direction: higher is assumed to be better."""
+    named: frozenset[str] = frozenset()
+    """Lower-is-better measures whose direction is known by their names alone."""
     lacking: frozenset[str] = frozenset()
     """Queries that the run does not have, whatever they count."""
     scores: Scores | None = None
 
 
-def named_sides(scores: Any) -> dict[str, dict[str, Side]]:
-    """Each system's scores by seed."""
+def named_sides(scores: Any, lower: Sequence[str] = (), higher: Sequence[str] = ()) -> dict[str, dict[str, Side]]:
+    """Each system's scores by seed; `lower` and `higher` name measures whose direction the caller gives."""
     if isinstance(scores, Scores) or not isinstance(scores, Mapping | Sequence) or isinstance(scores, str):
         raise BadInput(
             f"systems cannot be compared from {type(scores).__name__}",
@@ -46,7 +52,20 @@ def named_sides(scores: Any) -> dict[str, dict[str, Side]]:
         scores = {one.run: one for one in given}
         if len(scores) < len(given):
             raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
-    return {str(name): _seeds(str(name), one) for name, one in scores.items()}
+    found = {str(name): _seeds(str(name), one) for name, one in scores.items()}
+    sides = [side for seeds in found.values() for side in seeds.values()]
+    directions = given_directions(lower, higher, [side.values for side in sides])
+    return {
+        name: {label: _directed(side, directions) for label, side in seeds.items()} for name, seeds in found.items()
+    }
+
+
+def _directed(side: Side, directions: Mapping[str, bool]) -> Side:
+    """Return a side with the direction of each measure: as stated, as given, or by its name."""
+    canonical = str if side.scores is None else side.scores.values._canonical
+    given = {name if name in list(side.values) else canonical(name): value for name, value in directions.items()}
+    lower, unknown = assign_directions(side.values, side.lower, side.unknown, given)
+    return replace(side, lower=lower, unknown=unknown, named=(lower & side.unknown) - given.keys())
 
 
 def _seeds(name: str, thing: Any) -> dict[str, Side]:
@@ -88,7 +107,15 @@ def _of_scores(name: str, scores: Scores) -> Side:
     if scores.judged is not None:
         absent = np.flatnonzero(~scores.judged.answered).tolist()
         lacking = frozenset(scores.queries[i] for i in absent)
-    return Side(name, scores.queries, scores.values, scores.lower_is_better, lacking, scores)
+    return Side(
+        name,
+        scores.queries,
+        scores.values,
+        scores.lower_is_better,
+        scores.direction_unstated,
+        lacking=lacking,
+        scores=scores,
+    )
 
 
 def _of_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Side:
@@ -99,11 +126,12 @@ def _of_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Side:
         if len(known) < len(column):
             raise BadInput(f"two queries of `{name}` have the same id", hint="1 and '1' are the same id")
         columns[str(measure)] = np.array([known.get(query, math.nan) for query in queries])
-    return Side(name, queries, columns)
+    return Side(name, queries, columns, unknown=frozenset(columns))
 
 
-def refuse_other_circumstances(sides: Sequence[Side]) -> None:
-    """Refuse scores that differ in more than the system."""
+def refuse_other_circumstances(sides: Sequence[Side], *, judgments: bool = True) -> None:
+    """Refuse scores that differ in more than the system; `judgments`: also in the judgments."""
+    _refuse_other_directions(sides)
     first = next((side for side in sides if side.scores is not None), None)
     if first is None or first.scores is None:
         return
@@ -123,9 +151,21 @@ def refuse_other_circumstances(sides: Sequence[Side]) -> None:
                 hint="let one judge judge both",
             )
         _refuse_other_texts(first.name, first.scores, side.name, side.scores)
-        mine, other = first.scores.judged, side.scores.judged
+        mine, other = (first.scores.judged, side.scores.judged) if judgments else (None, None)
         if mine is not None and other is not None and not same_judgments(mine.judgments, other.judgments):
             raise Incomparable(_other_judgments(first, side), hint="score both by the same judgments")
+
+
+def _refuse_other_directions(sides: Sequence[Side]) -> None:
+    """Refuse a measure that is lower-is-better in one system and higher-is-better in another."""
+    lower = {measure: side.name for side in sides for measure in side.lower}
+    for side in sides:
+        measure = next((m for m in lower if m in side.values and m not in side.lower), None)
+        if measure is not None:
+            raise Incomparable(
+                f"{measure} is lower-is-better in {lower[measure]}, but not in {side.name}",
+                hint="give the measure the same `lower_is_better` in both tables",
+            )
 
 
 def _refuse_other_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
@@ -158,7 +198,9 @@ def shared_measures(sides: Sequence[Side], wanted: str | Iterable[str] | None) -
             names = "; ".join(f"{side.name}: {', '.join(side.values)}" for side in sides[:2])
             raise Incomparable(f"the systems have no measure in common ({names})")
         return shared
-    asked = [wanted] if isinstance(wanted, str) else list(wanted)
+    texts = [wanted] if isinstance(wanted, str) else list(wanted)
+    known = sides[0].values
+    asked = [part.strip() for text in texts for part in ([text] if text in known else text.split(","))]
     for measure in asked:
         for side in sides:
             if measure not in side.values:
@@ -218,7 +260,8 @@ def _column(side: Side, measure: str, queries: Sequence[str], count_missing: boo
         lacks = np.array([query in side.lacking or query not in places for query in queries])
         if measure in side.lower and lacks.any():
             raise Incomparable(
-                f"{side.name} lacks {int(lacks.sum())} queries, and of {measure} less is better: 0 would be the best",
+                f"{side.name} lacks {int(lacks.sum())} queries; 0 would be the best value of {measure}, "
+                "a lower-is-better measure",
                 hint="--overlap (overlap=True) compares on the queries that all have",
             )
         found = np.where(lacks & np.isnan(found), 0.0, found)
@@ -238,10 +281,12 @@ def unscored(
     for measure in measures:
         columns = np.stack([columns[measure] for seeds in table.values() for columns in seeds.values()])
         without = np.isnan(columns)
-        one_sided = without.any(axis=0) & ~without.all(axis=0)
+        undefined = np.array([side.scores is not None and not side.scores.n[measure] for side in sides])
+        defined = without[~undefined]  # a measure that is undefined for a whole run empties only that run's rows
+        one_sided = defined.any(axis=0) & ~defined.all(axis=0)
         if one_sided.any() and not overlap:
             first = int(np.flatnonzero(one_sided)[0])
-            place = int(np.flatnonzero(without[:, first])[0])
+            place = int(np.flatnonzero(without[:, first] & ~undefined)[0])
             side = sides[place]
             names = [queries[i] for i in np.flatnonzero(one_sided & without[place]).tolist()]
             reason = "" if side.scores is None else side.scores.unscored[measure].get(names[0], "")
@@ -253,7 +298,7 @@ def unscored(
         for seeds in table.values():  # what one has no value for is compared for nobody
             for columns_of_seed in seeds.values():
                 columns_of_seed[measure] = np.where(one_sided, math.nan, columns_of_seed[measure])
-        left = int(without.any(axis=0).sum())
+        left = int(defined.any(axis=0).sum())
         if left:
             notes.append(f"{measure}: {left} of {len(queries)} queries have no value and are left out")
     return notes

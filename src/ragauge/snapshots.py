@@ -10,7 +10,7 @@ from typing import Any
 from ragauge.corpora import documents_of
 from ragauge.datasets import folders
 from ragauge.datasets.loading import load
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, check_count
 from ragauge.inputs import open_run
 from ragauge.knowledge.gains.weights import DEFINITIONS
 from ragauge.measures.conventions import Convention
@@ -55,14 +55,10 @@ class Gaining:
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("batch", 0), ("workers", 1), ("limit", 1)):
-            value = getattr(self, name)
-            if name == "limit" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise BadInput(f"{name} is {value!r}, not a whole number")
-            if value < least:
-                raise BadInput(f"{name} is {value}, not at least {least}")
+        ranges = {"k": (1, 10**7), "batch": (0, 10**9), "workers": (1, 10_000), "limit": (1, 10**9)}
+        for name, (low, high) in ranges.items():
+            if name != "limit" or self.limit is not None:
+                check_count(name, getattr(self, name), low, high)
         if self.attribution not in ATTRIBUTIONS:
             raise BadInput(f"there is no attribution `{self.attribution}`", hint=", ".join(ATTRIBUTIONS))
         if self.novelty not in DEFINITIONS:

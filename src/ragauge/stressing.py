@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,9 +28,12 @@ from ragauge.runs.manifest import circumstances, documents_hash, now
 from ragauge.seams import Embedder, Vectors
 from ragauge.systems.building import open_embedder
 from ragauge.systems.cache import cache_folder
+from ragauge.systems.composition import parts_of
 from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.embedders.pieces import InPieces
+from ragauge.systems.keepers import check_keeper_options
 from ragauge.systems.specs import parse
+from ragauge.temporary_files import temporary_folder
 from ragauge.verbs import evaluate
 
 Progress = Callable[[str, int, int], None]
@@ -90,8 +92,22 @@ def stress(
     """
     plan = _plan(settings)
     named = called(store)
+    check_libraries([named])
+    check_options([named])
     found = loaded(source, embedder, plan, limit=limit, progress=progress)
     return stressed(named, found, plan, reproducer=reproducer, progress=progress)
+
+
+def check_libraries(stores: Sequence[str]) -> None:
+    """Refuse stores whose libraries are not installed, before any document is read."""
+    plugins.check_installed(("keepers", parse(store).name) for store in stores)
+
+
+def check_options(stores: Sequence[str]) -> None:
+    """Refuse options that a store does not have, before any document is read."""
+    for store in stores:
+        if parse(store).options:
+            check_keeper_options(store)
 
 
 def called(store: str | type[Any]) -> str:
@@ -136,8 +152,8 @@ def stressed(
     tell = progress or _silent
     ways: list[Way] = []
     about: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="ragauge-stress-", ignore_cleanup_errors=True) as made:
-        folder = Path(made)
+    notes = list(found.notes)
+    with temporary_folder("stress") as folder:
         folder.chmod(0o755)  # a server that an engine starts may have a user of its own, who must reach it
         write_data(folder / "data", found.documents, found.vectors, found.queries, found.asked)
 
@@ -163,6 +179,8 @@ def stressed(
             outcome = gone(course, lambda rankings: scored(found, rankings, plan.k), reproduce)
             about = {**about, **outcome.about}
             ways.append(outcome.way)
+            unreproduced = [_describe_unreproduced(one) for one in outcome.way.not_reproduced]
+            notes += [f"{store} {way}: {note}" for note in (*outcome.notes, *unreproduced)]
     return Ordeal(
         store=store,
         documents=len(found.documents),
@@ -173,7 +191,7 @@ def stressed(
         kinds=dict(Counter(str(one.metadata.get("type") or "") for one in found.documents) - Counter([""])),
         embedder=found.embedder,
         k=plan.k,
-        notes=found.notes,
+        notes=notes,
         circumstances={
             "made": now(),
             **circumstances(),
@@ -186,6 +204,11 @@ def stressed(
             "timeout": plan.timeout,
         },
     )
+
+
+def _describe_unreproduced(failure: Broken) -> str:
+    first, _, _ = failure.error.strip().partition("\n")
+    return f"failure while {failure.stage} not reproduced in {len(failure.tried)} attempts: {first}"
 
 
 def _reproduced(
@@ -214,6 +237,8 @@ def loaded(
 ) -> Load:
     """Documents and queries with their vectors."""
     tell = progress or _silent
+    if isinstance(embedder, str):
+        plugins.check_installed(parts_of("embedders", embedder))
     if limit is not None and limit < 1:
         raise BadInput(f"limit is {limit}, and 1 is the least that makes sense")
     if isinstance(source, str | Path):
@@ -235,10 +260,37 @@ def loaded(
     model = open_embedder(embedder, texts, lambda done, total: tell("learning", done, total))
     cached = InPieces(Cached(model, cache_folder() / "embeddings"), lambda done, total: tell("embedding", done, total))
     vectors = cached.embed(texts)
+    vectors = _replace_zero_vectors(vectors, data.name, model.name, notes)
     asked = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
+    nonzero = np.abs(asked).sum(axis=1) > 0
+    if not nonzero.all():
+        count = "1 query is" if (~nonzero).sum() == 1 else f"{(~nonzero).sum():,} queries are"
+        notes.append(f"{count} not run: the embedder `{model.name}` gives an all-zero vector, which has no cosine")
+        queries = {name: queries[name] for name, keep in zip(queries, nonzero, strict=True) if keep}
+        asked = asked[nonzero]
     typed = embedder if isinstance(embedder, str) else model.name
     judgments = data.judgments if judged else None
     return Load(data.name, documents, vectors, queries, asked, judgments, model.name, typed, notes)
+
+
+def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: list[str]) -> Vectors:
+    """Give documents without a direction one that is far from the others: a store may refuse or misorder zeros."""
+    nonzero = np.abs(vectors).sum(axis=1) > 0
+    if nonzero.all():
+        return vectors
+    if not nonzero.any():
+        raise BadInput(
+            f"the embedder `{embedder}` gives an all-zero vector to each of the {len(vectors):,} documents of {source}",
+            hint="check the texts, or choose another --embedder, e.g. --embedder wordllama",
+        )
+    zeros = int((~nonzero).sum())
+    count = "1 document has" if zeros == 1 else f"{zeros:,} documents have"
+    notes.append(
+        f"{count} an all-zero vector of the embedder `{embedder}`, replaced by one that is far from the others"
+    )
+    away = -vectors[nonzero].mean(axis=0, dtype=np.float64)
+    away = away / np.linalg.norm(away) if np.linalg.norm(away) > 1e-6 else np.eye(1, vectors.shape[1])[0]
+    return np.where(nonzero[:, None], vectors, away).astype(np.float32)
 
 
 def collection(source: Any) -> tuple[Dataset, bool]:

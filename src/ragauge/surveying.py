@@ -16,9 +16,9 @@ from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure, parse_all
 from ragauge.measures.scoring import score
 from ragauge.measures.speed import milliseconds, speed
-from ragauge.outcomes import Advice, Mean
+from ragauge.outcomes import Advice, Experiment, Mean, canonical_tag
 from ragauge.overviews import Curve, Entry, Stratum, Variation
-from ragauge.records import ByMeasure, Floats, Run, Scores
+from ragauge.records import ByMeasure, Dataset, Floats, Run, Scores
 from ragauge.stats.components import variation
 from ragauge.stats.enough import enough_each
 from ragauge.stats.intervals import mean_intervals
@@ -52,11 +52,17 @@ def entries(trials: Trials, measures: Sequence[str], runs: Mapping[str, Run], co
             run,
             None if timings is None else speed(timings),
             {} if timings is None else milliseconds(timings),
-            {key: float(about[key]) for key in ("build_seconds", "cold_ms") if about.get(key) is not None},
+            _costs(about),
             {} if run is None else _failed(run),
             variation=_variation(bare[name], measures),
         )
     return found
+
+
+def _costs(about: Mapping[str, Any]) -> dict[str, float]:
+    """Return the build time and the time of the first query; a cached build has the time NaN."""
+    found = {key: float(about[key]) for key in ("build_seconds", "cold_ms") if about.get(key) is not None}
+    return {"build_seconds": math.nan, **found} if about.get("build_cached") is True else found
 
 
 def _variation(entry: Entry, measures: Sequence[str]) -> dict[str, Variation]:
@@ -231,6 +237,22 @@ def tagged(tags: Tags, scores: Scores) -> dict[str, dict[str, str]]:
     return found
 
 
+def list_tags(experiment: Experiment) -> set[str]:
+    """Return the names of the tags that the queries can be split by."""
+    tags = tagged(experiment.dataset.tags, next(iter(experiment.scores.values())))
+    return {tag for mine in tags.values() for tag in mine}
+
+
+def check_tag(by: str, dataset: Dataset) -> None:
+    """Raise UnknownName if the queries of a dataset have no such tag."""
+    grades = dataset.judgments.nested
+    known = {
+        tag for query in dataset.queries for tag in (*dataset.tags.get(query, {}), *by_answers(grades.get(query, {})))
+    }
+    if canonical_tag(by, known) not in known:
+        raise UnknownName("tag", by, sorted(known), hint=f"choose one of {', '.join(sorted(known)) or 'none'}")
+
+
 def strata(trials: Trials, measure: str, tags: Tags, by: Sequence[str], confidence: float) -> dict[str, list[Stratum]]:
     """Each system's mean in parts of the queries, for each tag that is asked for; else for those that split well."""
     queries = next(iter(trials.values()))[0].queries
@@ -238,12 +260,13 @@ def strata(trials: Trials, measure: str, tags: Tags, by: Sequence[str], confiden
         name: Entry(name, {}, scores).table(measure) for name, scores in trials.items() if scores[0].queries == queries
     }
     known = {name for values in tags.values() for name in values}
+    by = [canonical_tag(tag, known) for tag in by]
     for tag in by:
         if tag not in known:
             raise UnknownName("tag", tag, sorted(known), hint=f"there are {', '.join(sorted(known)) or 'none'}")
     found: dict[str, list[Stratum]] = {}
     # Both say how many documents are relevant; one of them is enough where nobody asked for both.
-    usual = sorted(known - {"answers"} if "complexity" in known else known)
+    usual = sorted(known - {"answers"} if "complexity" in known else known, key=lambda tag: (tag != "complexity", tag))
     for tag in by or usual:
         values = [tags.get(query, {}).get(tag) for query in queries]
         parts = [value for value in dict.fromkeys(values) if value is not None]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ragauge.errors import MissingExtra
+from ragauge.benches.frontier import placed
+from ragauge.errors import BadInput, MissingExtra
 from ragauge.formats.documents import read_json
 from ragauge.formats.files import Source
-from ragauge.formats.layouts import ragdbeval_sweeps
+from ragauge.formats.layouts import ragdbeval, ragdbeval_sweeps
+from ragauge.formats.nouns import from_data as noun_from_data
 from ragauge.forms import Kind, kind_of, write_charts, written
 from ragauge.reports.charts.sweeps import drawn
 from ragauge.reports.page.sweep import page
-from ragauge.reports.sweeps_csv import loads_csv, points_csv
-from ragauge.reports.sweeps_data import SCHEMA, as_data, from_data
+from ragauge.reports.sweeps_csv import filters_csv, loads_csv, points_csv
+from ragauge.reports.sweeps_data import SCHEMA, as_data
 from ragauge.reports.sweeps_latex import latex
 from ragauge.reports.sweeps_markdown import markdown
 from ragauge.sweeps import Sweep
@@ -35,6 +39,7 @@ KINDS: Mapping[str, Kind[Sweep]] = {
     "json": Kind(".json", "everything, by a published schema", _json),
     "csv": Kind(".csv", "a row for each configuration", points_csv),
     "loads": Kind(".csv", "a row for each load of each configuration", loads_csv),
+    "filters": Kind(".csv", "a row for each filter of each configuration", filters_csv),
     "markdown": Kind(".md", "tables for a wiki or a pull request", markdown),
     "latex": Kind(".tex", "a table for a paper: booktabs, best in bold", latex),
     "ragdbeval": Kind(".json", "RAGdbEval's results", ragdbeval_sweeps.write),
@@ -43,11 +48,58 @@ KINDS: Mapping[str, Kind[Sweep]] = {
 """By name; of several with the same ending, that ending means the first."""
 
 
-def write(sweep: Sweep, files: Sequence[str], form: str | None = None, charts: str | Path | None = None) -> None:
-    """Write files, each in the form that its ending or `form` says, and every chart into a folder."""
-    kinds = {file: kind_of(file, form, KINDS) for file in files}
+def kinds_for(convention: str | None, form: str | None) -> Mapping[str, Kind[Sweep]]:
+    """Return the forms of a benchmark; a convention says what the quality columns of RAGdbEval's layout mean."""
+    if convention is None:
+        return KINDS
+    layouts = {"ragdbeval": ragdbeval_sweeps.write, "ragdbeval-csv": ragdbeval_sweeps.write_csv}
+    followed = convention.strip().lower().replace("_", "-")
+    if form not in layouts or followed not in ragdbeval.MEASURES:
+        raise BadInput(
+            f"--convention applies to RAGdbEval's layout of a benchmark only; expected --as {' or '.join(layouts)} "
+            f"with {' or '.join(ragdbeval.MEASURES)}, got --convention {convention}"
+            + (f" --as {form}" if form is not None else ""),
+            hint=f"--as ragdbeval-csv --convention {ragdbeval.DOCUMENT}",
+        )
+    return {
+        **KINDS,
+        **{name: KINDS[name]._replace(write=partial(write, convention=followed)) for name, write in layouts.items()},
+    }
+
+
+def describe_convention(sweep: Sweep, form: str | None, convention: str | None) -> list[str]:
+    """Say which of its definitions the quality columns of RAGdbEval's layout follow."""
+    if form not in ("ragdbeval", "ragdbeval-csv"):
+        return []
+    known = sweep.true_neighbours or "all"
+    if (convention or ragdbeval.CODE).lower() == ragdbeval.DOCUMENT:
+        return [
+            f"convention {ragdbeval.DOCUMENT} (RAGdbEval's document): recall@k is over {known} exact neighbours, "
+            f"precision@k over k; --convention {ragdbeval.CODE} follows its code"
+        ]
+    return [
+        f"convention {ragdbeval.CODE} (RAGdbEval's code): recall@k is over min(k, {known}) exact neighbours, "
+        f"precision@k over what was returned; --convention {ragdbeval.DOCUMENT} follows its document"
+    ]
+
+
+def write(
+    sweep: Sweep,
+    files: Sequence[str],
+    form: str | None = None,
+    charts: str | Path | None = None,
+    *,
+    convention: str | None = None,
+) -> None:
+    """Write files, each in the form that its ending or `form` says, and every chart into a folder.
+
+    `convention` says what the quality columns of RAGdbEval's layout mean: `ragdbeval-capped` (its code, the default) or
+    `ragdbeval` (its document).
+    """
+    known = kinds_for(convention, form)
+    kinds = {file: kind_of(file, form, known) for file in files}
     for file, kind in kinds.items():
-        written(sweep, KINDS[kind], file)
+        written(sweep, known[kind], file)
     if charts is not None:
         write_charts(drawn(sweep), Path(charts))
 
@@ -57,6 +109,8 @@ def write_folder(sweep: Sweep, folder: Path) -> tuple[list[str], list[str]]:
     wanted = {"json": KEPT, "csv": "points.csv", "markdown": "report.md", "html": "report.html"}
     if any(one.loads for one in sweep.points):
         wanted["loads"] = "loads.csv"
+    if any(one.filters for one in sweep.points):
+        wanted["filters"] = "filters.csv"
     files, notes = [], []
     for kind, name in wanted.items():
         try:
@@ -79,5 +133,17 @@ def found_in(path: str) -> str | None:
 
 
 def read_sweep(path: str) -> Sweep:
-    """The sweep of a file."""
-    return from_data(read_json(Source(path)), file=path)
+    """Read a benchmark; frontiers are computed again, because earlier versions labelled some series differently."""
+    return placed(from_data(read_json(Source(path)), file=path))
+
+
+def from_data(data: Any, file: str | None = None) -> Sweep:
+    """The sweep that was written; what follows from other figures is not read but follows again."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+        told = data.get("schema") if isinstance(data, Mapping) else None
+        raise BadInput(
+            f"this is not a benchmark; expected the schema {SCHEMA!r}, got {told!r}",
+            file=file,
+            hint="sweep.json of `ragauge bench`",
+        )
+    return noun_from_data(Sweep, data, file=file or "sweep.json")

@@ -18,6 +18,10 @@ from ragauge.records import Floats, Ints, Judgments
 Matrix = NDArray[np.float32]
 PLACES = ("path", "url", "dsn", "table", "collection", "api_key")
 """Options that say where a store is, not what it is like."""
+FORCE, FORCED = "force", "forced"
+"""The option that makes an engine use its index against its planner's choice, and the label of such configurations."""
+REMOTE = frozenset({"url", "dsn"})
+"""Options that name a server."""
 FLOOR = "null"
 """The store that does nothing: what is measured of it is the harness itself."""
 RECALL = "recall(of=eps,eps=1e-06)"
@@ -42,6 +46,8 @@ class VectorSet:
     judgments: Judgments | None = None
     """What people found relevant, where the vectors are those of a judged collection."""
     notes: Sequence[str] = ()
+    metadata: Sequence[Mapping[str, Any]] = ()
+    """Fields of each row of `base` that searches can be filtered by; empty if there are none."""
 
     @cached_property
     def hash(self) -> str:
@@ -79,15 +85,16 @@ class Configuration:
 
     @property
     def series(self) -> str:
-        """What its points have in common on a chart: the store and its kind, whatever the numbers are."""
-        kinds = (key if value is True else value for key, value in self.shown.build.items())
-        return self.name or " ".join([self.store, *(kind for kind in kinds if isinstance(kind, str))])
+        """Label of the configurations that share a line on a chart: the store, its kind, and whether it is forced."""
+        kinds = (key if value is True else value for key, value in self.shown.build.items() if key != FORCE)
+        label = self.name or " ".join([self.store, *(kind for kind in kinds if isinstance(kind, str))])
+        return f"{label} {FORCED}" if {**self.build, **self.search}.get(FORCE) is True else label
 
     @property
     def shown(self) -> Configuration:
         """The same as it may be written down: where a server is, and the key to it, are nobody's business."""
         build = {key: value for key, value in self.build.items() if key not in PLACES}
-        away = {"at": "server"} if {"url", "dsn"} & self.build.keys() else {}
+        away = {"at": "server"} if REMOTE & self.build.keys() else {}
         return Configuration(self.store, {**away, **build}, self.search, self.name)
 
     def __str__(self) -> str:
@@ -136,7 +143,7 @@ class Clock:
     steal: float
     """The share of processor time that the host took away."""
     doubts: Sequence[str] = ()
-    """Why the times should not be believed; empty where nothing speaks against them."""
+    """Why the times are doubtful; empty if nothing is known against them."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,12 @@ class Load:
     late: float = 0.0
     """The share of queries that were sent more than a millisecond after they were due."""
     note: str = ""
+    doubts: Sequence[str] = ()
+    """Why the times are doubtful; empty if nothing is known against them."""
+    made: str = ""
+    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it, or a part of it."""
 
     @property
     def kept_up(self) -> bool:
@@ -172,14 +185,18 @@ class Change:
     """The search right after: a store that puts its work off does it then."""
     visible: float
     """The share of changes that this search saw."""
+    made: str = ""
+    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it, or a part of it."""
 
 
 @dataclass(frozen=True)
 class Filtered:
-    """Search among the vectors that a condition lets through."""
+    """Search among the vectors that match a filter."""
 
     selectivity: float
-    """The share that is let through."""
+    """The share of the vectors that match."""
     matching: int
     """How many vectors that is."""
     returned: float
@@ -189,6 +206,23 @@ class Filtered:
     wrong: int
     """Rows that came back though they do not match."""
     latency: Latency
+    name: str = ""
+    """The user's own filter as it is typed; empty for one of random vectors."""
+    repeats: int = 1
+    """How often every query was run with this setting and filter."""
+    qps_spread: float = math.nan
+    """Largest minus smallest QPS of the repeats, as a share of the median; NaN for one repeat."""
+    doubts: Sequence[str] = ()
+    """Why the times are not reliable; empty if nothing speaks against them."""
+    made: str = ""
+    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it, or a part of it."""
+
+    @property
+    def qps(self) -> float:
+        """Queries per second of one client: 1000 / mean milliseconds."""
+        return 1000 / self.latency.mean if self.latency.mean else math.nan
 
 
 @dataclass(frozen=True)
@@ -205,6 +239,10 @@ class Mixed:
     """From the moment at which a search was due."""
     alone: Latency
     """The same searches without anything coming in."""
+    made: str = ""
+    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it, or a part of it."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +267,12 @@ class Point:
     cost_per_million: float = math.nan
     """Money for a million queries on one such thread, where a price was given."""
     notes: Sequence[str] = ()
+    unsupported: Sequence[str] = ()
+    """What was requested and the store cannot do: `load`, `filter`, `insert`, `update`, `delete`."""
+    made: str = ""
+    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    reused: bool = False
+    """Whether an earlier call measured it, or a part of it."""
 
     @property
     def qps(self) -> float:
@@ -274,6 +318,7 @@ class Sweep:
     queries: int
     metric: str
     k: int
+    """Number of neighbours per search."""
     points: Sequence[Point]
     recall: str = f"{RECALL}@10"
     """The canonical name of the quality that stores are placed by."""
@@ -287,9 +332,18 @@ class Sweep:
     """Where the exact neighbours came from."""
     threads: int = 1
     repeats: int = 1
+    cutoffs: Sequence[int] = ()
+    """The k at which the searches are scored, ascending; empty if only at `k`."""
+    true_neighbours: int = 0
+    """Number of exact neighbours per query, all of which count as relevant in recall@k; 0 if unknown."""
     circumstances: Mapping[str, Any] = field(default_factory=dict)
     """Versions, machine, hashes."""
     notes: Sequence[str] = ()
+
+    @property
+    def scored_at(self) -> list[int]:
+        """Every k that the points have quality figures for, ascending."""
+        return list(self.cutoffs) or [self.k]
 
     @property
     def stores(self) -> list[str]:
@@ -297,7 +351,8 @@ class Sweep:
         return list(dict.fromkeys(point.configuration.series for point in self.points))
 
     def __repr__(self) -> str:
-        return f"Sweep({self.data!r}, {len(self.points)} points of {', '.join(self.stores)})"
+        failed = f"; {len(self.failures)} failed, first: {self.failures[0].message}" if self.failures else ""
+        return f"Sweep({self.data!r}, {len(self.points)} points of {', '.join(self.stores)}{failed})"
 
 
 def told(value: Any) -> str:
@@ -331,3 +386,14 @@ def unbeaten(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
         if not kept or speeds[i] > speeds[kept[-1]]:
             kept.append(i)
     return kept[::-1]
+
+
+def points_around(points: Sequence[Point], speeds: Sequence[float], recall: str, level: float) -> list[Point]:
+    """Return the one or two points of a frontier that the speed at a recall is computed from; the last reaches it."""
+    line = [points[i] for i in unbeaten([one.quality.get(recall, math.nan) for one in points], speeds)]
+    above = next((i for i, one in enumerate(line) if one.quality[recall] >= level - 1e-9), None)
+    if above is None:
+        return []
+    return (
+        line[above : above + 1] if line[above].quality[recall] <= level + 1e-9 else line[max(above - 1, 0) : above + 1]
+    )

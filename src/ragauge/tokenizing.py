@@ -88,7 +88,7 @@ def tokenizers(
     if held_out is not None and not 0 <= held_out < 1:
         raise BadInput(f"held_out is {held_out:g}, not at least 0 and below 1")
     if seed < 0:
-        raise BadInput(f"seed is {seed}, not at least 0")
+        raise BadInput(f"seed must be at least 0, got {seed}")
     asked, failures = _opened(tokenizers)
     say("reading")
     name, documents = _read(corpus)

@@ -26,7 +26,7 @@ from ragauge.outcomes import Experiment, Reliability
 from ragauge.records import Floats, Run
 from ragauge.runs import archive
 from ragauge.stats.reliability import differ_by_trial, reliability_of
-from ragauge.verbs import count, judgments_for, read_measures, shallow
+from ragauge.verbs import count, judgments_for, read_measures
 
 MEASURE = "hit_rate@5"
 AT_LEAST = 1.0
@@ -180,7 +180,7 @@ def from_runs(
             label = name if len(trials) == 1 else f"{name}, trial {at + 1},"
             scores = score(count(judgments, trial, wanted, rules, name=label), wanted, rules)
             columns.append(scores.values[scores.measures[0]])
-            told += scores.notes
+            told += [note.replace(f"{label}: ", f"{name}: ") for note in scores.notes]
         values = np.stack(columns, axis=1)
         tries = {
             query: (row[~np.isnan(row)] >= least).tolist()
@@ -188,11 +188,10 @@ def from_runs(
             if not np.isnan(row).all()
         }
         if not tries:
-            raise MissingEvidence(f"no query of {name} has a value of {wanted[0]}")
+            why = next(iter(scores.unscored[scores.measures[0]].values()), "")
+            raise MissingEvidence(f"no query of {name} has a value of {wanted[0]}" + (f": {why}" if why else ""))
         if len(tries) < len(values):
             told.append(f"{name}: {len(values) - len(tries)} queries have no value of {wanted[0]} and are left out")
-        depths = [one.manifest.get("plan", {}).get("k") for one in trials if isinstance(one, Run)]
-        told += shallow(name, min(filter(None, depths), default=None), wanted)
         systems[name], notes[name] = tries, list(dict.fromkeys(told))
     title = str(wanted[0]) if isinstance(wanted[0], Measure) else getattr(wanted[0], "__name__", "own_measure")
     return Tried(systems, f"{title} >= {least:g}", notes=notes)

@@ -12,19 +12,22 @@ from typing import Any
 import numpy as np
 
 from ragauge import formats
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, failed_queries
 from ragauge.executors import spread
+from ragauge.formats import neighbour_arrays
 from ragauge.formats.files import Source
 from ragauge.formats.memory import as_table, is_one_run
 from ragauge.measures.conventions import Convention
 from ragauge.measures.conventions import convention as find_convention
-from ragauge.measures.judged import JudgedRanks
+from ragauge.measures.judged import JudgedRanks, defined_depth
 from ragauge.measures.names import Measure, parse_all
 from ragauge.measures.scoring import OwnMeasure, score
 from ragauge.measures.tallies import Tally
 from ragauge.records import Judgments, Nested, Retrieved, Run
 
 DEFAULT_MEASURES = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
+RUN_CUTOFF = 10
+"""Cutoff of the default measures of `run`, unless k is smaller."""
 Measures = str | OwnMeasure | Iterable[str | OwnMeasure]
 Watch = Callable[[str, int], None]
 """Hears the name of a run and how many of its rows are counted."""
@@ -44,21 +47,40 @@ def evaluate(
     """Score a run, or several by name, against judgments.
 
     `qrels` and `run` may be paths (`-` is standard input), nested dictionaries, frames, lists of tuples, arrays or
-    records; a mapping from names to runs gives a dictionary of scores. `targets` is a target map for `dr@k`; the
-    formats of files are found out unless they are named. An `executor` (any of `concurrent.futures`, or
-    Dask's) counts runs in parts of whole queries, and the numbers are the same.
+    records; a mapping from names to runs gives a dictionary of scores. Arrays of neighbour ids with a row per query
+    (also `.ivecs`, `.ibin` and `.npy` files) are scored by recall(of=k) unless measures are given. `targets` is a
+    target map for `dr@k`; the formats of files are recognised unless they are named. An `executor` (any of
+    `concurrent.futures`, or Dask's) scores runs in parts of whole queries, with the same numbers.
 
     >>> evaluate({"q1": {"a": 1}}, {"q1": {"b": 0.9, "a": 0.4}}, ["mrr", "recall@1"]).means
     {'mrr': 0.5, 'recall@1': 0.0}
     """
     rules = find_convention(convention)
-    wanted = read_measures(measures, rules)
-    judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets)
     several = isinstance(run, Mapping) and not is_one_run(run)
     runs: Mapping[Any, Any] = run if several else {None: run}
+    neighbour_arrays.check_rows(qrels, runs.values())
+    if measures is DEFAULT_MEASURES:
+        measures = default_measures(qrels, runs.values())
+    wanted = read_measures(measures, rules)
+    judgments = judgments_for(wanted, qrels, form=qrels_format, targets=targets)
     counted = count_each(judgments, runs, wanted, rules, form=run_format, executor=executor)
     scores = {name: score(judged, wanted, rules) for name, judged in counted.items()}
     return scores if several else scores[None]
+
+
+def default_run_measures(k: int) -> tuple[str, ...]:
+    """Return the measures that `run` computes by default; a larger k does not change their cutoffs.
+
+    >>> default_run_measures(100)
+    ('ndcg@10', 'recall@10', 'mrr@10', 'hit_rate@10')
+    """
+    cutoff = min(k, RUN_CUTOFF)
+    return tuple(f"{name}@{cutoff}" for name in ("ndcg", "recall", "mrr", "hit_rate"))
+
+
+def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
+    """Return the measures that are computed if none are given: those of neighbours for arrays of ids."""
+    return neighbour_arrays.default_measures(qrels, list(runs)) or DEFAULT_MEASURES
 
 
 def judgments_for(
@@ -73,6 +95,12 @@ def judgments_for(
     asks = any(isinstance(m, Measure) and m.spec.needs_subtopics for m in measures)
     if asks and form is None and isinstance(qrels, str | Path) and formats.guess(Source(str(qrels))) == "trec":
         form = "subtopics"
+    if targets is not None and not any(_uses_targets(one) for one in measures):
+        raise BadInput(
+            f"a target map has no effect on these measures; expected dr@k or diversity_count@k, got "
+            f"{', '.join(str(one) if isinstance(one, Measure) else one.__name__ for one in measures)}",
+            hint="add a measure that uses it, such as dr@20, or remove the target map",
+        )
     judgments = formats.read_judgments(qrels, format=form, split=split)
     if not len(judgments):
         raise BadInput("the judgments have no query", file=judgments.source)
@@ -198,26 +226,34 @@ def _known_by_run(judged: JudgedRanks, run: Any, found: Retrieved | Nested, name
     """The same with what a run knows beside its rows: an empty answer, or a failure, must not leave the mean."""
     if isinstance(found, Mapping):
         return judged
-    asked = formats.asked(run)
+    made = formats.run_without_rankings(run)
+    timings = formats.read_timings(run) if made is None else made.timings
     answered = judged.answered
-    if asked is not None:
+    failures: Mapping[str, str] = {}
+    if timings is not None:
+        asked, failed = set(timings["query"].to_list()), failed_queries(timings)
         answered = answered | np.array([query in asked for query in judged.pool.queries], np.bool_)
-    return replace(judged, name=name or judged.name, tag=getattr(found, "tag", ""), answered=answered)
+        failures = {query: failed[query] for query in judged.pool.queries if query in failed} if failed else {}
+    return replace(
+        judged,
+        name=name or judged.name,
+        tag=getattr(found, "tag", ""),
+        answered=answered,
+        failures=failures,
+        depth=None if made is None else defined_depth(made),
+    )
 
 
 def _unheard(_: str, __: int) -> None:
     """Nobody listens."""
 
 
-def shallow(name: str, k: int | None, measures: Sequence[Measure | OwnMeasure]) -> list[str]:
-    """What a run of k documents a query cannot tell, though a number comes out; k is None where it is not known."""
-    beyond = [one for one in measures if isinstance(one, Measure) and k is not None and (one.cutoff or 0) > k]
-    what = f"{beyond[0]} is that" if len(beyond) == 1 else f"measures beyond @{k} are those"
-    return [f"{name} has {k} documents a query, so {what} of {k}"] if beyond else []
-
-
 def _looks_at_documents(measure: Measure) -> bool:
     return measure.spec.needs_top or dict(measure.options).get("of") == "eps"
+
+
+def _uses_targets(measure: Measure | OwnMeasure) -> bool:
+    return not isinstance(measure, Measure) or "targets" in measure.spec.options
 
 
 def _rises(measure: Measure | OwnMeasure) -> bool:

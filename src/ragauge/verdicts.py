@@ -145,6 +145,8 @@ class Verdicts:
     """Whether the answer commits itself to nothing; None where that was not asked."""
     unscored: Mapping[str, Unscored] = field(default_factory=lambda: NOTHING)
     """What has no verdict, by what it is: `claims answer`, `support a3`, `useful k2`, `questions`."""
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=lambda: NOTHING)
+    """Sentences without a claim (refusals, questions, courtesies), by text: `answer` and `reference`."""
 
 
 _MARKER = re.compile(r"(?:\[\^?|【)\s*(\d{1,3}(?:\s*[-\u2013,;]\s*\d{1,3})*)\s*(?:†[^】]*)?(?:\]|】)")
@@ -234,7 +236,7 @@ class Step(NamedTuple):
     p95: float
     """Milliseconds of a call."""
     cost: float | None
-    """In the currency of the price table; None where the model has no price."""
+    """In US dollars; None if the model has no price."""
 
 
 class Estimate(NamedTuple):
@@ -245,6 +247,9 @@ class Estimate(NamedTuple):
     prompt_tokens: int
     completion_tokens: int
     cost: float | None
+    """In US dollars; 0 on a local server, None if the model has no price."""
+    seconds: float | None = None
+    """On a local server of assumed speed; None for other endpoints."""
 
 
 class Canary(NamedTuple):
@@ -297,6 +302,15 @@ class Judged:
     def lexical(self) -> bool:
         """Whether no model judged, but words were compared."""
         return self.identity.get("judge") == LEXICAL
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether a model was asked and gave no verdict at all, although some values may be computed without it."""
+        read = any(
+            one.support or one.useful or one.questions or one.refusal is not None or any(one.claims.values())
+            for one in self.verdicts.values()
+        )
+        return not self.lexical and not read and any(one.unscored for one in self.verdicts.values())
 
     def __repr__(self) -> str:
         return f"Judged({self.name!r} by {self.judge}: {self.scores!r})"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,15 +11,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from ragauge.answer_dates import AnswerDate
+from ragauge.benches.observation import Observation
 from ragauge.datasets.asking import themselves
-from ragauge.records import Dataset, Hit, Run, every_part
+from ragauge.errors import BadInput, describe_failures
+from ragauge.formats.locks import hold_folder
+from ragauge.formats.nouns import to_data
+from ragauge.outcomes import every_part
+from ragauge.records import Dataset, Hit, Run
 from ragauge.runs import archive, manifest
 from ragauge.runs.execute import Answer, Job, Plan, ask
-from ragauge.runs.journal import Journal, changes, refuse_unless_system, told
+from ragauge.runs.interruption import remove_when_done
+from ragauge.runs.journal import Changes, Journal, changes, refuse_unless_system, told
 from ragauge.runs.perform import Performed, perform, warm_up_queries
+from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.seams import Retriever
 from ragauge.systems.building import Workshop
+from ragauge.systems.composition import is_reproducible
 from ragauge.systems.graphs.linkers import UNKNOWN
+from ragauge.temporary_files import temporary_folder
 
 JOURNAL = "journal.jsonl"
 FINISHED = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
@@ -90,70 +97,99 @@ class Work:
         }
 
     @cached_property
+    def _judged(self) -> dict[str, Any]:
+        """The entries of the manifest that depend on the judgments."""
+        return {
+            "judgments_hash": manifest.judgments_hash(self.data.judgments),
+            "judged_not_asked": self.not_asked,
+        }
+
+    @cached_property
     def own(self) -> frozenset[str]:
         """Queries that are themselves documents: each is left out of its own ranking."""
         return themselves(self.data, self.data.queries)
 
-    def done(self, *, fresh: bool) -> Run:
-        """The run: as it is there, or after asking what is left."""
+    def done(self, *, fresh: bool, reuse: bool = False) -> Run:
+        """Return the run: reused from the folder, resumed, or made now.
+
+        A finished run is reused if `reuse` is set, if the command that made it was interrupted later, or if its
+        description identifies the system. Any other system may have changed and is run again.
+        """
         if self.folder is None:
-            return self._ask(None, [])
+            return self._ask(None)
+        with hold_folder(self.folder):
+            return self._finish(self.folder, fresh=fresh, reuse=reuse)
+
+    def _finish(self, folder: Path, *, fresh: bool, reuse: bool) -> Run:
+        """Return the run of a folder, which no other process works on."""
         if fresh:
             self._remove(*FINISHED, JOURNAL)
         carried: list[Answer] = []
         notes: list[str] = []
-        if archive.is_complete(self.folder):
-            found = archive.read(self.folder)
+        made = ""
+        if archive.is_complete(folder):
+            found = archive.read(folder)
             other = changes(found.manifest, self.purpose)
-            refuse_unless_system(other, self.folder, "the run")
-            carried = [] if other else archive.good_answers(found)
+            refuse_unless_system(other, folder, "the run")
+            reusable = reuse or (folder / JOURNAL).exists() or self.workshop.is_reproducible(self.system)
+            carried = archive.good_answers(found) if reusable and not other else []
             missing = len(self.data.queries) * self.plan.repeats - len(carried)
-            if not other and not missing:
-                return self._kept(found)
-            unkept = found.repeats is None and self.plan.repeats > 1
-            why = "whose ranking was not kept" if unkept else "that had failed"
-            notes = [
-                f"{self.name}: another system than last time ({told(other)}), so it was run again"
-                if other
-                else f"{self.name}: {missing} queries {why} were asked again"
-            ]
-            self._remove(JOURNAL)  # of this finished run, if its process died before it could do so itself
-        journal = Journal(self.folder / JOURNAL, self.purpose, carried)
+            if carried and not missing:
+                return self._reuse(found)
+            made = _date(found) if carried else ""
+            notes = [f"{self.name}: {self._why_run_again(found, other, missing if reusable else 0)}"]
+            self._remove(JOURNAL)
+        journal = Journal(folder / JOURNAL, self.purpose, carried)
         # Only now: what the journal carries over is on disk before the files that it came from are gone.
         self._remove(*FINISHED)
         if journal.replaced:
-            notes = [f"{self.name}: another system than last time ({journal.replaced}), so it was begun anew"]
+            notes = [
+                f"{self.name}: changed since the interrupted run ({journal.replaced}), so it was run from the start"
+            ]
+        if journal.corrupt:
+            lines = ", ".join(map(str, journal.corrupt[:3])) + ", …" * (len(journal.corrupt) > 3)
+            notes.append(f"{self.name}: corrupt lines in {JOURNAL} ({lines}); their queries were run again")
         try:
-            run = self._ask(journal, notes)
+            run = self._ask(journal, made)
         except BaseException:
             if not journal.answers:  # nothing to go on from, as where it could not be built
                 journal.path.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # something else is in it
-                    self.folder.rmdir()
             raise
         finally:
             journal.close()
-        archive.write(run, self.folder)
-        journal.path.unlink(missing_ok=True)
-        return run
+        archive.write(run, folder)
+        remove_when_done(journal.path)
+        return _with_notes(run, before=notes)
+
+    def _why_run_again(self, found: Run, other: Changes, missing: int) -> str:
+        """Say why a finished run was not reused as it was; `missing` queries of it were."""
+        if other:
+            return f"changed since the last run ({told(other)}), so it was run again"
+        if not missing:
+            return f"run again; the answers made {_date(found)} were replaced (add --reuse to reuse finished answers)"
+        unsaved = found.repeats is None and self.plan.repeats > 1
+        return f"{missing} queries {'whose ranking was not saved' if unsaved else 'that had failed'} were run again"
 
     def _remove(self, *files: str) -> None:
         for file in files:
             if self.folder is not None:
                 (self.folder / file).unlink(missing_ok=True)
 
-    def _kept(self, found: Run) -> Run:
+    def _reuse(self, found: Run) -> Run:
+        """Return a finished run as it is, marked as reused."""
         total = len(self.data.queries) * self.plan.repeats
         self.watch.begin(self.name, total, total)
         self.watch.end(self.name)
-        note = f"{self.name}: kept from {found.manifest.get('finished')}, not run again (--fresh does)"
-        notes = [*found.manifest.get("notes", ()), note]
-        about = {**found.manifest, "origin": manifest.origin(self.data)}
-        if about != found.manifest and self.folder is not None:  # the dataset has moved, and is known to be the same
-            archive.write_json(about, self.folder / "manifest.json")
-        return replace(found, name=self.name, manifest={**about, "notes": notes})
+        note = f"{self.name}: reused; made {_date(found)} (run it again with --fresh)"
+        about = {**found.manifest, "origin": manifest.origin(self.data), **self._judged, "reused": True}
+        if self.folder is not None:
+            if about != found.manifest:
+                archive.write_json(about, self.folder / "manifest.json")
+            remove_when_done(self.folder / JOURNAL)
+        return _with_notes(replace(found, name=self.name, manifest=about), after=[note])
 
-    def _ask(self, journal: Journal | None, notes: list[str]) -> Run:
+    def _ask(self, journal: Journal | None, made: str = "") -> Run:
+        """Run the queries that have no answer yet; `made` is the date of the answers that a finished run passed on."""
         began = manifest.now()
         answers: list[Answer] = [] if journal is None else journal.answers
         keep = answers.append if journal is None else journal.keep
@@ -167,7 +203,7 @@ class Work:
         total = len(self.data.queries) * self.plan.repeats
         self.watch.begin(self.name, total, total - len(jobs))
         if journal is not None:
-            journal.begin({"began": began, "left": len(jobs)})
+            journal.begin({"began": began, "left": len(jobs), "made": made or began, "reused": bool(made)})
 
         def kept(answer: Answer) -> None:
             keep(self._without_itself(answer))
@@ -178,27 +214,46 @@ class Work:
 
         # One place more where queries are documents, since one may be dropped.
         plan = replace(self.plan, k=self.plan.k + bool(self.own))
-        performed = perform(
-            opened, jobs, plan, warm_up_queries(self.data.documents, self.data.queries, plan.warmup), kept
-        )
+        warm = warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
+        observation = Observation()
+        performed = perform(opened, jobs, plan, warm, kept, observation.observe)
+        fresh = [one for one in answers if (one.query, one.repeat) not in asked]
         self.watch.end(self.name)
+        returned = ReturnedIds.count(answers, self.data.documents, self.data.judgments.nested)
+        if returned.none_known:
+            answers.clear()  # a journal without answers is removed: the same command must ask again after a fix
+            raise BadInput(returned.describe(), hint=ID_HINT)
         sessions = 1 if journal is None else len(journal.sessions)
+        cached = self.workshop.is_cached(self.system)
+        first: Mapping[str, Any] = {} if journal is None else journal.sessions[0]
         about = {
             **self.purpose,
             "origin": manifest.origin(self.data),
-            "judgments_hash": manifest.judgments_hash(self.data.judgments),
-            "judged_not_asked": self.not_asked,
+            **self._judged,
+            "made": str(first.get("made") or began),
+            "reused": bool(first.get("reused")),
             "began": began,
             "finished": manifest.now(),
-            "build_seconds": round(self.workshop.seconds(self.system), 6) if jobs else None,
+            "build_seconds": round(self.workshop.seconds(self.system), 6) if jobs and not cached else None,
+            **({"build_cached": True} if cached else {}),
             "cold_ms": performed.cold.total / 1e6 if performed.cold and performed.cold.status == "ok" else None,
             "evidence": performed.evidence,
-            "harness_microseconds": round(overhead(min(self.plan.k, 100)), 2),
+            **({"unknown_ids": {"unknown": returned.unknown, "returned": returned.total}} if returned.unknown else {}),
+            "threads": dict(performed.threads),
+            "clock": to_data(observation.assess(_trials(fresh), in_process=self._is_in_process(performed))),
+            "harness_microseconds": _harness_microseconds(min(self.plan.k, 100)),
             "sessions": sessions,
-            "notes": [*notes, *self._notes(answers, performed, sessions)],
+            "notes": self._notes(answers, returned, performed, sessions),
             **manifest.circumstances(),
         }
         return archive.as_run(self.name, answers, about)
+
+    def _is_in_process(self, performed: Performed) -> bool:
+        """Return whether a system works in this process all the time, instead of waiting for a server or a worker."""
+        if self.plan.workers > 1 or self.plan.timeout is not None:
+            return False
+        servers = any("server" in part for part in every_part(performed.evidence))
+        return not servers and is_reproducible("retrievers", self.system)
 
     def _without_itself(self, answer: Answer) -> Answer:
         if answer.query in self.own and answer.query in answer.docs:
@@ -207,29 +262,41 @@ class Work:
         del answer.docs[self.plan.k :], answer.scores[self.plan.k :]
         return answer
 
-    def _notes(self, answers: Sequence[Answer], performed: Performed, sessions: int) -> list[str]:
+    def _notes(
+        self, answers: Sequence[Answer], returned: ReturnedIds, performed: Performed, sessions: int
+    ) -> list[str]:
         first = [one for one in answers if one.repeat == 0]
         failed = [one for one in first if one.status != "ok"]
         later = sum(one.status != "ok" for one in answers) - len(failed)
         empty = sum(one.status == "ok" and not one.docs for one in first)
-        known = {document.id for document in self.data.documents}
-        docs = [doc for one in first for doc in one.docs]
-        strange = [doc for doc in docs if doc not in known] if known else []
+        restarts = sum(part.get("server_restarts", 0) for part in every_part(performed.evidence))
         again, changed = archive.repeated(answers), archive.changed_rankings(answers)
         said: list[tuple[Any, str]] = [
-            (failed, f"{len(failed)} of {len(first)} queries failed and count as empty rankings"),
-            (failed, "the first: " + "".join(f"{one.query}: {one.error}" for one in failed[:1])),
+            (failed, describe_failures({one.query: one.error for one in failed}, len(first))),
             (later, f"{later} queries failed when they were asked again; their times are left out"),
             (empty, f"{empty} of {len(first)} queries got no documents"),
-            (strange, f"{len(strange)} of {len(docs)} returned ids are not in the collection, such as {strange[:1]}"),
+            (returned.unknown, returned.describe()),
             (again, f"{again} documents came again in a ranking; their first place counts"),
             (changed, f"{changed} queries got another ranking when they were asked again"),
             (
                 performed.evidence.get("index_used") is False,
                 "the database did not use its index, so this is the speed and recall of an exact scan",
             ),
+            (
+                any(
+                    part.get("build_seeded") is False and part.get("index_used")
+                    for part in every_part(performed.evidence)
+                ),
+                "the index is built with random numbers that cannot be seeded, so that scores differ slightly between "
+                "builds; index=none is exact",
+            ),
             (sessions > 1, f"run in {sessions} sessions"),
+            (
+                restarts,
+                f"the server died during the run and was restarted ({restarts} x); the queries were run again",
+            ),
             *((True, text) for text in _doubts(performed.evidence)),
+            *((True, text) for text in self._depth_notes(first, performed.evidence)),
             (
                 self.plan.repeats == 1
                 and any("seed" in one and "steps" in one for one in every_part(performed.evidence)),
@@ -237,6 +304,46 @@ class Work:
             ),
         ]
         return [f"{self.name}: {text}" for happened, text in said if happened]
+
+    def _depth_notes(self, answers: Sequence[Answer], evidence: Mapping[str, Any]) -> list[str]:
+        """Say if a system never returned as many documents as requested, returned more, or has a k of its own."""
+        k = self.plan.k
+        notes = []
+        own = next((part["own_k"] for part in every_part(evidence) if part.get("own_k") not in (None, k)), None)
+        if own is not None:
+            notes.append(
+                f"{k} documents per query were requested instead of its own k of {own} (use -k {own} to keep it)"
+            )
+        wanted = min(k, len(self.data.documents) or k)
+        most = max((len(one.docs) for one in answers), default=0)
+        if 0 < most < wanted and not self.workshop.is_reproducible(self.system):  # BM25 returns what matches, by design
+            notes.append(f"returned at most {most} document{'s' * (most > 1)} per query; {k} were requested")
+        more = max((part["most_returned"] for part in every_part(evidence) if "most_returned" in part), default=0)
+        if more > k + bool(self.own):
+            notes.append(f"returned up to {more} documents per query; {k} were requested, and the first {k} are scored")
+        return notes
+
+
+def _date(run: Run) -> str:
+    """Return when the answers of a finished run were made; "at an unknown time" if no manifest says."""
+    date = AnswerDate.find(run.manifest)
+    return "at an unknown time" if date is None else date.made
+
+
+def _with_notes(run: Run, *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Run:
+    """Add notes about this command to a run; the folder does not keep them, because they are false next time."""
+    return replace(run, manifest={**run.manifest, "notes": [*before, *run.manifest.get("notes", ()), *after]})
+
+
+def _trials(answers: Sequence[Answer]) -> list[list[int]]:
+    """Return the nanoseconds of queries that were answered in every trial of this session, one row per trial."""
+    times: dict[int, dict[str, int]] = {}
+    for one in answers:
+        if one.status == "ok":
+            times.setdefault(one.repeat, {})[one.query] = one.total
+    rows = list(times.values())
+    common = [query for query in rows[0] if all(query in row for row in rows)] if rows else []
+    return [[row[query] for query in common] for row in rows] if common else []
 
 
 def _doubts(evidence: Mapping[str, Any]) -> list[str]:
@@ -256,6 +363,14 @@ def _doubts(evidence: Mapping[str, Any]) -> list[str]:
     return list(said)
 
 
+def _harness_microseconds(k: int) -> float | None:
+    """Measure the overhead of the harness; None if it cannot be measured, which must not stop a finished run."""
+    try:
+        return round(overhead(k), 2)
+    except (OSError, BadInput):  # the temporary folder is full or read-only
+        return None
+
+
 def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:
     """Microseconds that the harness itself spends on a query in its plain loop: a system that does nothing."""
     hits = [Hit(f"document-{i}", 1.0 / (i + 1)) for i in range(k)]
@@ -266,8 +381,7 @@ def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:
             return hits
 
     jobs = [Job(f"query-{i}", "a question of the usual length", 0) for i in range(n)]
-    folder = Path(tempfile.mkdtemp())
-    try:
+    with temporary_folder("overhead") as folder:
         journal = Journal(folder / "journal.jsonl", {})
         seconds = []
         for _ in range(rounds):
@@ -275,6 +389,4 @@ def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:
             ask(Nothing(), jobs, Plan(k=k), journal.keep)
             seconds.append(time.perf_counter() - began)
         journal.close()
-    finally:
-        shutil.rmtree(folder)
     return statistics.median(seconds) / n * 1e6

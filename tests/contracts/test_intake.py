@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ragauge.errors import BadInput
-from ragauge.systems.stores.intake import Intake, most, replacing, unit
+from ragauge.systems.stores.intake import Intake, most, unit
 
 
 def taken(intake: Intake, ids: list[str], metadata=None) -> None:
@@ -93,20 +93,6 @@ def test_what_is_written_is_read_again(tmp_path):
         (tmp_path / "new" / "intake.json").write_text(broken)
         with pytest.raises(BadInput, match="not the list of what a store holds"):
             Intake("cosine").read(tmp_path / "new")
-
-
-def test_a_file_that_fails_halfway_leaves_the_old_one_and_nothing_else(tmp_path):
-    with replacing(tmp_path / "a") as file:
-        file.write_text("old")
-
-    def fail() -> None:
-        with replacing(tmp_path / "a") as file:
-            file.write_text("new")
-            raise OSError("the disk is full")
-
-    with pytest.raises(OSError, match="full"):
-        fail()
-    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"a": "old"}
 
 
 @pytest.mark.parametrize("there", [0, 1, 7, 9, 10])

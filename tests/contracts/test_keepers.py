@@ -366,7 +366,7 @@ def test_a_class_of_your_own_is_a_keeper_by_itself_or_by_its_module(tmp_path, mo
 def test_unknown_keepers_and_options_are_told_what_there_is():
     with pytest.raises(UnknownName, match="did you mean `chroma`"):
         open_keeper("chrome", None, DIMENSION)
-    with pytest.raises(BadInput, match="the keeper duckdb has no option 'indx'") as wrong:
+    with pytest.raises(BadInput, match="the document store duckdb has no option 'indx'") as wrong:
         open_keeper("duckdb(indx=hnsw)", None, DIMENSION)
     assert "its options: index" in str(wrong.value)
     with pytest.raises(UnknownName, match="no index is named `ivf`"):

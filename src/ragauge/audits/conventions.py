@@ -68,12 +68,21 @@ def under_preset(evidence: Evidence, run: str, preset: Convention, measures: Seq
 
 
 def conventions(evidence: Evidence) -> Iterator[Finding]:
-    """Every run under every preset; presets that print the same share a row (several runs: the first measure only)."""
+    """Every run under every preset; presets that print the same share a row (several runs: the first measure only).
+
+    Judgments with several relevant grades get a row for the second of them as the minimum relevant grade.
+    """
     measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
+    higher = _higher_rel(evidence, measures)
+    presets = {**PRESETS, **higher}
     found = {
-        run: {name: under_preset(evidence, run, rules, measures) for name, rules in PRESETS.items()}
+        run: {name: under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
         for run in evidence.runs
     }
+    for name in higher:
+        if all(rows[name].agrees(rows["default"]) for rows in found.values()):
+            del presets[name]
+            found = {run: {one: row for one, row in rows.items() if one != name} for run, rows in found.items()}
     groups = _groups(list(found.values()))
     heads = [group[0] for group in groups]
     if len(found) == 1:
@@ -93,17 +102,26 @@ def conventions(evidence: Evidence) -> Iterator[Finding]:
         WHAT,
         False,
         len(groups),
-        f"{len(PRESETS)} conventions give {counted(len(groups), 'set')} of figures{same}{_refusals(found)}",
+        f"{len(presets)} conventions give {counted(len(groups), 'set')} of figures{same}{_refusals(found)}",
         (),
         _effect(str(measures[0]), [value for value in first if value is not None]) if len(found) == 1 else "",
         grid,
     )
 
 
+def _higher_rel(evidence: Evidence, measures: Sequence[Measure]) -> dict[str, Convention]:
+    """The default convention with a higher minimum relevant grade, if that changes a measure."""
+    grades = sorted({grade for docs in evidence.judgments.nested.values() for grade in docs.values() if grade >= 1})
+    if evidence.rules.rel != 1 or len(grades) < 2 or not any("rel" in dict(one.options) for one in measures):
+        return {}
+    higher = PRESETS["default"].but(rel=grades[1])
+    return {f"default, rel={grades[1]:g}": higher}
+
+
 def _groups(runs: Sequence[Mapping[str, Row]]) -> list[list[str]]:
     """The presets that agree on every run, in the order of the table."""
     groups: list[list[str]] = []
-    for name in PRESETS:
+    for name in runs[0]:
         for group in groups:
             if all(rows[name].agrees(rows[group[0]]) for rows in runs):
                 group.append(name)

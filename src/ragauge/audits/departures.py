@@ -31,6 +31,7 @@ WORDS = {
     ("missing", "skip"): "only queries that the run has",
     ("none", "skip"): "only queries with a relevant document",
     ("none", "one"): "queries without a relevant document count 1",
+    ("none", "recall-one"): "queries without a relevant document have a recall of 1",
     ("duplicates", "count"): "a document counts each time it comes",
     ("duplicates", "first"): "a document counts where it comes first",
 }
@@ -149,6 +150,8 @@ def _choices(evidence: Evidence, measure: Measure) -> dict[str, Sequence[Any]]:
     found: dict[str, Sequence[Any]] = dict(CHOICES)
     del found["missing"], found["duplicates"]
     found["missing"] = ("zero", "skip")
+    if measure.spec.name not in ("recall", "set_recall"):  # for other measures `recall-one` is `zero`
+        found["none"] = ("zero", "skip", "one")
     if evidence.rules.duplicates != "error":  # the run has documents twice
         found["duplicates"] = ("first", "count")
     found["gain"] = ("linear", "exp", "binary")

@@ -30,6 +30,8 @@ class Evidence:
     queries: Mapping[str, str] | None = None
     repeats: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     """Further runs of the same system over the same queries, by the system's name."""
+    undefined: Sequence[Measure] = ()
+    """Requested measures that are left out, because their cutoff is deeper than the k of some run."""
     claims: Sequence[tuple[str, str]] = ()
     """Measures and figures from elsewhere that are to be explained, with the digits that were given."""
     _kept: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict, repr=False)

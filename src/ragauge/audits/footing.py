@@ -9,7 +9,7 @@ from ragauge.audits.evidence import Evidence
 from ragauge.audits.wording import counted, listed
 from ragauge.errors import MissingEvidence
 from ragauge.findings import Finding, Grid
-from ragauge.records import every_part
+from ragauge.outcomes import every_part
 
 Facts = Mapping[str, str]
 DATA = ("documents", "queries")

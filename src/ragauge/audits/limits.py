@@ -10,6 +10,7 @@ from ragauge.audits.evidence import Evidence
 from ragauge.audits.orders import ideal, means
 from ragauge.audits.wording import counted, percent, some
 from ragauge.findings import Finding, Grid
+from ragauge.measures.judged import defined_depth
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score
 from ragauge.records import Ints, Judgments
@@ -138,6 +139,14 @@ def depth(evidence: Evidence) -> Iterator[Finding]:
     """
     known = None if evidence.documents is None else len(evidence.documents)
     for run in evidence.runs:
+        k = defined_depth(evidence.runs[run])
+        beyond = [one for one in evidence.undefined if k is not None and _reaches(one) > k]
+        if beyond:
+            names = ", ".join(map(str, beyond))
+            message = f"{names} {'is' if len(beyond) == 1 else 'are'} undefined: the run was made with k={k:g}"
+            remedy = f"run again with -k {max(map(_reaches, beyond))}, or use a cutoff of at most {k:g}"
+            yield Finding(run, "depth", True, len(beyond), message, remedy=remedy)
+            continue
         judged = evidence.judged(run)
         got = judged.retrieved[judged.answered]
         if not len(got):

@@ -3,7 +3,9 @@
 A sample of the rows tells how near the nearest of a query probably are. Whatever could be that near, by a product of 16
 bits and by how far off it can be at most, is a candidate, and candidates are compared in double precision. Where k of
 them are nearer than anything that was left out can be, they are the nearest, whether the sample was a good one or not;
-the other queries are asked again with what is known of them by then, and the last few are searched by `nearest`.
+the other queries are asked again with what is known of them by then. Queries that 16 bits cannot settle are compared
+with every row in double precision on the GPU. The sums have the same order as on the CPU, so both find the same
+neighbours.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ FEWEST = 65_536
 SHARE = 0.75
 """Of the free memory for rows; the rest is for what is made of them."""
 ROUNDS = 4
-"""How often a query is asked before it is given up here."""
+"""How often a query is asked in 16 bits before it is compared with every row in double precision."""
+PAIRS_AT_ONCE = 1 << 25
+"""Pairs that are compared in double precision at a time: 256 MB for each array of their distances."""
 LONG = {True: 1e4, False: 1e15}
 """Rows and queries from this length on, as a multiple of what is usual, are beyond 16 or 32 bits."""
 HALF = 2.0**-11
@@ -181,10 +185,7 @@ class Card:
         self.least = math.sqrt(dimension) * TINY if half else 1e-30
 
     def candidates(self, queries: Double, k: int) -> Candidates:
-        """The `k` nearest rows of each query, and any that double precision can hardly tell from them.
-
-        Of a query that could not be settled here, nothing is known of the rest.
-        """
+        """Return the `k` nearest rows of each query, and rows that rounding could exchange with them."""
         torch = self.torch
         asked = self._asked(torch.as_tensor(queries, device=self.there.device))
         left = torch.arange(len(queries), device=self.there.device)
@@ -210,6 +211,10 @@ class Card:
             if not len(left):
                 break
             bound = torch.where(kth < math.inf, kth, self._in_sample(mine, self.stride, k))
+        if len(left):
+            owners.append(left.repeat_interleave(k))
+            found.append(self._compare_with_all(asked.given[left], k).ravel())
+            rest[left] = math.inf
         return Candidates(torch.cat(owners).cpu().numpy(), torch.cat(found).cpu().numpy(), rest.cpu().numpy())
 
     def _directed(self, rows: Any) -> Any:
@@ -292,6 +297,26 @@ class Card:
         product = product + HAIR * (1 + product.abs() + asked.shift.abs())
         return 1 - product if self.metric == "cosine" else -product * asked.norms
 
+    def _compare_with_all(self, given: Any, k: int) -> Any:
+        """Return the `k` nearest rows of each query by the distances of all rows, bit for bit those of the CPU."""
+        torch, found = self.torch, []
+        queries_at_once = min(len(given), 1024)
+        rows_at_once = max(k, PAIRS_AT_ONCE // queries_at_once)
+        for first in range(0, len(given), queries_at_once):
+            queries = given[first : first + queries_at_once]
+            places = torch.empty((len(queries), 0), dtype=torch.int64, device=given.device)
+            distances = torch.empty((len(queries), 0), dtype=torch.float64, device=given.device)
+            for start in range(0, len(self.there), rows_at_once):
+                rows = self.there[start : start + rows_at_once].double()
+                here = torch.arange(start, start + len(rows), device=given.device).expand(len(queries), -1)
+                distances = torch.cat([distances, _distances_in_order(torch, queries, rows, self.metric)], dim=1)
+                places = torch.cat([places, here], dim=1)
+                # The sort is stable: of rows that are equally far the first comes first.
+                distances, order = distances.sort(dim=1, stable=True)
+                distances, places = distances[:, :k], places.gather(1, order[:, :k])
+            found.append(places)
+        return torch.cat(found)
+
     def _far(self, given: Any, places: Any) -> Any:
         """The distances of candidates in double precision, to some digits those that NumPy gives."""
         torch = self.torch
@@ -309,6 +334,33 @@ class Card:
                 products = 1 + products / torch.where(sizes > 0, sizes, 1.0)
             out[start : start + few] = products
         return out
+
+
+def _distances_in_order(torch: Any, queries: Any, rows: Any, metric: str) -> Any:
+    """Compute the distances of all pairs as `pair_distances` does: the same operations in the same order."""
+    ours, theirs = queries.T.contiguous(), rows.T.contiguous()
+    sums = torch.zeros((len(queries), len(rows)), dtype=torch.float64, device=rows.device)
+    for mine, other in zip(ours, theirs, strict=True):
+        if metric == "l2":
+            difference = mine[:, None] - other
+            sums += difference.mul_(difference)
+        else:
+            sums += mine[:, None] * other
+    if metric == "l2":
+        return sums.sqrt_()
+    if metric == "ip":
+        return sums.neg_()
+    lengths = _lengths_in_order(torch, ours)[:, None] * _lengths_in_order(torch, theirs)
+    cosines = torch.where(lengths > 0, sums.neg_() / lengths, 0.0)
+    return cosines.add_(1).clamp_(0, 2)
+
+
+def _lengths_in_order(torch: Any, columns: Any) -> Any:
+    """Compute the lengths of vectors, summed over the dimensions in their order."""
+    sums = torch.zeros(columns.shape[1], dtype=torch.float64, device=columns.device)
+    for column in columns:
+        sums += column * column
+    return sums.sqrt_()
 
 
 def _rank(k: int, share: float) -> int:

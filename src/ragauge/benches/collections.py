@@ -63,6 +63,13 @@ def collection(
     for name, value in (("limit", limit), ("queries", queries)):
         if value is not None:
             whole(name, value)
+    if embedder is not None and (
+        isinstance(what, VectorSet) or (not isinstance(what, Dataset) and _holds_vectors(what))
+    ):
+        raise BadInput(
+            f"an embedder does not apply to vectors; expected a dataset with texts, got {what!s:.80}",
+            hint="remove the embedder, or give a dataset: ragauge bench pydocs --embedder wordllama",
+        )
     if isinstance(what, VectorSet):
         found = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
         return _checked(finite(_first(found, limit, queries)))
@@ -82,6 +89,15 @@ def collection(
     return _checked(_embedded(load(what), metric, embedder, limit, queries, progress))
 
 
+def _holds_vectors(what: str | Path) -> bool:
+    """Return whether a name leads to vectors, and not to texts."""
+    text = str(what)
+    path = _place(text)
+    if text == "clustered" or text.startswith("clustered:"):
+        return True
+    return path is not None and (bool(path.is_dir() and _files(path)) or is_hdf5(path) or is_vectors(path))
+
+
 def _place(text: str) -> Path | None:
     """The file or folder of that name, here or in RAGAUGE_DATA; a file of vectors also where there is none."""
     path = Path(text)
@@ -96,7 +112,9 @@ def _place(text: str) -> Path | None:
 def _first(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet:
     """The first vectors and queries."""
     if limit is not None and limit < len(data.base):
-        data = replace(data, base=data.base[:limit], ids=data.ids[:limit], neighbours=None)
+        data = replace(
+            data, base=data.base[:limit], ids=data.ids[:limit], neighbours=None, metadata=data.metadata[:limit]
+        )
     if queries is not None and queries < len(data.queries):
         near = None if data.neighbours is None else data.neighbours[:queries]
         data = replace(data, queries=data.queries[:queries], query_ids=data.query_ids[:queries], neighbours=near)
@@ -211,9 +229,9 @@ def _embedded(
     if len(documents) < len(dataset.documents):
         notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")
     ids = [document.id for document in documents]
-    return finite(
-        VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
-    )
+    about = [dict(document.metadata) for document in documents]
+    found = VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
+    return finite(replace(found, metadata=about if any(about) else ()))
 
 
 def finite(data: VectorSet) -> VectorSet:

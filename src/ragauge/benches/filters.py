@@ -1,17 +1,15 @@
-"""Search under conditions that let through less and less: who keeps finding what matches, and at what price."""
+"""Search under filters that match fewer and fewer vectors: rows returned, recall and latency."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.benches.clocks import undisturbed
-from ragauge.benches.loops import Raw, positions, timed
 from ragauge.errors import BadInput
-from ragauge.sweeps import Matrix
 
 Mask = NDArray[np.bool_]
 INSIDE, OUTSIDE = "in", "out"
@@ -19,7 +17,7 @@ INSIDE, OUTSIDE = "in", "out"
 
 
 def ladder(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, Mask]:
-    """For each share a field, and which of n rows it lets through: chosen at random, each rung inside the wider ones.
+    """Return a field per share, and which of n rows match it: chosen at random, each rung inside the wider ones.
 
     >>> {name: int(mask.sum()) for name, mask in ladder(1000, [0.5, 0.01]).items()}
     {'rung_0': 500, 'rung_1': 10}
@@ -28,7 +26,7 @@ def ladder(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, M
     rungs = {}
     for place, share in enumerate(selectivities):
         if not 0 < share <= 1:
-            raise BadInput(f"a filter that lets through {share:g} of all is none", hint="a share above 0, at most 1")
+            raise BadInput(f"selectivity must be above 0 and at most 1, got {share:g}", hint="--selectivity 0.5,0.01")
         rungs[f"rung_{place}"] = order < max(1, round(share * n))
     return rungs
 
@@ -49,12 +47,9 @@ def where(rung: str) -> dict[str, str]:
     return {rung: INSIDE}
 
 
-def searched(
-    store: Any, queries: Matrix, k: int, rung: str, *, index: Mapping[str, int], warm_up: Matrix | None = None
-) -> Raw:
-    """Every query under a rung's condition: `ns` and `positions`."""
-    condition = where(rung)
-    with undisturbed():
-        timed(store, queries[:8] if warm_up is None else warm_up, k, where=condition)
-        answers = timed(store, queries, k, where=condition)
-    return {"ns": answers.nanoseconds, "positions": positions(answers.ids, index)}
+class FilteredStore:
+    """A store whose searches all use the same filter, so that they are timed in the same loop as other searches."""
+
+    def __init__(self, store: Any, where: Mapping[str, Any]) -> None:
+        self.search = partial(store.search, where=where)
+        self.tune = getattr(store, "tune", None)

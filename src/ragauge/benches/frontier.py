@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ragauge.sweeps import Point, Reached, Sweep, unbeaten
+from ragauge.sweeps import Point, Reached, Sweep, points_around, unbeaten
 
 LEVELS = (0.90, 0.95, 0.99)
 """The recalls at which stores are compared."""
-NEAR = 1e-9
-"""Means of shares such as 0.1 fall this much short of what they are."""
 Figure = Callable[[Point], float]
 
 SPEEDS: dict[str, Figure] = {
@@ -87,14 +85,13 @@ def _series(points: Sequence[Point]) -> dict[str, list[int]]:
 
 def _at(points: Sequence[Point], recall: str, level: float, by: str) -> tuple[float | None, Point | None]:
     """The speed at a recall, and the point that comes nearest above it."""
-    line = [points[place] for place in frontier(points, recall, by=by)]
-    above = next((i for i, one in enumerate(line) if one.quality[recall] >= level - NEAR), None)
-    if above is None:
+    speed = SPEEDS[by]
+    around = points_around(points, [_positive(speed(one)) for one in points], recall, level)
+    if not around:
         return None, None
-    last, speed = line[above], SPEEDS[by]
-    if above == 0 or last.quality[recall] <= level + NEAR:
+    first, last = around[0], around[-1]
+    if first is last:
         return speed(last), last
-    first = line[above - 1]
     share = (level - first.quality[recall]) / (last.quality[recall] - first.quality[recall])
     return math.exp((1 - share) * math.log(speed(first)) + share * math.log(speed(last))), last
 

@@ -12,6 +12,13 @@ WIDTHS = [10, 20, 40, 80, 160, 320]
 PROBES = [1, 2, 4, 8, 16, 32]
 """How many cells are looked into."""
 
+SEARCH_WIDTHS = ("ef_search", "nprobe", "nprobes", "probes")
+"""Options that say how much of an index is searched; a search with a filter needs larger values."""
+WITHOUT_FILTERS = frozenset({"usearch", "voyager", "annoy", "scann", "memvid"})
+"""Stores whose engine has no filters: an estimate of the time does not count filters for them."""
+WIDEST = 1_000
+"""Largest value that is tried of them."""
+
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "exact": [{}],
     "null": [{}],
@@ -40,9 +47,19 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "sqlite-vec": [{}],
     "duckdb": [{"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]}],
     "pgvector": [
-        {"index": "hnsw", "half": [False, True], "ef_construction": 100, "ef_search": [10, 40, 160], "force": True},
-        {"index": "ivfflat", "probes": [1, 4, 16], "force": True},
-        {"index": "binary", "ef_construction": 100, "ef_search": [40, 160], "rerank": [4, 16], "force": True},
+        {"index": "hnsw", "half": [False, True], "ef_construction": 100, "ef_search": [10, 40, 160]},
+        {"index": "ivfflat", "probes": [1, 4, 16]},
+        {"index": "binary", "ef_construction": 100, "ef_search": [40, 160], "rerank": [4, 16]},
     ],
     "memvid": [{}],
 }
+
+
+def widen(values: list[int]) -> list[int]:
+    """Continue a list of widths by two steps of its last ratio, up to WIDEST.
+
+    >>> widen([4, 8, 16, 32]), widen([10, 40, 160])
+    ([4, 8, 16, 32, 64, 128], [10, 40, 160, 640])
+    """
+    ratio = values[-1] // values[-2] if len(values) > 1 else 2
+    return [*values, *(wider for step in (1, 2) if (wider := values[-1] * ratio**step) <= WIDEST)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from array import array
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from ragauge.errors import BackendFailed, BadInput, RagaugeError
 from ragauge.processes import died
 from ragauge.records import Ints
 from ragauge.sweeps import Matrix
+from ragauge.temporary_files import temporary_folder
 
 START_NS = 50_000_000
 """All clients begin at one moment, this long after the last is ready."""
@@ -76,8 +76,8 @@ def run(  # noqa: PLR0913 - each is one choice of the experiment
     counter = context.Value("q", 0)
     # Beside the store: copies may be large, and what a killed process leaves there goes away with the store.
     beside = None if opening.path is None else Path(opening.path).parent
-    with tempfile.TemporaryDirectory(prefix="load-", dir=beside) as folder:
-        openings, copies = _places(opening, clients, Path(folder))
+    with temporary_folder("load", beside) as folder:
+        openings, copies = _places(opening, clients, folder)
         told = [(one, queries, warm_up, work, due, place) for place, one in enumerate(openings)]
         with _clients(context, told, counter) as running:
             _gather(running, "ready", opening_seconds)
@@ -219,7 +219,7 @@ def _closed_loop(store: Any, rows: list[Matrix], work: _Work, place: int, start:
         last = now()
         began.append(first)
         ended.append(last)
-        empty += answer[0][0][0] is None
+        empty += len(answer[0][0]) == 0 or answer[0][0][0] is None
         at = at + 1 if at + 1 < n else 0
     return _times(began, began, ended, array("q"), start, empty)
 
@@ -247,7 +247,7 @@ def _open_loop(store: Any, rows: list[Matrix], work: _Work, due: Ints, counter: 
         began.append(first)
         ended.append(last)
         taken.append(mine)
-        empty += answer[0][0][0] is None
+        empty += len(answer[0][0]) == 0 or answer[0][0][0] is None
     return _times(planned, began, ended, taken, start, empty)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.benches.clocks import now, read, undisturbed
+from ragauge.errors import BackendRestarted
+from ragauge.measures.stores import QPS_ERROR, qps_error
 from ragauge.records import Ints
 from ragauge.sweeps import Matrix
+from ragauge.systems.stores.contract import check_neighbours
 
 Raw = dict[str, NDArray[Any]]
 """What was measured, before anything is made of it: plain numbers, so that it can be kept in a file."""
@@ -20,7 +24,8 @@ FLOOR_QUERIES = 256
 """How often the store that does nothing is asked each time: enough for a median, and over in 3 milliseconds."""
 ROUND_NS = 200_000_000
 """How long a round should last at least."""
-MOST_PASSES = 20
+MOST_PASSES = 100
+MAX_RESTARTS = 3
 UNKNOWN = -2
 """The position of an id that was never given to the store."""
 
@@ -36,9 +41,19 @@ class Answers:
     nanoseconds: Ints
 
 
-def timed(store: Any, queries: Matrix, k: int, *, where: Mapping[str, Any] | None = None) -> Answers:
-    """Ask a store one query at a time; between the two looks at the clock there is the search and nothing else."""
-    search = store.search if where is None else partial(store.search, where=where)
+def timed(store: Any, queries: Matrix, k: int) -> Answers:
+    """Run one query at a time; only the search is timed.
+
+    If a server dies and is restarted meanwhile, all queries are run again: no time of before and after is mixed.
+    """
+    for _ in range(MAX_RESTARTS):
+        with suppress(BackendRestarted):
+            return _timed_once(store, queries, k)
+    return _timed_once(store, queries, k)
+
+
+def _timed_once(store: Any, queries: Matrix, k: int) -> Answers:
+    search = store.search
     rows = rows_of(queries)
     taken: list[int] = []
     answers: list[Any] = []
@@ -62,7 +77,9 @@ def rounds(  # noqa: PLR0913 - each is one choice of the experiment
     floor: Any,
     warm_up: Matrix,
     repeats: int = 3,
+    max_repeats: int | None = None,
     seed: int = 0,
+    budget_s: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Raw]:
     """Every setting in `repeats` rounds over all queries; for each setting its raw figures.
@@ -72,41 +89,66 @@ def rounds(  # noqa: PLR0913 - each is one choice of the experiment
     does nothing, asked just before and just after. A round of a few fast searches asks them over and over, since in
     milliseconds any hiccup is half of what is measured.
 
+    A setting whose repeats leave its mean time uncertain is repeated up to `max_repeats` times, if given.
+
+    After `budget_s` seconds no further setting is timed. Some settings may then have fewer repeats, or no arrays. The
+    first round of such a sweep visits the settings in the given order, and always times the first of them.
+
     `nanoseconds` (repeats, searches); `positions` and `distances` (queries, k) of the first round; `changed`, for each
     repeat, the rows answered otherwise than in the first; `floor_ns` (repeats, before and after); `readings` (repeats,
     READINGS).
     """
-    random = np.random.default_rng([seed, 2])
     found: list[dict[str, list[Any]]] = [
         {"nanoseconds": [], "changed": [], "floor_ns": [], "readings": []} for _ in settings
     ]
     first: dict[int, Raw] = {}
     passes: dict[int, int] = {}
-    for turn in range(repeats):
-        for done, place in enumerate(random.permutation(len(settings)).tolist()):
-            tune(store, settings[place])
-            with undisturbed():
-                warm = timed(store, warm_up, k)
-                many = passes.setdefault(place, _passes(warm.nanoseconds, len(queries)))
-                asked = np.tile(queries, (many, 1))
-                floors = [_floor(floor, queries, k)]
-                before = read()
-                answers = timed(store, asked, k)
-                readings = read().since(before)
-                floors.append(_floor(floor, queries, k))
-            where = positions(answers.ids[: len(queries)], index)
-            mine = found[place]
-            one = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
-            mine["nanoseconds"].append(answers.nanoseconds)
-            mine["changed"].append(int((where != one["positions"]).any(axis=1).sum()))
-            mine["floor_ns"].append(floors)
-            mine["readings"].append(readings)
-            if progress is not None:
-                progress(turn * len(settings) + done + 1, repeats * len(settings))
+    times: list[list[Ints]] = [mine["nanoseconds"] for mine in found]
+    for done, place in enumerate(_visits(times, (repeats, max_repeats or repeats), seed, budget_s), 1):
+        tune(store, settings[place])
+        with undisturbed():
+            warm = timed(store, warm_up, k)
+            many = passes.setdefault(place, _passes(warm.nanoseconds, len(queries)))
+            asked = np.tile(queries, (many, 1))
+            floors = [_floor(floor, queries, k)]
+            before = read()
+            answers = timed(store, asked, k)
+            readings = read().since(before)
+            floors.append(_floor(floor, queries, k))
+        where = positions(answers.ids[: len(queries)], index)
+        mine = found[place]
+        one = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
+        mine["nanoseconds"].append(answers.nanoseconds)
+        mine["changed"].append(int((where != one["positions"]).any(axis=1).sum()))
+        mine["floor_ns"].append(floors)
+        mine["readings"].append(readings)
+        if progress is not None:
+            progress(min(done, repeats * len(settings)), repeats * len(settings))
     return [
-        {name: np.array(values) for name, values in mine.items()} | first.get(place, {})
+        {name: np.array(values) for name, values in mine.items()} | first[place] if place in first else {}
         for place, mine in enumerate(found)
     ]
+
+
+def _visits(
+    times: Sequence[Sequence[Ints]], repeats: tuple[int, int], seed: int, budget_s: float | None
+) -> Iterator[int]:
+    """Yield which setting is timed next: every setting once per round, until the budget is spent.
+
+    `times` are those of each setting so far. After the first number of repeats only settings whose mean is uncertain
+    are timed, up to the second number.
+    """
+    n_settings = len(times)
+    random = np.random.default_rng([seed, 2])
+    until = math.inf if budget_s is None else now() + budget_s * 1e9
+    for turn in range(repeats[1]):
+        shuffled = random.permutation(n_settings).tolist()
+        if turn >= repeats[0]:
+            shuffled = [place for place in shuffled if qps_error(np.array(times[place])) > QPS_ERROR]
+        for done, place in enumerate(range(n_settings) if budget_s is not None and not turn else shuffled):
+            if (turn or done) and now() > until:
+                return
+            yield place
 
 
 def tune(store: Any, options: Mapping[str, Any]) -> None:
@@ -132,13 +174,14 @@ def rows_of(queries: Matrix) -> list[Matrix]:
 
 
 def stacked(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArray[np.float32]]:
-    """The answers to single queries as one, k wide: a store of somebody's own may give fewer."""
+    """Return the results of single queries as one matrix, k wide; a user's store may return fewer than k."""
     ids = np.full((len(answers), k), None, dtype=object)
     distances = np.full((len(answers), k), np.inf, dtype=np.float32)
-    for place, (names, far) in enumerate(answers):
-        line = list(names[0])[:k]
+    for place, answer in enumerate(answers):
+        (names,), (far,) = check_neighbours(answer, 1, k)
+        line = list(names)[:k]
         ids[place, : len(line)] = line
-        distances[place, : len(line)] = far[0][: len(line)]
+        distances[place, : len(line)] = far[: len(line)]
     return ids, distances
 
 

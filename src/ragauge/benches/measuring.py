@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ragauge.benches.changes import OPERATIONS
-from ragauge.benches.filters import ladder
+from ragauge.benches.filters import Mask, ladder
 from ragauge.benches.loops import Raw
+from ragauge.benches.metadata import describe_filter, mask_of
 from ragauge.benches.plan import Job, Plan
-from ragauge.benches.sweep import Piece, Sweeping
+from ragauge.benches.sweep import FilterPiece, Piece, Sweeping
 from ragauge.measures import stores as measures
 from ragauge.records import NOTHING, Ints
 from ragauge.sweeps import RECALL, Build, Change, Configuration, Filtered, Load, Mixed, Point, Truth, VectorSet
@@ -38,29 +43,45 @@ class Measuring:
     def points(self, jobs: Sequence[Job], work: Sweeping) -> Iterator[tuple[Job, Point]]:
         """The configurations that were measured."""
         pieces = [(job, one, work.searched(job, one.search)) for job in jobs for one in job.points if work.about(job)]
-        floors = [piece[1]["floor_ns"].min() for _, _, piece in pieces if piece is not None]
-        least = float(min(floors, default=math.inf))
+        # The usual floor, not the least: a CPU that was faster for a moment makes no other result doubtful.
+        floors = [np.median(piece[1]["floor_ns"]) for _, _, piece in pieces if piece is not None]
+        usual = float(np.median(floors)) if floors else math.inf
         for job, configuration, piece in pieces:
             if piece is not None:
                 cold, _ = work.opened_cold(job) or (NOTHING, NOTHING)
                 build = _build(work.about(job), cold, piece[0]["about"])
-                yield job, self._point(configuration, build, piece[1], least)
+                point = self._point(configuration, build, piece[1], usual)
+                yield job, replace(point, **work.provenance(job, configuration.search))
 
     def loads(self, piece: Piece | None) -> list[Load]:
         """What came of the clients."""
         told, arrays = piece or ({"notes": []}, {})
         return [measures.load(_of(arrays, f"{place}_"), note) for place, note in enumerate(told["notes"])]
 
-    def filters(self, piece: Piece | None) -> list[Filtered]:
-        """What came of the conditions."""
-        if piece is None:
-            return []
-        _, arrays = piece
-        found = []
-        for rung, mask in ladder(len(self.data.base), self.plan.filters, seed=self.plan.seed).items():
-            true, _ = nearest(self.data.base, self.data.queries, self.plan.k, self.data.metric, allowed=mask)
-            found.append(measures.filtered(_of(arrays, f"{rung}_"), mask, self.data, self.plan.k, true))
+    def filters(self, pieces: Sequence[Sequence[FilterPiece]], *, in_process: bool) -> list[list[Filtered | None]]:
+        """Return the results of each setting of a store with each filter; None if there was no time for it."""
+        floors = [np.median(one[0][1]["floor_ns"]) for row in pieces for one in row if one and one[0][1]]
+        usual = float(np.median(floors)) if floors else math.inf
+        found: list[list[Filtered | None]] = [[] for _ in pieces]
+        for mine, row in zip(found, pieces, strict=True):
+            for one, (name, mask, true) in zip(row, self._exact_filtered, strict=True):
+                if one is None or not one[0][1]:
+                    mine.append(None)
+                    continue
+                (_, raw), dated = one
+                result = measures.filtered(raw, mask, self.data, self.plan.k, true)
+                doubts = measures.clock(raw, in_process=in_process, usual_floor_ns=usual).doubts
+                mine.append(replace(result, name=name, doubts=doubts, **dated))
         return found
+
+    @cached_property
+    def _exact_filtered(self) -> list[tuple[str, Mask, Ints]]:
+        """The name, the matching rows and the exact neighbours of each filter, computed once for all stores."""
+        masks = [("", mask) for mask in ladder(len(self.data.base), self.plan.filters, seed=self.plan.seed).values()]
+        own = [json.loads(one) for one in self.plan.where]
+        masks += [(describe_filter(where), mask_of(self.data.metadata, where)) for where in own]
+        base, queries, metric = self.data.base, self.data.queries, self.data.metric
+        return [(name, mask, nearest(base, queries, self.plan.k, metric, allowed=mask)[0]) for name, mask in masks]
 
     def changes(self, piece: Piece | None) -> list[Change]:
         """What came of inserts, updates and deletes."""
@@ -73,23 +94,36 @@ class Measuring:
         raw = _of(arrays, "mixed_")
         return measures.mixed(raw, self.truth, self.data, self.plan.k) if raw else None
 
-    def _point(self, configuration: Configuration, build: Build, raw: Raw, least_floor_ns: float) -> Point:
+    def _quality(self, found: Ints) -> dict[str, float]:
+        """Return the quality of the same searches at each k that was asked for."""
+        return {
+            name: value
+            for k in self.plan.cutoffs or (self.plan.k,)
+            for name, value in measures.quality(self.truth, found, self.data, k).items()
+        }
+
+    def _point(self, configuration: Configuration, build: Build, raw: Raw, usual_floor_ns: float) -> Point:
         found = raw["positions"]
         notes = measures.lies(found, raw["distances"], self.data)
         if (changed := int(raw["changed"].max(initial=0))) and configuration.store != "null":
-            notes.append(f"{changed} of {len(found)} queries were answered otherwise when asked again")
-        if build.about.get("index_used") is False:
-            notes.append("the engine did not use its index, and looked at every vector")
+            notes.append(f"{changed} of {len(found)} queries had other results when they were repeated")
+        if build.about.get("index_used") is False and not is_exact(build.about):
+            notes.append("the engine did not use its index, and compared every vector")
         return Point(
             configuration=configuration.shown,
             build=build,
-            quality=measures.quality(self.truth, found, self.data, self.plan.k),
+            quality=self._quality(found),
             latency=measures.latency_of(raw["nanoseconds"]),
-            clock=measures.clock(raw, in_process="server" not in build.about, least_floor_ns=least_floor_ns),
+            clock=measures.clock(raw, in_process="server" not in build.about, usual_floor_ns=usual_floor_ns),
             qps_spread=measures.qps_spread(raw["nanoseconds"]),
             relevance=NOTHING if self.relevance is None else self.relevance(found),
             notes=notes,
         )
+
+
+def is_exact(about: Mapping[str, Any]) -> bool:
+    """Return whether a store was set to compare every vector: it has no index, or was told not to use it."""
+    return about.get("index") == "none" or about.get("exact") is True
 
 
 def _build(told: Mapping[str, Any], cold: Mapping[str, Any], about: Mapping[str, Any]) -> Build:

@@ -12,12 +12,18 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.benches.metadata import metadata_hash
 from ragauge.benches.opening import Opening
 from ragauge.benches.plan import Plan
+from ragauge.formats.unicode_text import replace_surrogates
 from ragauge.formats.writing import whole_file
+from ragauge.runs.manifest import from_timestamp, now
+from ragauge.structured_text import parse_json
 from ragauge.sweeps import Matrix, VectorSet
 
 Arrays = Mapping[str, NDArray[Any]]
+BUILD = "build.json"
+"""The file of a build's costs, in the folder of the build."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,9 @@ class Order:
     store: str
     build: Mapping[str, Any]
     searches: Sequence[Mapping[str, Any]]
-    """The settings to search with; of all stages but `build` the first alone counts."""
+    """The settings to search with; the stages `cold`, `load` and `changes` use the first alone."""
     results: Sequence[str]
-    """The files that results go to, one for each setting."""
+    """The files that results go to, one per setting; of `filters` one per filter and setting, empty if it is saved."""
     metric: str
     folder: str
     """The folder of the build."""
@@ -58,7 +64,7 @@ class Order:
 def told_of(folder: Path) -> dict[str, Any]:
     """What building took, as a build's folder has it; nothing where it was never finished."""
     try:
-        told: dict[str, Any] = json.loads((folder / "build.json").read_text(encoding="utf-8"))
+        told: dict[str, Any] = parse_json((folder / BUILD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return told
@@ -72,12 +78,12 @@ def standing(folder: Path) -> bool:
 def write_json(data: Any, path: Path) -> None:
     """A whole file of JSON."""
     with whole_file(str(path)) as out:
-        out.write(json.dumps(data, ensure_ascii=False, indent=1, default=_plain).encode())
+        out.write(replace_surrogates(json.dumps(data, ensure_ascii=False, indent=1, default=_plain)).encode())
 
 
 def write_piece(path: Path, told: Mapping[str, Any], arrays: Arrays) -> None:
-    """One result: raw arrays, and what is said of them."""
-    words = np.frombuffer(json.dumps(told, default=_plain).encode(), dtype=np.uint8)
+    """Write one result: raw arrays, what is said of them, and when it was made."""
+    words = np.frombuffer(json.dumps({**told, "made": now()}, default=_plain).encode(), dtype=np.uint8)
     with whole_file(str(path)) as out:
         np.savez_compressed(out, allow_pickle=False, told=words, **arrays)
 
@@ -87,9 +93,16 @@ def read_piece(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | N
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
-        return json.loads(arrays.pop("told").tobytes()), arrays
+        return parse_json(arrays.pop("told").tobytes()), arrays
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
+
+
+def made_at(path: Path) -> str:
+    """Return when a result was made, as ISO 8601 in UTC; the time of the file if it does not say."""
+    told = told_of(path.parent) if path.name == BUILD else (read_piece(path) or ({}, {}))[0]
+    made = told.get("made")
+    return made if isinstance(made, str) else from_timestamp(path.stat().st_mtime)
 
 
 def write_vectors(data: VectorSet, folder: Path) -> None:
@@ -103,6 +116,8 @@ def write_vectors(data: VectorSet, folder: Path) -> None:
                 for start in range(0, len(matrix), 65_536):
                     out.write(np.ascontiguousarray(matrix[start : start + 65_536], dtype="<f4").tobytes())
     write_json({"shapes": shapes, "ids": list(data.ids) or None}, folder / "vectors.json")
+    if data.metadata:
+        write_json(list(data.metadata), folder / f"metadata-{metadata_hash(data.metadata)}.json")
 
 
 class Vectors:
@@ -110,7 +125,7 @@ class Vectors:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
-        told = json.loads((self._folder / "vectors.json").read_text(encoding="utf-8"))
+        told = parse_json((self._folder / "vectors.json").read_text(encoding="utf-8"))
         self._shapes: dict[str, list[int]] = told["shapes"]
         self._ids: list[str] | None = told["ids"]
 
@@ -132,6 +147,13 @@ class Vectors:
     def index(self) -> dict[str, int]:
         """The row that each name stands for."""
         return {name: place for place, name in enumerate(self.ids())}
+
+    def metadata(self, which: str) -> list[dict[str, Any]]:
+        """Return the metadata of every row by their hash; empty mappings without one."""
+        if not which:
+            return [{} for _ in range(len(self))]
+        found: list[dict[str, Any]] = json.loads((self._folder / f"metadata-{which}.json").read_text(encoding="utf-8"))
+        return found
 
     def others(self, n: int, seed: int) -> Matrix:
         """Queries that are not the queries: rows of the base, moved a little, for warming up."""

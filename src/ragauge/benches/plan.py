@@ -12,15 +12,21 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ragauge.benches.clocks import cores
-from ragauge.benches.grids import GRIDS
+from ragauge.benches.grids import GRIDS, SEARCH_WIDTHS, WITHOUT_FILTERS, widen
 from ragauge.benches.opening import found, search_options
-from ragauge.errors import BadInput, UnknownName
+from ragauge.errors import BadInput, UnknownName, check_count
 from ragauge.runs.manifest import circumstances
 from ragauge.sweeps import Configuration, VectorSet
 from ragauge.systems.identity import code_hash
 from ragauge.systems.specs import parse
 
+PROCESS_S, SHORTEST_ROUND_S, WARM_UP_S = 1.0, 0.2, 0.05
+"""Seconds to start a store's process, to time one setting once, and to warm it up, if the store takes no time."""
+EXTENSION = 3
+"""Times as many repeats as requested are made at most, if the requested ones leave QPS uncertain."""
 SELECTIVITIES = (0.9, 0.5, 0.1, 0.01, 0.001)
+FILTERS_PER_TIMEOUT = 20
+"""The sweep of one store under one filter gets this part of the timeout: 30 of 600 seconds."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,9 @@ class Plan:
     """How stores are measured."""
 
     k: int = 10
+    """Number of neighbours per search."""
+    cutoffs: tuple[int, ...] = ()
+    """Smaller numbers of neighbours at which the same searches are also scored; ascending, `k` last, or empty."""
     threads: int = 1
     """Processor cores that a store's process may use, and the threads that libraries are told to take."""
     repeats: int = 3
@@ -43,7 +52,11 @@ class Plan:
     seconds: float = 5.0
     """How long each load lasts."""
     filters: tuple[float, ...] = ()
-    """The shares of vectors that filters let through."""
+    """Shares of the vectors that match random filters."""
+    where: tuple[str, ...] = ()
+    """The user's own filters, each as JSON: `{"lang": "de", "year": {"$gte": 2019}}`."""
+    metadata: str = ""
+    """Hash of the metadata that these filters use."""
     changes: int = 0
     """How many inserts, updates and deletes are timed."""
     mixed: int = 0
@@ -57,9 +70,27 @@ class Plan:
     seed: int = 0
 
     @property
+    def max_repeats(self) -> int:
+        """Limit of the repeats of a setting whose repeats leave QPS uncertain; a single repeat shows no uncertainty."""
+        return self.repeats if self.repeats == 1 else EXTENSION * self.repeats
+
+    @property
     def more(self) -> bool:
         """Whether anything is asked for besides searching alone."""
-        return bool(self.clients or self.rates or self.shares or self.filters or self.changes or self.mixed)
+        return bool(
+            self.clients or self.rates or self.shares or self.filters or self.where or self.changes or self.mixed
+        )
+
+    @property
+    def requested_filters(self) -> list[dict[str, Any]]:
+        """Every filter: the share of a random one, or the user's own with the hash of its metadata."""
+        own = [{"where": text, "metadata": self.metadata} for text in self.where]
+        return [*({"selectivity": share} for share in self.filters), *own]
+
+    @property
+    def filter_seconds(self) -> float:
+        """Seconds for one filter of one store, after which no further round is timed; at most half of the timeout."""
+        return self.timeout / max(FILTERS_PER_TIMEOUT, 2 * len(self.requested_filters))
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Plan:
@@ -69,15 +100,14 @@ class Plan:
             if name not in known:
                 raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
         made: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        if isinstance(made.get("k"), tuple):
+            made |= _depths(made["k"])
         return cls(**made)
 
     def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("threads", 1), ("repeats", 1), ("changes", 0), ("mixed", 0), ("seed", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int):
-                raise BadInput(f"{name} is {value!r}, not a whole number")
-            if value < least:
-                raise BadInput(f"{name} is {value}, not at least {least}")
+        ranges = {"k": (1, 10**7), "threads": (1, 10_000), "repeats": (1, 100_000), "changes": (0, 10**7)}
+        for name, (low, high) in {**ranges, "mixed": (0, 10**7), "seed": (0, 2**63 - 1)}.items():
+            check_count(name, getattr(self, name), low, high)
         for name in ("clients", "rates", "shares", "filters"):
             if not isinstance(getattr(self, name), tuple):
                 raise BadInput(f"{name} is {getattr(self, name)!r}, not a list of numbers")
@@ -86,16 +116,26 @@ class Plan:
         for name in ("seconds", "timeout"):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} is {getattr(self, name):g}, not above 0")
-        if wrong := [n for n in self.clients if n < 1]:
-            raise BadInput(f"{wrong[0]} clients cannot ask anything", hint="--clients 1,2,4")
+        for clients in self.clients:
+            check_count("clients", clients, 1, 10_000)
         if wrong_rates := [r for r in self.rates if not r > 0]:
             raise BadInput(f"a rate of {wrong_rates[0]:g} queries per second asks nothing", hint="--rate 100,500")
         if wrong_shares := [share for share in self.shares if not 0 < share <= 10]:
             raise BadInput(f"{wrong_shares[0]:.0%} of what a store can do is no rate", hint="--rate 50%,90%")
         if wrong_filters := [share for share in self.filters if not 0 < share <= 1]:
             raise BadInput(
-                f"a filter cannot let through {wrong_filters[0]:g} of the vectors", hint="--selectivity 0.5,0.01"
+                f"selectivity must be above 0 and at most 1, got {wrong_filters[0]:g}", hint="--selectivity 0.5,0.01"
             )
+
+
+def _depths(ks: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the settings for several k: one search at the largest, scored at each."""
+    if not ks or any(not isinstance(k, int) or k < 1 for k in ks):
+        raise BadInput(
+            f"k must be whole numbers of at least 1, got {', '.join(map(str, ks)) or 'none'}", hint="-k 1,10"
+        )
+    cutoffs = tuple(sorted(set(ks)))
+    return {"k": cutoffs[-1], "cutoffs": cutoffs if len(cutoffs) > 1 else ()}
 
 
 @dataclass(frozen=True)
@@ -118,6 +158,29 @@ def jobs(stores: Sequence[str], plan: Plan) -> list[Job]:
     each = [list(_jobs(text, plan)) for text in stores]
     _refuse_twins([job for some in each for job in some])
     return [job for turn in itertools.zip_longest(*each) for job in turn if job is not None]
+
+
+def minimum_seconds(wanted: Sequence[Job], plan: Plan) -> float:
+    """Estimate the least time that a benchmark takes: starting processes, rounds of searches, and loads.
+
+    Building and slow searches come on top; they are unknown before the first store is built.
+    """
+    setting_s = plan.repeats * (SHORTEST_ROUND_S + WARM_UP_S)
+    searches = sum(len(job.searches) for job in wanted) * setting_s
+    loads = len({*plan.clients, *([1] if plan.shares else [])}) + len(plan.rates) + len(plan.shares)
+    stores = len({job.configuration.series for job in wanted})
+    filtered = sum(
+        PROCESS_S + len(plan.requested_filters) * min(len(job.searches) * setting_s, plan.filter_seconds)
+        for job in _first_builds(wanted)
+        if plan.requested_filters
+    )
+    return len(wanted) * PROCESS_S + searches + filtered + stores * plan.seconds * (loads + bool(plan.mixed))
+
+
+def _first_builds(wanted: Sequence[Job]) -> list[Job]:
+    """Return one build per series of the stores that are known to support filters."""
+    able = [job for job in wanted if job.configuration.store in GRIDS.keys() - WITHOUT_FILTERS]
+    return list({job.configuration.series: job for job in reversed(able)}.values())
 
 
 def read(text: str) -> Configuration:
@@ -156,15 +219,19 @@ def search_key(search: Mapping[str, Any], plan: Plan) -> str:
 
 
 def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
-    """What a load, a change or a filter depends on besides."""
+    """Name the results of a load, of changes or of opening a store again."""
     told = asdict(plan)
     wanted = {
         "load": ("clients", "rates", "poisson", "shares", "seconds"),
-        "filters": ("filters",),
         "changes": ("changes", "mixed", "seconds"),
         "cold": (),
     }[stage]
     return key(stage, dict(search), plan.k, plan.seed, {name: told[name] for name in wanted})
+
+
+def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], plan: Plan) -> str:
+    """Name the results of one search setting under one of the requested filters."""
+    return key("filter", dict(search), dict(requested), plan.k, plan.repeats, plan.seed, plan.filter_seconds)
 
 
 def _parted(text: str) -> tuple[str, str, str]:
@@ -221,6 +288,8 @@ def _grids(asked: Configuration, plan: Plan) -> Iterator[dict[str, Any]]:
         yield given
     for usual in agreeing:
         wide = {name: _at_least(value, plan.k) if name == "ef_search" else value for name, value in usual.items()}
+        if plan.requested_filters:
+            wide = {name: widen(value) if name in SEARCH_WIDTHS else value for name, value in wide.items()}
         fewer = {name: _fewer(value) if plan.quick else value for name, value in wide.items()}
         kept = {name for name, value in usual.items() if isinstance(value, str | bool)}
         yield {**fewer, **{name: value for name, value in given.items() if name not in kept}}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ragauge import seams
-from ragauge.benches import changes, filters, load
-from ragauge.benches.filters import Mask, ladder, metadata
+from ragauge.benches import changes, load
+from ragauge.benches.filters import FilteredStore, ladder, metadata, where
 from ragauge.benches.loops import Raw, rounds, timed, tune
 from ragauge.benches.opening import found
-from ragauge.benches.orders import Order, Vectors, standing, write_json, write_piece
+from ragauge.benches.orders import BUILD, Order, Vectors, standing, write_json, write_piece
 from ragauge.benches.resources import disk_bytes, memory, settle, watched
+from ragauge.runs.manifest import now
 from ragauge.systems.stores.null import Null
 
 Progress = Callable[[str, int, int], None]
@@ -33,7 +36,7 @@ def build(order: Order, progress: Progress) -> None:
     there = standing(Path(order.folder))
     with _opened(order, built=there) as store:
         if not there:
-            write_json(_filled(store, vectors, order, progress), Path(order.folder) / "build.json")
+            write_json(_filled(store, vectors, order, progress), Path(order.folder) / BUILD)
         if not order.results:
             return
         queries = vectors.rows("queries")
@@ -47,6 +50,7 @@ def build(order: Order, progress: Progress) -> None:
             floor=_floor(vectors, order.metric),
             warm_up=vectors.others(WARM_UP, order.plan.seed),
             repeats=order.plan.repeats,
+            max_repeats=order.plan.max_repeats,
             seed=order.plan.seed,
             progress=lambda done, total: progress("search", done, total),
         )
@@ -100,17 +104,42 @@ def stand(order: Order, progress: Progress) -> None:
 
 
 def narrow(order: Order, progress: Progress) -> None:
-    """A store of its own, with metadata, searched under conditions that let fewer and fewer vectors through."""
+    """Fill a store with metadata, and search it with every setting under each random filter and each of the user's own.
+
+    The results of a filter are written when all settings were timed with it. A setting that the time limit of the
+    filter leaves no time for gets a result without arrays.
+    """
     vectors, plan = Vectors(order.vectors), order.plan
     rungs = ladder(len(vectors), plan.filters, seed=plan.seed)
-    with _filled_aside(order, vectors, progress, rungs) as store:
-        arrays: Raw = {}
-        for number, rung in enumerate(rungs):
-            progress("filters", number, len(rungs))
-            warm_up = vectors.others(WARM_UP, plan.seed)
-            raw = filters.searched(store, vectors.rows("queries"), plan.k, rung, index=vectors.index(), warm_up=warm_up)
-            arrays |= {f"{rung}_{name}": values for name, values in raw.items()}
-        write_piece(Path(order.results[0]), {}, arrays)
+    conditions = [*(where(rung) for rung in rungs), *(json.loads(one) for one in plan.where)]
+    random = metadata(rungs) if rungs else [{} for _ in range(len(vectors))]
+    about = [{**own, **rung} for own, rung in zip(vectors.metadata(plan.metadata), random, strict=True)]
+    queries, index, floor = vectors.rows("queries"), vectors.index(), _floor(vectors, order.metric)
+    warm_up = vectors.others(WARM_UP, plan.seed)
+    total = plan.repeats * len(order.results)
+    with _filled_aside(order, vectors, progress, about) as store:
+        for number, condition in enumerate(conditions):
+            start = number * len(order.searches)
+            files = order.results[start : start + len(order.searches)]
+            wanted = [(search, file) for search, file in zip(order.searches, files, strict=True) if file]
+            before = plan.repeats * start
+            taken = rounds(
+                FilteredStore(store, condition),
+                queries,
+                plan.k,
+                [search for search, _ in wanted],
+                index=index,
+                floor=floor,
+                warm_up=warm_up,
+                repeats=plan.repeats,
+                max_repeats=plan.max_repeats,
+                seed=plan.seed,
+                budget_s=plan.filter_seconds,
+                progress=lambda done, _, before=before: progress("filters", before + done, total),  # type: ignore[misc]
+            )
+            for raw, (search, file) in zip(taken, wanted, strict=True):
+                tune(store, search)
+                write_piece(Path(file), _explain_filter(store, queries[0], plan.k, condition) if raw else {}, raw)
 
 
 def change(order: Order, progress: Progress) -> None:
@@ -175,14 +204,13 @@ def _opened(order: Order, *, built: bool) -> Iterator[Any]:
 
 @contextmanager
 def _filled_aside(
-    order: Order, vectors: Vectors, progress: Progress, rungs: dict[str, Mask] | None = None
+    order: Order, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None = None
 ) -> Iterator[Any]:
     """A second store of the same kind, which nothing is left of."""
     place = Path(order.folder) / f"{order.stage}-store"
     shutil.rmtree(place, ignore_errors=True)
     store = order.opening.at(str(place)).open()
     try:
-        about = None if rungs is None else metadata(rungs)
         _insert(store, vectors, progress, about)
         _build(store)
         tune(store, order.searches[0])
@@ -216,6 +244,7 @@ def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> d
         "memory_by": after.by,
         "disk_bytes": store.disk_bytes() if hasattr(store, "disk_bytes") else disk_bytes(place) if kept else None,
         "kept": kept,
+        "made": now(),
         "abilities": sorted(seams.abilities(store)),
     }
 
@@ -233,7 +262,7 @@ def _rehearse(order: Order, vectors: Vectors) -> None:
         _removed(store, place)
 
 
-def _insert(store: Any, vectors: Vectors, progress: Progress, about: list[dict[str, str]] | None) -> float:
+def _insert(store: Any, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None) -> float:
     """The seconds that the store took, without reading the vectors."""
     spent = 0.0
     for start in range(0, len(vectors), BATCH):
@@ -261,6 +290,14 @@ def _about(store: Any, queries: Any, order: Order) -> dict[str, Any]:
     if hasattr(store, "index_used"):
         about["index_used"] = store.index_used(queries[0], order.plan.k)
     return about
+
+
+def _explain_filter(store: Any, query: Any, k: int, condition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return whether a search with a filter uses the index, if the store can explain it."""
+    explain = getattr(store, "index_used", None)
+    if explain is None or "where" not in inspect.signature(explain).parameters:
+        return {}
+    return {"index_used": bool(explain(query, k, where=condition))}
 
 
 def _floor(vectors: Vectors, metric: str) -> Null:

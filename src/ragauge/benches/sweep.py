@@ -1,37 +1,32 @@
-"""Carrying a plan out: every build in its own process, every result in a file, and nothing done twice."""
+"""Carrying a plan out: every build in its own process, every result in a file, and which saved results are reused."""
 
 from __future__ import annotations
 
-import fcntl
+import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ragauge.benches.opening import found
-from ragauge.benches.orders import Order, read_piece, standing, told_of, write_vectors
-from ragauge.benches.plan import Job, Plan, build_key, search_key, stage_key
+from ragauge.benches.orders import BUILD, Order, made_at, read_piece, standing, told_of, write_json, write_vectors
+from ragauge.benches.plan import Job, Plan, build_key, filter_key, search_key, stage_key
 from ragauge.benches.processes import carry_out
-from ragauge.errors import BadInput, MissingExtra, RagaugeError
-from ragauge.sweeps import Configuration, Failure, VectorSet
+from ragauge.errors import MissingExtra, RagaugeError
+from ragauge.runs.manifest import now
+from ragauge.sweeps import REMOTE, Configuration, Failure, VectorSet
+from ragauge.systems.composition import is_reproducible
+from ragauge.systems.specs import Spec
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and of how much."""
 Piece = tuple[dict[str, Any], dict[str, Any]]
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else works in a folder at the same time; what somebody killed has left does not count."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BadInput(f"another bench works in {folder}", hint="wait for it, or take another folder") from None
-        yield
+FilterPiece = tuple[Piece, dict[str, Any]] | None
+"""A result with a filter, and when it was made (`made`, `reused`); None if it could not be measured."""
+FINISHED = "finished.json"
+"""The file that marks a build whose benchmark ended; an interrupted one lacks it, and is resumed."""
 
 
 @dataclass
@@ -43,11 +38,53 @@ class Sweeping:
     folder: Path
     progress: Progress
     failures: list[Failure] = field(default_factory=list)
+    remeasures_doubtful: bool = False
+    """Whether saved results with doubtful times are measured again."""
 
     def __post_init__(self) -> None:
         self._vectors = self.folder / "vectors" / self.data.hash[:16]
         self._missing: set[str] = set()
+        self._made: set[Path] = set()
         write_vectors(self.data, self._vectors)
+
+    def discard(self, jobs: Sequence[Job], *, all_results: bool) -> None:
+        """Remove saved results that may be out of date, so that they are measured again.
+
+        Without `all_results` these are finished results of stores that ragauge cannot identify: the user's own classes,
+        plug-ins of other packages, and servers. Results of an interrupted benchmark stay, and it is resumed.
+        """
+        for job in jobs:
+            place = self._place(job)
+            if place.exists() and (all_results or (not _is_reproducible(job) and (place / FINISHED).exists())):
+                self.clear([job])
+                shutil.rmtree(place)
+
+    def remove(self, job: Job, search: Mapping[str, Any], stage: str | None = None) -> None:
+        """Remove the saved result of one setting: its search, or one of the other stages."""
+        name = search_key(search, self.plan) if stage is None else stage_key(stage, search, self.plan)
+        (self._place(job) / f"{name}.npz").unlink(missing_ok=True)
+
+    def remove_filtered(self, job: Job, search: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
+        """Remove the saved result of one setting with one of the requested filters."""
+        (self._place(job) / f"{filter_key(search, requested, self.plan)}.npz").unlink(missing_ok=True)
+
+    def finish(self, jobs: Sequence[Job]) -> None:
+        """Mark the builds as finished."""
+        for job in jobs:
+            if self._place(job).exists():
+                write_json({"made": now()}, self._place(job) / FINISHED)
+
+    def provenance(self, job: Job, search: Mapping[str, Any], stage: str | None = None) -> dict[str, Any]:
+        """Return when a result was made (`made`, of its oldest part) and whether an earlier call made it (`reused`).
+
+        Without a stage it is the search with its build.
+        """
+        place = self._place(job)
+        name = search_key(search, self.plan) if stage is None else stage_key(stage, search, self.plan)
+        return self._dated([place / f"{name}.npz", *([place / BUILD] if stage is None else [])])
+
+    def _dated(self, files: Sequence[Path]) -> dict[str, Any]:
+        return {"made": min(map(made_at, files)), "reused": any(file not in self._made for file in files)}
 
     def built(self, job: Job) -> None:
         """Build and search, unless all of it is there."""
@@ -58,17 +95,37 @@ class Sweeping:
         if left:
             self._done(job, "build", list(left.values()), list(left))
         cold = stage_key("cold", job.searches[0], self.plan)
+        if self._place(job) / BUILD in self._made:  # what opening an earlier build took does not belong to this one
+            (self._place(job) / f"{cold}.npz").unlink(missing_ok=True)
         if self.kept(job) and read_piece(self._place(job) / f"{cold}.npz") is None and self._standing(job):
             self._done(job, "cold", [job.searches[0]], [cold])
 
     def more(self, job: Job, search: Mapping[str, Any], stage: str) -> Piece | None:
-        """A load, filters or changes of one setting: what came of it, done now unless it is there."""
+        """Return the result of a load or of changes with one setting, measured now unless it is saved."""
         name = stage_key(stage, search, self.plan)
         place = self._place(job) / f"{name}.npz"
         piece = read_piece(place)
         if piece is None and (stage != "load" or self._standing(job)) and self._done(job, stage, [search], [name]):
             piece = read_piece(place)
         return piece
+
+    def filtered(self, job: Job, searches: Sequence[Mapping[str, Any]]) -> list[list[FilterPiece]]:
+        """Return the results of each setting with each filter, with their provenance; missing ones are measured now.
+
+        Each result is saved when its filter is done, so that an interrupted sweep resumes with the next filter.
+        """
+        place, requested = self._place(job), self.plan.requested_filters
+        names = [[filter_key(search, one, self.plan) for search in searches] for one in requested]
+        left = [name if read_piece(place / f"{name}.npz") is None else "" for row in names for name in row]
+        if any(left):
+            self._done(job, "filters", searches, left)
+            self._made |= {place / f"{name}.npz" for name in left if name}
+        found: list[list[FilterPiece]] = [[] for _ in searches]
+        for row in names:
+            for mine, file in zip(found, (place / f"{name}.npz" for name in row), strict=True):
+                piece = read_piece(file)
+                mine.append((piece, self._dated([file])) if piece is not None else None)
+        return found
 
     def about(self, job: Job) -> dict[str, Any]:
         """What building took; nothing where it failed."""
@@ -111,7 +168,7 @@ class Sweeping:
             one.store,
             one.build,
             list(searches),
-            [str((place / f"{name}.npz").absolute()) for name in names],
+            [str((place / f"{name}.npz").absolute()) if name else "" for name in names],
             self.data.metric,
             str(place.absolute()),
             str(self._vectors.absolute()),
@@ -121,12 +178,14 @@ class Sweeping:
     def _done(self, job: Job, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
         """Have it done; whether it was."""
         told = job.configuration.shown
+        order = self._order(job, stage, searches, names)
+        building = stage == "build" and not standing(Path(order.folder))
 
         def progress(what: str, done: int, total: int) -> None:
             self.progress(f"{told}: {what}", done, total)
 
         try:
-            carry_out(self._order(job, stage, searches, names), progress)
+            carry_out(order, progress)
         except RagaugeError as error:
             if isinstance(error, MissingExtra):
                 self._missing.add(told.store)
@@ -135,4 +194,13 @@ class Sweeping:
                 told = Configuration(told.store, told.build, searches[0], told.name)
             self.failures.append(Failure(told, stage, error.message, error.hint, error.exit_code))
             return False
+        self._made |= {self._place(job) / f"{name}.npz" for name in names if name}
+        self._made |= {self._place(job) / BUILD} if building else set()
         return True
+
+
+def _is_reproducible(job: Job) -> bool:
+    """Return whether a saved result can be identified by options and versions: a built-in engine on this machine."""
+    one = job.configuration
+    server = REMOTE & one.build.keys() or (one.store == "pgvector" and "RAGAUGE_DSN" in os.environ)
+    return not server and is_reproducible("stores", Spec(one.store, one.build))

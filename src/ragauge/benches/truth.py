@@ -145,7 +145,7 @@ def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
     for depth, file in sorted(deep):
         # A damaged file is as good as none: it is made again.
         with (
-            suppress(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile),
+            suppress(OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile),
             file.open("rb") as opened,
             np.load(opened, allow_pickle=False) as kept,
         ):

@@ -45,8 +45,8 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
 ) -> History:
     """How measures of systems went over time, from all folders that `run` wrote at and below some others.
 
-    `measures` are names of measures and of times (`p95_ms`, `qps`); unless they are given, those that each folder was
-    scored by. A measure that a folder does not have is scored from its run; all are, where a `convention` is given.
+    `measures` are names of measures and of times (`p95_ms`, `throughput`); by default those that each folder was scored
+    by. A measure that a folder does not have is scored from its run; all are, where a `convention` is given.
     What was read is kept in an index in the first folder, which may be deleted at any time: `rebuild` does without what
     it says, and `index=False` neither reads nor writes one. `watch` is told what is being done, how much of it is done,
     and of how much; who is interrupted finds what was read so far in the index.
@@ -224,7 +224,7 @@ def _times(run: Path, told: Told, wanted: Sequence[Figure], confidence: float) -
             tally = tally if cost is None else Tally(cost, 1)
         elif one.source == "whole" and timings is not None:
             whole = speed(timings)
-            tally = Tally(whole.qps, whole.asked - whole.failed - whole.timed_out)
+            tally = Tally(whole.throughput, whole.asked - whole.failed - whole.timed_out)
         elif one.source == "latency":
             stage, statistic = figures.stage_of(one)
             values = stages.get(stage, np.empty(0))
@@ -272,12 +272,15 @@ def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) ->
     unknown = {one.point.folder for one in stands if not one.convention and not one.timed}
     if unknown:
         notes.append(f"under which convention {len(unknown)} of the folders were scored is not known")
+    undirected = list(dict.fromkeys(m for one in stands if not figure_of(m := one.point.measure).direction_known))
+    if undirected:
+        notes.append(f"direction unknown, higher assumed to be better: {', '.join(undirected)}")
     shallow: dict[tuple[str, int], None] = {}
     for one in stands:
         k = one.told.plan.get("k")
-        if isinstance(k, int) and not one.timed and _cutoff(one.point.measure) > k:
+        if isinstance(k, int) and not one.timed and _cutoff(one.point.measure) > k and math.isnan(one.point.mean.value):
             shallow[one.point.measure, k] = None
-    notes += [f"{measure} of runs of {k} documents a query is that of {k}" for measure, k in shallow]
+    notes += [f"{measure} is undefined for runs made with k={k}" for measure, k in shallow]
     return notes
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from ragauge import formats
-from ragauge.errors import BadInput, MissingEvidence, RagaugeError, words_of
+from ragauge.errors import BadInput, MissingEvidence, RagaugeError
 from ragauge.formats import columns
+from ragauge.formats.parquet import read_parquet
 from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.judged import defined_depth
 from ragauge.measures.scoring import score
 from ragauge.records import Judgments, Run, Scores
 from ragauge.rules.repeats import averaged
@@ -65,20 +67,25 @@ def score_again(folder: Path, place: str, measures: Sequence[str], convention: s
     if (run / "repeats.parquet").exists() and (trials := archive.read(run).differing()):
         found = [score(count(judgments, one, wanted, rules, name=place), wanted, rules) for one in trials]
         return averaged(found)
-    data, asked = _bytes(run), formats.asked(run)
+    data, asked, depth = _bytes(run), formats.asked(run), _depth(run)
     if data is None:
         return score(count(judgments, str(run), wanted, rules, name=place), wanted, rules)
     mark = hashlib.blake2b(data, digest_size=16).hexdigest()
-    key = (mark, None if asked is None else frozenset(asked), grades, convention, tuple(measures))
+    key = (mark, None if asked is None else frozenset(asked), depth, grades, convention, tuple(measures))
     if key not in _SCORED:
-        returned = _returned(data, asked, run)
-        _SCORED[key] = score(count(judgments, returned, wanted, rules, name=place), wanted, rules)
+        counted = count(judgments, _returned(data, asked, run), wanted, rules, name=place)
+        _SCORED[key] = score(replace(counted, depth=depth), wanted, rules)
         if len(_SCORED) > REMEMBERED:
             del _SCORED[next(iter(_SCORED))]
     return _SCORED[key]
 
 
 _SCORED: dict[tuple[Any, ...], Scores] = {}
+
+
+def _depth(run: Path) -> float | None:
+    made = formats.run_without_rankings(run)
+    return None if made is None else defined_depth(made)
 
 
 def _bytes(run: Path) -> bytes | None:
@@ -94,10 +101,8 @@ def _returned(data: bytes, asked: set[str] | None, run: Path) -> Run:
     import polars as pl
 
     label = str(run / "run.parquet")
-    try:
-        table = columns.run_columns(pl.read_parquet(data), label).lazy().collect()
-    except pl.exceptions.PolarsError as error:
-        raise BadInput(f"cannot be read ({words_of(error)})", file=label) from None
+    table = read_parquet(data, label, columns=archive.RUN_COLUMNS)
+    table = columns.run_columns(table, label).lazy().collect()
     timings = None if asked is None else pl.DataFrame({"query": sorted(asked)}, schema={"query": pl.String})
     return Run(columns.checked(table, label, "score", None), run.name, timings)
 

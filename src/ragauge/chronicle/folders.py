@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -16,10 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ragauge.chronicle.again import score_again
 from ragauge.chronicle.places import Stamp
 from ragauge.errors import BadInput, MissingEvidence, RagaugeError
+from ragauge.formats import read_judgments
+from ragauge.formats.parquet import read_parquet
 from ragauge.measures.table import mean
 from ragauge.records import Floats, Scores
 from ragauge.rules.figures import aggregate_of, measure_of
-from ragauge.runs.archive import EXPERIMENT
+from ragauge.runs.archive import EXPERIMENT, read_timings
+from ragauge.runs.manifest import judgments_hash
+from ragauge.structured_text import parse_json
+from ragauge.verbs import default_run_measures
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,6 +107,7 @@ def read(folder: Path, stamp: Stamp) -> Kept:
             # Scores that are older than what they were made from may be of what was there before.
             older = changed.get("scores.csv", 0) < max(changed[f"{place}/run.parquet"], changed["judgments.parquet"])
             told = _told(folder / place, {} if older else tallied)
+            _check_judgments(folder, place)
             lacks = [one for one in usual if one not in told.tallies] or ([] if told.tallies else usual_of(told))
             _count(folder, told, lacks, convention, grades)
             systems.append(told)
@@ -129,8 +134,7 @@ def _count(folder: Path, told: Told, measures: Sequence[str], convention: str, g
 
 def usual_of(told: Told) -> list[str]:
     """What `run` scores by where nobody says."""
-    k = told.plan.get("k") or 10
-    return [f"ndcg@{k}", f"recall@{k}", f"mrr@{k}", f"hit_rate@{k}"]
+    return list(default_run_measures(told.plan.get("k") or 10))
 
 
 def _told(run: Path, tallied: Mapping[str, Mapping[str, Tally]]) -> Told:
@@ -152,10 +156,20 @@ def _told(run: Path, tallied: Mapping[str, Mapping[str, Tally]]) -> Told:
     )
 
 
+def _check_judgments(folder: Path, place: str) -> None:
+    """Refuse a run that was made with other judgments than those of its folder."""
+    expected = _json(folder / place / "manifest.json").get("judgments_hash")
+    if expected is None:
+        return
+    found = _recorded_hash(folder / "judgments.parquet")
+    if expected != found:
+        raise BadInput(f"the run was made with other judgments; expected hash {expected}, got {found}")
+
+
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise BadInput(f"is damaged ({error})", file=str(path)) from None
     if not isinstance(found, dict):
         raise BadInput("is damaged (it holds no object)", file=str(path))
@@ -179,6 +193,8 @@ def scores_table(folder: Path) -> tuple[pl.DataFrame, str]:
     path = folder / "scores.csv"
     try:
         table = pl.read_csv(path.read_bytes(), infer_schema=False)  # a path might be read as a pattern
+        texts = [name for name in ("run", "query") if name in table.columns]
+        table = table.with_columns(pl.col(texts).str.replace(r"^'('*(?:[=@\t\r]|[+-].*[(|!=]))", "$1"))
         said = table["convention"].drop_nulls().unique().to_list() if "convention" in table.columns else []
         keys = ["run", "measure", "query"]
         if table.select(pl.any_horizontal(pl.col(keys).null_count() > 0)).item():
@@ -255,13 +271,8 @@ def tally_of(scores: Scores, measure: str) -> Tally:
 
 def timings_of(run: Path) -> pl.DataFrame | None:
     """The times of a run; None where there are none."""
-    import polars as pl
-
     path = run / "timings.parquet"
-    try:
-        return pl.read_parquet(path.read_bytes()) if path.exists() else None
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise BadInput(f"is damaged ({_first_line(error)})", file=str(path)) from None
+    return read_timings(path) if path.exists() else None
 
 
 Tables = dict[str, "pl.DataFrame"]
@@ -288,21 +299,28 @@ def values_of(folder: Path, told: Told, measure: str, convention: str, kept: Kep
 def _judgments_hash(path: Path) -> str:
     """A hash of what judgments say, in whatever order and however they are stored."""
     try:
-        return _content_hash(path.read_bytes())
+        data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
-    except ValueError as error:
-        raise BadInput(f"is damaged ({error})", file=str(path)) from None
+    return _content_hash(data, str(path))
+
+
+def _recorded_hash(path: Path) -> str:
+    """Return the hash of judgments as manifests record it; computed once for equal files."""
+    key = hashlib.blake2b(path.read_bytes(), digest_size=16).digest()
+    if key not in _RECORDED:
+        _RECORDED[key] = judgments_hash(read_judgments(path))
+    return _RECORDED[key]
+
+
+_RECORDED: dict[bytes, str] = {}
 
 
 @lru_cache(maxsize=16)
-def _content_hash(data: bytes) -> str:
+def _content_hash(data: bytes, label: str) -> str:
     import polars as pl
 
-    try:
-        table = pl.read_parquet(data)
-    except pl.exceptions.PolarsError as error:
-        raise ValueError(_first_line(error)) from None
+    table = read_parquet(data, label, columns={"query_id": "text", "doc_id": "text", "relevance": "number"})
     numbers = [pl.col(name).cast(pl.Float64) for name, kind in table.schema.items() if kind.is_numeric()]
     table = table.select(sorted(table.columns)).with_columns(numbers)
     return hashlib.blake2b(table.sort(table.columns).write_csv().encode(), digest_size=16).hexdigest()

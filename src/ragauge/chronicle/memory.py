@@ -16,9 +16,10 @@ from ragauge.chronicle.folders import Kept, Tally, Told, moment
 from ragauge.chronicle.places import Stamp
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
+from ragauge.structured_text import parse_json
 
 NAME = ".ragauge-history.jsonl"
-VERSION = 2
+VERSION = 3
 """Of its layout; an index of another, or by another version of ragauge, is made anew."""
 SETTLED = 2.0
 """Seconds. What was changed so lately may be changed again without its time showing it: it is not put in the index."""
@@ -31,9 +32,9 @@ def load(folder: Path) -> dict[str, Kept]:
         if not path.is_file():
             return {}
         first, _, rest = path.read_bytes().partition(b"\n")
-        if json.loads(first) != _header(rest):
+        if parse_json(first) != _header(rest):
             return {}
-        rows = [json.loads(line) for line in rest.splitlines()]
+        rows = [parse_json(line) for line in rest.splitlines()]
         return {_from_here(folder, row["folder"]): _kept(row) for row in rows}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}

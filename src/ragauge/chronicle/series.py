@@ -14,10 +14,10 @@ import numpy as np
 from ragauge.chronicle.folders import Kept, Tables, Told, values_of
 from ragauge.comparisons import Comparison, Method
 from ragauge.errors import RagaugeError
-from ragauge.formats.scores import less_is_better
 from ragauge.gates import Figure
 from ragauge.histories import Change, Point
 from ragauge.measures.conventions import PRESETS
+from ragauge.measures.directions import is_lower_better
 from ragauge.rules import figures
 from ragauge.stats.correction import corrected
 from ragauge.stats.pairs import Pair, compared
@@ -43,7 +43,8 @@ def figure_of(measure: str) -> Figure:
     try:
         return replace(figures.find(measure, PRESETS["default"]), name=measure)
     except RagaugeError:
-        return Figure(measure, lower_is_better=less_is_better(measure))
+        lower = is_lower_better(measure)
+        return Figure(measure, lower_is_better=bool(lower), direction_known=lower is not None)
 
 
 def series_of(stands: Sequence[Stand]) -> dict[tuple[str, str, str], list[Stand]]:

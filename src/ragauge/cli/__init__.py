@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 
-from ragauge.errors import RagaugeError
-
 
 def main() -> None:
-    """Run a command; a user's mistake gets one sentence and a hint, never a traceback."""
-    from ragauge.cli.app import VERBS, command_line
-
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the rest
+    """Run a command and exit with its code; an error is printed as one sentence and a hint, never as a traceback."""
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
     try:
+        code = _run()
+    except BaseException as error:
+        from ragauge.cli.failures import end_command
+
+        code = end_command(error, debug=debug)
+    sys.exit(code)
+
+
+def _run() -> int:
+    from ragauge.cli.failures import clean_up_when_terminated, open_streams
+    from ragauge.errors import BadInput
+
+    open_streams()
+    clean_up_when_terminated()
+    try:
+        os.getcwd()
+    except OSError:
+        raise BadInput("the working folder no longer exists", hint="cd to a folder that exists") from None
+    from ragauge.cli.app import VERBS, command_line
+    from ragauge.cli.console import print_warnings_as_notes
+
+    print_warnings_as_notes()
+    code: object = 0
+    try:
         command_line(*(verb for verb in sys.argv[1:2] if verb in VERBS))()
-    except RagaugeError as error:
-        if debug:
-            raise
-        told = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in str(error))  # it may quote a file
-        sys.stderr.write(f"error: {told}\n")
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`); there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except SystemExit as stop:
+        code = stop.code
+    sys.stdout.flush()
+    return code if isinstance(code, int) else int(code is not None)

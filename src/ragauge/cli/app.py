@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ragauge import __version__
+from ragauge.cli.failures import pass_exceptions
 
 VERBS = (
     "run",
@@ -50,8 +51,8 @@ def command_line(*verbs: str) -> typer.Typer:
     app = typer.Typer(
         name="ragauge",
         help="One gauge for retrieval: run systems, time them, score them, and know whether to believe it.",
-        epilog="Exit codes: 1 a gate failed, 2 a mistake, 3 a backend broke, 4 not comparable, 130 interrupted. "
-        "--debug anywhere shows the traceback.",
+        epilog="Exit codes: 1 gate failed, 2 invalid usage or input, 3 backend failure, 4 not comparable, "
+        "70 unexpected error, 130 interrupted. --debug anywhere shows the traceback.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -61,7 +62,7 @@ def command_line(*verbs: str) -> typer.Typer:
     app.callback()(root)
     for verb in verbs or VERBS:
         name = verb.replace("-", "_")
-        app.command(verb)(getattr(import_module(f"ragauge.cli.{name}"), name))
+        app.command(verb)(pass_exceptions(getattr(import_module(f"ragauge.cli.{name}"), name)))
     return app
 
 

@@ -8,11 +8,13 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
+from ragauge.cli.applicability import allow_only, refuse
 from ragauge.errors import BadInput
 from ragauge.reports.tables import plain_table
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -50,10 +52,13 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge audit qrels.txt bm25.run --corpus corpus.jsonl --expect ndcg@10=0.7439[/dim]
     """
     if listing:
+        allow_only(context, ["listing"], "--list")
         _list()
         return
     if not files:
         raise BadInput("nothing is given", hint="ragauge audit QRELS RUN…, or a folder that `ragauge run` wrote")
+    if as_json:
+        refuse(context, ["full"], "with --json, which has every finding in full")
     from ragauge.auditing import audit_files
     from ragauge.reports import audits
 
@@ -76,7 +81,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         with whole_file(markdown) as out:
             out.write(audits.markdown(found).encode("utf-8", "replace"))
     if as_json:
-        typer.echo(audits.as_json(found))
+        console.write_data(audits.as_json(found))
     else:
         console.show(*console.narrow(audits.rendered(found, full=full)))
     wrote = [] if markdown is None else [f"wrote {markdown}"]

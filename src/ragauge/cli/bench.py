@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from importlib.resources import files as packaged
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -14,20 +15,23 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ragauge import clusters
-from ragauge.benches.plan import SELECTIVITIES
-from ragauge.benching import STORES
+from ragauge.benches.plan import SELECTIVITIES, Plan, jobs, minimum_seconds
+from ragauge.benching import DOUBTFUL, STORES
 from ragauge.benching import bench as measure
 from ragauge.cli import console
+from ragauge.cli.applicability import allow_only, check_outputs, refuse, require_any
 from ragauge.cli.clusters import Cluster
-from ragauge.cli.progress import Stages, status
+from ragauge.cli.progress import SHORTEST_S, Stages, format_duration, status
 from ragauge.datasets.folders import name_of
 from ragauge.errors import BadInput
 from ragauge.experiments import slug
+from ragauge.formats.locks import hold_folder
 from ragauge.forms import write_charts
 from ragauge.reports.charts.sweeps import drawn
 from ragauge.reports.sweeps import broken, legends, notes, summary, tables
 from ragauge.reports.sweeps_csv import points_csv
 from ragauge.reports.sweeps_data import as_data
+from ragauge.reports.tables import counted
 from ragauge.sweep_files import write_folder
 from ragauge.sweeps import Sweep
 
@@ -37,6 +41,7 @@ CHANGED = 200
 
 
 def bench(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(
@@ -56,7 +61,15 @@ def bench(  # noqa: PLR0913 - each is an option of the command
             f"values joined by + are swept.  [dim]default {', '.join(STORES)}[/dim]",
         ),
     ] = None,
-    k: Annotated[int | None, typer.Option("-k", help="Neighbours a query.  [dim]default 10[/dim]")] = None,
+    k: Annotated[
+        str | None,
+        typer.Option(
+            "-k",
+            metavar="N,…",
+            help="Number of neighbours per query. Several values are scored from one search at the largest.  "
+            "[dim]default 10[/dim]",
+        ),
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="l2, cosine or ip.  [dim]default the data's[/dim]")] = None,
     embedder: Annotated[str | None, typer.Option(help="What turns the texts of a dataset into vectors.")] = None,
     limit: Annotated[int | None, typer.Option(help="The first so many vectors only.")] = None,
@@ -79,10 +92,26 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     seconds: Annotated[float | None, typer.Option(help="How long each load lasts.  [dim]default 5[/dim]")] = None,
     filters: Annotated[
         bool,
-        typer.Option("--filters", help=f"Also with filters: {', '.join(f'{100 * s:g}%' for s in SELECTIVITIES)}."),
+        typer.Option(
+            "--filters", help=f"Also with random filters: {', '.join(f'{100 * s:g}%' for s in SELECTIVITIES)}."
+        ),
     ] = False,
     selectivity: Annotated[
-        str | None, typer.Option(metavar="SHARE,…", help="Filters that let these shares through: 0.5,0.01.")
+        str | None, typer.Option(metavar="SHARE,…", help="Random filters that match these shares: 0.5,0.01.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="A filter on the metadata: 'lang=de and year>=2019 and kind in a|b'. Can be repeated.",
+        ),
+    ] = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV, TSV, JSONL or Parquet with an id, or a row per vector.  [dim]default the documents'[/dim]",
+        ),
     ] = None,
     changes: Annotated[bool, typer.Option("--changes", help="Also time inserts, updates and deletes.")] = False,
     mixed: Annotated[bool, typer.Option("--mixed", help="Also search while vectors come in.")] = False,
@@ -103,11 +132,27 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything random.  [dim]default 0[/dim]")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the stores themselves in the folder.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure everything again, including saved results of built-in stores.")
+    ] = False,
+    reuse: Annotated[
+        bool,
+        typer.Option(
+            "--reuse",
+            help="Reuse finished results of your own classes, plug-ins and servers instead of measuring them again.",
+        ),
+    ] = False,
     out: Annotated[
         str | None, typer.Option("-o", "--out", metavar="FOLDER", help="[dim]default bench/ and the dataset[/dim]")
     ] = None,
     charts: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
+    ] = None,
+    remeasure: Annotated[
+        str | None,
+        typer.Option(
+            metavar=DOUBTFUL, help="Measure only results with doubtful times (marked ?) again, and reuse all others."
+        ),
     ] = None,
     output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[
@@ -121,47 +166,76 @@ def bench(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge bench glove.hdf5 -s hnswlib -s faiss:kind=ivf,nprobe=1+4+16 --rate 100,1000[/dim]
 
-    Every result is kept at once: after Ctrl-C or a crash the same command goes on where it stopped.
+    Results are saved as they arrive. To resume after Ctrl-C or a crash, run the same command again.
 
     --cluster finds the exact neighbours; stores are measured here, as clocks of several machines cannot be compared.
     """
     if schema:
-        typer.echo((packaged("ragauge.reports") / "sweep.schema.json").read_text(encoding="utf-8"), nl=False)
+        allow_only(context, ["schema"], "--schema")
+        console.write_data((packaged("ragauge.reports") / "sweep.schema.json").read_text(encoding="utf-8"), nl=False)
         return
     console.only_one({"--json": output, "--csv": as_csv})
+    modes = {"--fresh": fresh, "--reuse": reuse, "--remeasure": remeasure is not None}
+    if len(chosen_modes := [name for name, value in modes.items() if value]) > 1:
+        raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="remove all but one of them")
+    require_any(context, {"metadata": ["where"], "poisson": ["rate"], "seconds": ["clients", "rate", "mixed"]})
+    if no_sweep:
+        refuse(context, ["quick"], "with --no-sweep, which tries no other values")
+    check_outputs([], charts)
     shares = _numbers(selectivity, float, "--selectivity") or (SELECTIVITIES if filters else None)
     given: dict[str, Any] = {
-        "k": k, "metric": metric, "embedder": embedder, "limit": limit, "queries": queries, "threads": threads,
+        "k": _numbers(k, int, "-k"), "metric": metric, "embedder": embedder, "limit": limit, "queries": queries,
+        "threads": threads,
         "repeats": repeats, "clients": _numbers(clients, int, "--clients"),
         "rates": _rates(rate, share=False), "shares": _rates(rate, share=True),
         "poisson": poisson or None, "seconds": seconds, "filters": shares, "changes": CHANGED if changes else None,
+        "where": where or None, "metadata": metadata,
         "mixed": CHANGED if mixed else None, "judgments": judgments or None, "price": price, "truth": truth,
         "quick": quick or None,
         "sweep": False if no_sweep else None, "timeout": timeout, "seed": seed, "keep": keep or None,
+        "fresh": fresh or None, "reuse": reuse or None, "remeasure": remeasure,
     }  # fmt: skip
     settings = {name: value for name, value in given.items() if value is not None}
     folder = Path(out) if out is not None else Path("bench") / slug(_called(data))
     found = _measured(data, store or list(STORES), folder, cluster, settings)
     if output:
-        typer.echo(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        typer.echo(points_csv(found), nl=False)
+        console.write_data(points_csv(found), nl=False)
     finish(found, folder, charts, shown=not output and not as_csv)
 
 
 def _measured(data: str, stores: list[str], folder: Path, cluster: str | None, settings: dict[str, Any]) -> Sweep:
-    """Measure, with somebody looking on; Ctrl-C says how to go on."""
+    """Measure and show the progress; after Ctrl-C, say how to resume."""
+    _estimate(stores, settings)
+    fresh = bool(settings.get("fresh"))
     with Stages() as watch:
         try:
             with clusters.cluster(cluster) as executor:
                 found = measure(data, stores, folder=folder, executor=executor, progress=watch, **settings)
         except KeyboardInterrupt:
             sys.stderr.write(
-                f"\nstopped at {watch.now or 'the beginning'}; what was measured is kept in "
-                f"{shlex.quote(str(folder))}, and the same command goes on from there\n"
+                f"\nstopped at {watch.now or 'the beginning'}; what was measured is saved in "
+                f"{shlex.quote(str(folder))}; to resume, run the same command{' without --fresh' * fresh}\n"
             )
             raise typer.Exit(130) from None
     return found
+
+
+def _estimate(stores: list[str], settings: dict[str, Any]) -> None:
+    """Say how long it takes at least, if that is worth saying."""
+    known = {one.name for one in fields(Plan)} - {"metadata"}
+    plan = Plan.of({name: value for name, value in settings.items() if name in known})
+    wanted = jobs(stores, plan)
+    seconds = minimum_seconds(wanted, plan)
+    if seconds >= SHORTEST_S:
+        points = counted(sum(len(job.searches) for job in wanted), "configuration")
+        console.talk(
+            [
+                f"{counted(len(wanted), 'build')}, {points}, {counted(plan.repeats, 'repeat')}: at least "
+                f"{format_duration(seconds)}; the time left is estimated after the first build"
+            ]
+        )
 
 
 def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> None:
@@ -176,7 +250,8 @@ def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> No
         console.show(*pieces)
     with status(after=0.5) as tell:
         tell("writing")
-        files, missing = write_folder(found, folder)
+        with hold_folder(folder):
+            files, missing = write_folder(found, folder)
         drawings = drawn(found) if charts is not None else {}
         write_charts(drawings, Path(charts or ""))
     console.talk(

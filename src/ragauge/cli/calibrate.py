@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.applicability import OF_MODELS, allow_only, check_outputs, refuse, require_any
 from ragauge.cli.progress import Counting
 from ragauge.errors import BadInput
 from ragauge.formats.samples import called
@@ -23,6 +24,7 @@ from ragauge.verdicts import LEXICAL
 
 
 def calibrate(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     labelled: Annotated[
         list[str] | None,
         typer.Argument(
@@ -61,8 +63,10 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the chat, e.g. temperature=0.")
     ] = None,
     concurrency: Annotated[int | None, typer.Option(help="The most calls at a time.")] = None,
-    max_calls: Annotated[int | None, typer.Option(help="Stop after so many calls of a set.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Stop before a set costs more.")] = None,
+    max_calls: Annotated[
+        int | None, typer.Option(help="Maximum number of requests per set; probes and retries count.")
+    ] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Maximum cost per set; probes and retries count.")] = None,
     prices: Annotated[str | None, typer.Option(metavar="FILE.toml", help="What models cost.")] = None,
     price: Annotated[
         str | None, typer.Option(metavar="IN,OUT", help="What this one costs, for a million tokens in and out.")
@@ -95,9 +99,20 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge calibrate labelled.jsonl --chat openai:gpt-4o-mini --replicates 3 --labels 100[/dim]
     """
     if schema:
-        typer.echo((packaged("ragauge.reports") / "calibration.schema.json").read_text(encoding="utf-8"), nl=False)
+        allow_only(context, ["schema"], "--schema")
+        console.write_data(
+            (packaged("ragauge.reports") / "calibration.schema.json").read_text(encoding="utf-8"), nl=False
+        )
         return
     console.only_one({"--json": as_json, "--csv": csv, "--markdown": markdown})
+    require_any(context, {"per_sample": ["as_json"]})
+    if price is not None and prices is not None:
+        raise BadInput("--price and --prices are mutually exclusive", hint="remove one of them")
+    if chat == LEXICAL:
+        refuse(context, OF_MODELS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL")
+    if dry_run:
+        refuse(context, ["charts", "per_sample", "as_json", "csv", "markdown", "confidence"], "with --dry-run")
+    check_outputs([], charts)
     if not labelled:
         raise BadInput("there is nothing to calibrate on", hint="ragauge calibrate labelled.jsonl")
     from ragauge.calibrating import calibrate as measure_judge
@@ -131,11 +146,13 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         Path(charts).mkdir(parents=True, exist_ok=True)
         write_charts(drawn({slug(one.dataset): one for one in found}), Path(charts))
     if as_json:
-        typer.echo(json.dumps(as_data(found, per_sample=per_sample), ensure_ascii=False, indent=2, allow_nan=False))
+        console.write_data(
+            json.dumps(as_data(found, per_sample=per_sample), ensure_ascii=False, indent=2, allow_nan=False)
+        )
     elif csv:
-        typer.echo(as_csv(found), nl=False)
+        console.write_data(as_csv(found), nl=False)
     elif markdown:
-        typer.echo(reports.as_markdown(found), nl=False)
+        console.write_data(reports.as_markdown(found), nl=False)
     else:
         parts = reports.sections(found[0]) if len(found) == 1 else [reports.overview(found)]
         tables = [table_of(rows, console.data().width) for rows in parts]
@@ -147,16 +164,24 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     if stopped := next((one.stopped for one in found if one.stopped), ""):
         sys.stderr.write(f"stopped: {stopped}; the same command with a higher limit goes on\n")
         raise typer.Exit(3)
+    silent = [one for one in found if one.unscored and not one.scored]
+    if silent and chat != LEXICAL:
+        why = next(iter(silent[0].unscored))
+        sys.stderr.write(f"error: the judge gave no readable reply for {silent[0].dataset}; {why}\n")
+        raise typer.Exit(3)
 
 
 def _estimate(places: Mapping[str, Path | None], asked: dict[str, Any]) -> None:
     """What it would take, set by set."""
     from ragauge.calibrating import estimate_calibration
+    from ragauge.cli.judge import describe_estimate
     from ragauge.reports.judged import estimate_tables
 
+    more: list[str] = []
     for path, place in places.items():
         found = estimate_calibration(path, **asked, folder=place)
         if found:
             console.show(*estimate_tables(found, console.data().width))
-        console.talk([f"{path}: an estimate" if found else f"{path}: nothing would be asked"])
-    console.talk(["nothing was asked"])
+            more = describe_estimate(found, asked["chat"], asked.get("options") or {})
+        console.talk([f"{path}: an estimate" if found else f"{path}: no request would be sent"])
+    console.talk([*more, "nothing was asked"])

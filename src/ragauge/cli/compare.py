@@ -8,9 +8,13 @@ from typing import Annotated
 import typer
 
 from ragauge import clusters
+from ragauge.answer_dates import describe_answers
 from ragauge.cli import console
+from ragauge.cli.applicability import refuse
 from ragauge.cli.clusters import Cluster
 from ragauge.cli.evaluate import rules_of
+from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
+from ragauge.cli.ties import describe_ties
 from ragauge.comparing import compare as compare_scores
 from ragauge.errors import BadInput
 from ragauge.formats.rows import read_tags
@@ -20,6 +24,7 @@ from ragauge.scored import MEASURES, score_files
 
 
 def compare(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     files: Annotated[
         list[str],
         typer.Argument(
@@ -68,9 +73,11 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
     ] = None,
-    rel: Annotated[float | None, typer.Option("-l", "--rel", help="The least relevant grade.")] = None,
+    rel: Rel = None,
     depth: Annotated[int | None, typer.Option("-M", "--depth", help="Look at so many documents a query.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
+    lower_is_better: LowerIsBetter = None,
+    higher_is_better: HigherIsBetter = None,
     cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
@@ -84,6 +91,8 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge compare runs/pydocs -b bm25 --by complexity[/dim]
     """
     console.only_one({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown, "--latex": as_latex})
+    if as_csv or as_latex:
+        refuse(context, ["moved"], "with --csv and --latex, which do not list queries")
     found = score_files(files, baseline, measure, rules_of(convention, options or [], rel, depth), split=split)
     tagged = {query: dict(values) for query, values in found.tags.items()}
     if tags is not None:
@@ -96,21 +105,26 @@ def compare(  # noqa: PLR0913 - each is an option of the command
             found, baseline=found.baseline, by=by, tags=tagged, overlap=overlap, count_missing=count_missing,
             executor=executor, test=test, correction=correction, family=family, confidence=confidence,
             interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
+            lower_is_better=lower_is_better, higher_is_better=higher_is_better,
         )  # fmt: skip
     shown = 3 if moved is None else moved
     if as_json:
-        typer.echo(json.dumps(reports.as_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(reports.as_data(compared, shown), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        typer.echo(reports.as_csv(compared), nl=False)
+        console.write_data(reports.as_csv(compared), nl=False)
+        console.talk(describe_answers(compared.answers))
     elif as_markdown:
-        typer.echo(reports.markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown), nl=False)
+        console.write_data(
+            reports.markdown(compared, 0 if moved is None and len(compared.systems) > 2 else shown), nl=False
+        )
     elif as_latex:
-        typer.echo(comparisons_table(compared), nl=False)
+        console.write_data(comparisons_table(compared), nl=False)
     else:
         many = moved is None and len(compared.systems) > 2  # then there would be more of that than of the rest
         tables, left = reports.tables(compared, console.data().width, 0 if many else shown, console.marks())
         console.show(*tables)
-        console.talk(reports.about(compared))
+        console.talk(console.merge_notes(reports.about(compared), compared.systems))
+        console.talk(describe_ties(found.scores.values()))
         if left:
             console.talk([f"not shown, for want of room: {', '.join(left)}; --csv has them"])
         if many:

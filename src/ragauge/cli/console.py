@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, InputWarning
+from ragauge.keys import redact
 from ragauge.reports.sparklines import marks_for
 from ragauge.reports.tables import one_line
+from ragauge.structured_text import parse_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -63,13 +65,48 @@ def folded(pieces: Sequence[RenderableType]) -> list[RenderableType]:
 def talk(lines: Iterable[str]) -> None:
     """Say something beside the data."""
     for line in lines:
-        text = f"note: {one_line(line)}"
+        text = f"note: {one_line(redact(line))}"
         if sys.stderr.isatty():  # a terminal would break inside words
             width = shutil.get_terminal_size().columns
             text = textwrap.fill(
                 text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
             )
         sys.stderr.write(f"{text}\n")
+
+
+def write_data(text: str = "", *, nl: bool = True) -> None:
+    """Write data to standard output; on a terminal, control characters are replaced, which could change its state."""
+    if sys.stdout.isatty():
+        text = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+    sys.stdout.write(f"{text}\n" if nl else text)
+
+
+def print_warnings_as_notes() -> None:
+    """Print warnings about inputs as notes instead of as Python does."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, InputWarning):
+            talk([str(message)])
+        else:
+            usual(message, category, *place, **more)
+
+    warnings.showwarning = show
+
+
+def merge_notes(notes: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Merge notes that differ only in the name before the colon: `a: slow` and `b: slow` become `a, b: slow`.
+
+    >>> merge_notes(["a: slow", "b: slow", "done"], ["a", "b"])
+    ['a, b: slow', 'done']
+    """
+    known = list(names)
+    found: dict[str, list[str]] = {}
+    for note in notes:
+        name = next((one for one in known if note.startswith(f"{one}: ")), None)
+        text = note if name is None else note.removeprefix(f"{name}: ")
+        found.setdefault(text, []).extend([] if name is None else [name])
+    return [f"{', '.join(dict.fromkeys(mine))}: {text}" if mine else text for text, mine in found.items()]
 
 
 def marks() -> str:
@@ -96,7 +133,7 @@ def settings(texts: Iterable[str]) -> dict[str, Any] | None:
         if not equals or not name.strip():
             raise BadInput(f"`--set {text}` sets nothing", hint="--set temperature=0")
         try:
-            found[name.strip()] = json.loads(value)
+            found[name.strip()] = parse_json(value)
         except ValueError:
             found[name.strip()] = value
     return found or None

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from ragauge import formats
-from ragauge.errors import BadInput, words_of
+from ragauge.cli.applicability import refuse
+from ragauge.errors import BadInput
 from ragauge.formats import columns, documents, samples, writing
 from ragauge.formats.files import Source
 
 
 def convert(
+    context: typer.Context,
     source: Annotated[str, typer.Argument(metavar="IN", help="A file or BEIR folder; - is standard input.")],
     target: Annotated[
         str, typer.Argument(metavar="OUT", help="The file to write; - is standard output; FOLDER/ is BEIR.")
@@ -32,6 +34,7 @@ def convert(
         if to is not None and to not in samples.FORMS:
             hint = f"one of {', '.join(samples.FORMS)}; the ending of OUT says whether it is a table"
             raise BadInput(f"samples cannot be written as {to}", hint=hint)
+        refuse(context, ["from_"], "on samples, whose format is recognised")
         samples.write_samples(samples.read_samples(source), target, to or "ragauge")
         return
     for name in (from_, to):
@@ -57,19 +60,11 @@ def _kind(source: Source, format_: str | None) -> str:
             return "run"
         return "qrels"
     if form == "json":
-        thing = documents.read_json(source)
+        thing = documents.read_json(source, ids=True)
         nested = thing.values() if isinstance(thing, dict) else []
         values = [v for docs in nested if isinstance(docs, dict) for v in docs.values()]
         return "run" if any(isinstance(v, float) for v in values) else "qrels"
-    if form == "parquet":
-        import polars as pl
-
-        try:
-            names = list(pl.read_parquet_schema(source.path))
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise BadInput(f"cannot be read ({words_of(error)})", file=source.label) from None
-    else:
-        names = columns.read_table(source, form).columns
+    names = columns.header(source, form) if form == "parquet" else columns.read_table(source, form).columns
     graded = columns.find(names, (*columns.GRADE[:-1], "corpus-id", "corpus_id"))
     ranked = columns.find(names, (*columns.RANK, *columns.DISTANCE, *columns.SCORE[1:]))
     if graded:

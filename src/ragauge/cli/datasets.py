@@ -10,12 +10,14 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
+from ragauge.cli.applicability import refuse
 from ragauge.datasets.loading import listing, load
 from ragauge.errors import UnknownName
 from ragauge.reports.tables import plain_table
 
 
 def datasets(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Look into this one: a name or a folder.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
     query: Annotated[str | None, typer.Option("-q", "--query", help="Show this query and its answers.")] = None,
@@ -26,9 +28,10 @@ def datasets(
     [dim]ragauge datasets pydocs -q count-items[/dim]
     """
     if name is None:
+        refuse(context, ["split", "query"], "without a dataset", hint="ragauge datasets NAME")
         rows = list(listing())
         if as_json:
-            typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
+            console.write_data(json.dumps([row._asdict() for row in rows], indent=2))
             return
         table = plain_table(["name", "kind", "about"], numbers=False)
         for row in rows:
@@ -40,6 +43,7 @@ def datasets(
         return
     data = load(name, split=split)
     if query is not None:
+        refuse(context, ["as_json"], "with --query")
         if query not in data.queries:
             raise UnknownName(f"query of {data.name}", query, data.queries)
         console.show(Text(data.queries[query], style="bold"), Text(data.answers.get(query, "")), "")
@@ -64,7 +68,7 @@ def datasets(
         "strata": strata,
     }
     if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        console.write_data(json.dumps(facts, indent=2, ensure_ascii=False))
         return
     table = plain_table(["", ""], numbers=False)
     for key, value in facts.items():

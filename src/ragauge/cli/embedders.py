@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.applicability import check_outputs, require_any
+from ragauge.cli.options import Reuse, Threads
 from ragauge.cli.progress import Stages
 from ragauge.cli.telling import tell, writable
 from ragauge.encoding.plan import QUICK, STORES, Plan
@@ -24,6 +26,7 @@ FILES = (".html", ".json", ".csv", ".md", ".tsv")
 
 
 def embedders(  # noqa: PLR0913 - each is an option of the command
+    command: typer.Context,
     dataset: Annotated[
         str, typer.Argument(help="`ragauge datasets` lists those that there are; or a BEIR folder.")
     ] = "pydocs",
@@ -77,6 +80,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     rate: Annotated[float, typer.Option(help="The part of the words that this may touch.")] = USUAL.rate,
     seeds: Annotated[int, typer.Option(help="So many times, where it draws.")] = USUAL.seeds,
     timed: Annotated[int | None, typer.Option(help="Time so many queries, one by one.  [dim]default all[/dim]")] = None,
+    threads: Threads = None,
     no_memory: Annotated[bool, typer.Option("--no-memory", help="Do not weigh each in a process of its own.")] = False,
     quick: Annotated[
         bool,
@@ -94,6 +98,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept there.")] = False,
+    reuse: Reuse = False,
     files: Annotated[
         list[str] | None,
         typer.Option("-o", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
@@ -113,7 +118,11 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge embedders pydocs -e minilm -e "bytes=lm(tokenizer=bytes)" --out study -o study.html[/dim]
     """
     written = files or []
+    require_any(command, {"fresh": ["folder"], "reuse": ["folder"]})
+    if fresh and reuse:
+        raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
     writable(written, as_json=as_json, as_csv=as_csv, form=form, noun=Lineup)
+    check_outputs([], charts)
     if charts is not None:
         refuse_unwritable(charts, folder=True)
     if folder is not None and Path(folder).suffix in FILES:
@@ -126,6 +135,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         "sizes": _numbers(sizes, "--sizes"),
         "perturbations": _kinds(perturb),
         "timed": timed,
+        "threads": threads,
         "memory": False if no_memory else None,
     }
     how |= {name: value for name, value in given.items() if value is not None}
@@ -143,6 +153,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         limit=limit,
         out=folder,
         fresh=fresh,
+        reuse=reuse,
         **how,
     )
     tell([found], written, as_json=as_json, as_csv=as_csv, form=form, folded=True)

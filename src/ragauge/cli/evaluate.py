@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any
@@ -12,16 +11,18 @@ import typer
 from ragauge import clusters
 from ragauge.cli import console, trec_eval
 from ragauge.cli.clusters import Cluster
+from ragauge.cli.options import Rel
 from ragauge.cli.progress import status
+from ragauge.cli.ties import describe_ties
 from ragauge.errors import BadInput
+from ragauge.formats.neighbour_arrays import check_rows
 from ragauge.inputs import gather
 from ragauge.measures.conventions import OF_ANSWERS, Convention
 from ragauge.measures.conventions import convention as find_convention
 from ragauge.measures.scoring import score
 from ragauge.records import Scores
 from ragauge.reports import tables
-from ragauge.runs.archive import made_with
-from ragauge.verbs import DEFAULT_MEASURES, count_each, judgments_for, read_measures, shallow
+from ragauge.verbs import count_each, default_measures, judgments_for, read_measures
 
 
 def evaluate(  # noqa: PLR0913 - each is an option of the command
@@ -30,14 +31,16 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="QRELS RUN...",
             help="Judgments (TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet), then runs (TREC, CSV, TSV, "
-            "JSONL, JSON, Parquet or a folder of it), plain, .gz or .zst; - is stdin. Folders that `run` wrote know "
-            "their judgments.",
+            "JSONL, JSON, Parquet or a folder of it), plain, .gz or .zst; - is stdin. Or exact and found neighbours "
+            "(.ivecs, .ibin, .npy). Folders that `run` wrote know their judgments.",
         ),
     ],
     measure: Annotated[
         list[str] | None,
         typer.Option(
-            "-m", "--measure", help="A measure, e.g. ndcg@10; again for more. [dim]`ragauge measures` lists them[/dim]"
+            "-m",
+            "--measure",
+            help="Measures, e.g. ndcg@10,map. Can be repeated. [dim]`ragauge measures` lists them[/dim]",
         ),
     ] = None,
     convention: Annotated[
@@ -47,7 +50,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Option("--set", metavar="OPTION=VALUE", help="Set one option of the convention, e.g. ties=ranked."),
     ] = None,
-    rel: Annotated[float | None, typer.Option("-l", "--rel", help="The least grade that counts as relevant.")] = None,
+    rel: Rel = None,
     depth: Annotated[int | None, typer.Option("-M", "--depth", help="Look at so many documents a query.")] = None,
     per_query: Annotated[bool, typer.Option("-q", "--per-query", help="Each query, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
@@ -72,10 +75,10 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     if shape not in ("table", "json", "csv", "trec_eval"):
         raise BadInput(f"there is no output format `{shape}`", hint="table, json, csv, trec_eval")
     given = gather(files)
+    check_rows(given.qrels, given.singles.values())
+    usual = default_measures(given.qrels, given.singles.values())
     trec = shape == "trec_eval"
-    wanted = read_measures(
-        trec_eval.own_lines(measure or ["official"]) if trec else measure or DEFAULT_MEASURES, rules, trec=trec
-    )
+    wanted = read_measures(trec_eval.own_lines(measure or ["official"]) if trec else measure or usual, rules, trec=trec)
     judgments = judgments_for(wanted, given.qrels, form=qrels_format, targets=targets, split=split)
     with clusters.cluster(cluster) as executor, status(after=1.0) as tell:
         counted = count_each(
@@ -90,19 +93,20 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     scores = {name: score(judged, wanted, rules) for name, judged in counted.items()}
     if trec:
         for one in scores.values():
-            sys.stdout.write(trec_eval.lines(one, wanted, measure or ["official"], rules, per_query=per_query))
+            lines = trec_eval.lines(one, wanted, measure or ["official"], rules, per_query=per_query)
+            console.write_data(lines, nl=False)
         return
     if shape == "json":
-        typer.echo(tables.as_json(scores, per_query=per_query))
+        console.write_data(tables.as_json(scores, per_query=per_query))
     elif shape == "csv":
-        typer.echo(tables.as_csv(scores, per_query=per_query), nl=False)
+        console.write_data(tables.as_csv(scores, per_query=per_query), nl=False)
     else:
         width = console.data().width
         if per_query:
             console.show(tables.query_table(scores, width), "")
         console.show(tables.score_table(scores, width))
         _about(scores, rules)
-        console.talk(note for run in given.singles.values() for note in shallow(run, made_with(run, "k"), wanted))
+        console.talk(describe_ties(scores.values()))
 
 
 def _about(scores: dict[str, Scores], rules: Convention) -> None:
@@ -115,7 +119,7 @@ def _about(scores: dict[str, Scores], rules: Convention) -> None:
             + (f" ({named})" if named and "," not in rules.name else "")
         ]
     )
-    console.talk(dict.fromkeys(note for one in scores.values() for note in one.notes))
+    console.talk(console.merge_notes((note for one in scores.values() for note in one.notes), scores))
 
 
 def rules_of(name: str, options: Sequence[str], rel: float | None, depth: int | None) -> Convention:

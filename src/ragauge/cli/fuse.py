@@ -9,6 +9,7 @@ import typer
 
 from ragauge import formats
 from ragauge.cli import console
+from ragauge.cli.applicability import allow_only, require_any
 from ragauge.errors import BadInput
 from ragauge.formats import writing
 from ragauge.fusing import as_run, read_runs, tune
@@ -19,6 +20,7 @@ from ragauge.records import Nested
 
 
 def fuse(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     runs: Annotated[
         list[str] | None,
         typer.Argument(metavar="RUN...", help="Runs: TREC, CSV, TSV, JSONL, JSON, Parquet; .gz, .zst; - is stdin."),
@@ -48,10 +50,12 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge fuse bm25.run dense.run -o hybrid.run --method wsum --weights 0.4,0.6[/dim]
     """
     if show_list:
+        allow_only(context, ["show_list"], "--list")
         _list()
         return
     if not runs:
         raise BadInput("there is nothing to fuse", hint="ragauge fuse bm25.run dense.run -o hybrid.run")
+    require_any(context, {name: ["qrels"] for name in ("measure", "folds", "seed")})
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
     formats.known(to)

@@ -10,13 +10,15 @@ import typer
 
 from ragauge import plugins
 from ragauge.cli import console
+from ragauge.cli.applicability import require_any
 from ragauge.cli.progress import status
-from ragauge.cli.telling import tell, writable
+from ragauge.cli.telling import talk_unread, tell, writable
 from ragauge.errors import BadInput
 from ragauge.verdicts import LEXICAL
 
 
 def gain(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     before: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +60,9 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     replies: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Keep what the chat says here, and ask nothing twice.")
     ] = None,
-    max_calls: Annotated[int | None, typer.Option(help="Stop asking the chat before more calls than this.")] = None,
+    max_calls: Annotated[
+        int | None, typer.Option(help="Maximum number of requests to the chat; probes and retries count.")
+    ] = None,
     embedder: Annotated[str, typer.Option(help="What novelty is measured by.")] = "wordllama",
     novelty: Annotated[str, typer.Option(help="Which definition of it: mean, least, lexical.")] = "mean",
     attribution: Annotated[
@@ -95,6 +99,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     from ragauge import gaining
 
     writable(out or [], as_json=as_json, as_csv=as_csv)
+    require_any(context, {name: ["chat"] for name in ("options", "replies", "max_calls")})
     judging: dict[str, Any] = {
         "options": console.settings(options or []), "folder": replies, "max_calls": max_calls,
     }  # fmt: skip
@@ -115,6 +120,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
             sys.stderr.write("\nstopped; nothing was written\n")
             raise typer.Exit(130) from None
     tell([found], out or [], as_json=as_json, as_csv=as_csv)
+    talk_unread(before, after, add)
 
 
 def _weights(given: list[str] | None) -> dict[str, float] | None:

@@ -9,6 +9,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.evaluate import rules_of
+from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
 from ragauge.errors import BadInput, RagaugeError
 from ragauge.formats.writing import whole_file
 from ragauge.gate_files import read_gate
@@ -52,11 +53,21 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
     ] = None,
+    rel: Rel = None,
     tags: Annotated[str | None, typer.Option(help="A table with a query column: its other columns are tags.")] = None,
     targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
     versions: Annotated[
         str | None, typer.Option(metavar="FILE", help="Versions of the corpus, as in freshness, for stale_rate@k.")
     ] = None,
+    allow_changed_corpus: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changed-corpus",
+            help="Accept a baseline of another corpus: compare on the common queries.",
+        ),
+    ] = False,
+    lower_is_better: LowerIsBetter = None,
+    higher_is_better: HigherIsBetter = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
     junit: Annotated[str | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Also write a summary as Markdown.")] = None,
@@ -73,18 +84,21 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         if "-" in (junit, markdown):
             raise BadInput("standard output is for the table", hint="--junit and --markdown name files")
         settings: dict[str, Any] = {"rules": []} if rules is None else read_gate(rules)
-        given = {"baseline": baseline, "alpha": alpha, "correction": correction, "least": least, "tags": tags}
-        settings.update(
-            {
-                name: value
-                for name, value in {**given, "targets": targets, "versions": versions}.items()
-                if value is not None
-            }
-        )
+        given: dict[str, Any] = {
+            "baseline": baseline,
+            "alpha": alpha,
+            "correction": correction,
+            "least": least,
+            "tags": tags,
+        }
+        given |= {"targets": targets, "versions": versions}
+        given |= {"lower_is_better": lower_is_better, "higher_is_better": higher_is_better}
+        given |= {"allow_changed_corpus": True if allow_changed_corpus else None}
+        settings.update({name: value for name, value in given.items() if value is not None})
         settings["rules"] = [*settings["rules"], *(rule or [])]
         chosen = [f"{name}={value}" for name, value in settings.pop("set", {}).items()]
         name = convention or settings.pop("convention", "default")
-        settings["convention"] = rules_of(name, [*chosen, *(options or [])], None, None)
+        settings["convention"] = rules_of(name, [*chosen, *(options or [])], rel, None)
         found = hold(files[-1], qrels=files[0] if len(files) > 1 else None, **settings)
     except RagaugeError as error:
         # Whoever reads the files and not the exit code must not take those of yesterday for today's.
@@ -100,7 +114,7 @@ def _report(found: Gate, *, as_json: bool, junit: str | None, markdown: str | No
     _write(junit, reports.junit(found))
     _write(markdown, reports.markdown(found).encode("utf-8", "replace"))
     if as_json:
-        typer.echo(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     else:
         console.show(reports.table(found, console.data().width))
     console.talk([reports.verdict(found), *reports.about(found)])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ragauge.cli.progress import status
-from ragauge.cli.telling import tell, writable
+from ragauge.cli.telling import talk_unread, tell, writable
 from ragauge.errors import BadInput
 from ragauge.webs import Web
 
@@ -55,7 +55,7 @@ def graph(  # noqa: PLR0913 - each is an option of the command
     if dataset is None:
         raise BadInput("nothing is given", hint="ragauge graph DATASET: a dataset, a file or a folder")
     from ragauge import graphing
-    from ragauge.systems.building import GRAPH
+    from ragauge.systems.composition import GRAPH
 
     writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Web)
     with status(after=0.5) as watch:
@@ -70,3 +70,4 @@ def graph(  # noqa: PLR0913 - each is an option of the command
             tell=lambda what: watch(f"{what} …"),
         )
     tell([found], out or [], as_json=as_json, as_csv=as_csv, form=form, folded=True)
+    talk_unread(dataset)

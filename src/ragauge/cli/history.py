@@ -11,6 +11,7 @@ import typer
 
 from ragauge.chronicle import history as look_back
 from ragauge.cli import console
+from ragauge.cli.applicability import allow_only, check_outputs, refuse
 from ragauge.cli.progress import status
 from ragauge.errors import BadInput
 from ragauge.formats.writing import whole_file
@@ -21,6 +22,7 @@ from ragauge.runs.manifest import now
 
 
 def history(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     folders: Annotated[
         list[str] | None,
         typer.Argument(metavar="[FOLDER]...", help="Where the results are, at any depth.  [dim]default runs[/dim]"),
@@ -30,7 +32,7 @@ def history(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-m",
             "--measure",
-            help="A measure, or a time: p50_ms, p95_ms, embed_p95_ms, qps, …; again for more.  "
+            help="A measure, or a time: p50_ms, p95_ms, embed_p95_ms, throughput, …; can be repeated.  "
             "[dim]default what each was scored by[/dim]",
         ),
     ] = None,
@@ -57,11 +59,15 @@ def history(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge history runs -m ndcg@10 -m p95_ms[/dim]
     """
     if schema:
-        typer.echo((packaged("ragauge.reports") / "history.schema.json").read_text(encoding="utf-8"), nl=False)
+        allow_only(context, ["schema"], "--schema")
+        console.write_data((packaged("ragauge.reports") / "history.schema.json").read_text(encoding="utf-8"), nl=False)
         return
     console.only_one({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown})
     if out is not None and not out.endswith((".html", ".htm")):
         raise BadInput("the page is an .html file", file=out, hint="-o history.html")
+    check_outputs([out or ""], None)
+    if no_index:
+        refuse(context, ["rebuild"], "with --no-index")
     given = folders or ["runs"]
     try:
         with status(after=1.0) as tell:
@@ -76,12 +82,12 @@ def history(  # noqa: PLR0913 - each is an option of the command
         sys.stderr.write(f"\nstopped{kept}{' goes on from there' * bool(kept)}\n")
         raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(reports.as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        typer.echo(reports.as_csv(found), nl=False)
+        console.write_data(reports.as_csv(found), nl=False)
         console.talk(words.unread(found))
     elif as_markdown:
-        typer.echo(reports.markdown(found), nl=False)
+        console.write_data(reports.markdown(found), nl=False)
     else:
         tables, left = reports.tables(found, console.data().width, marks_for(sys.stdout.encoding))
         console.show(*tables)

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files as packaged
 from pathlib import Path
@@ -15,24 +16,28 @@ import typer
 
 from ragauge import clusters
 from ragauge.cli import console
+from ragauge.cli.applicability import OF_MODELS, allow_only, refuse
 from ragauge.cli.clusters import Cluster
 from ragauge.cli.evaluate import rules_of
 from ragauge.cli.progress import Counting, status
 from ragauge.errors import BadInput
 from ragauge.experiments import slug
 from ragauge.formats.judged import is_judged
+from ragauge.formats.locks import hold_folder
 from ragauge.formats.samples import called
 from ragauge.judged_files import refuse_others, write_folder
-from ragauge.judging import estimate, judge_only, recount
-from ragauge.measures.answers import MAIN
+from ragauge.judges.estimating import LOCAL_RATES
+from ragauge.judging import estimate, judge_only, missing_key, recount
+from ragauge.measures.answers import MAIN, parse_all
 from ragauge.reports import judged as reports
 from ragauge.reports.judged_csv import summary_csv
 from ragauge.reports.judged_data import as_data, estimate_data
 from ragauge.sampling import open_samples
-from ragauge.verdicts import LEXICAL, Judged
+from ragauge.verdicts import LEXICAL, Estimate, Judged
 
 
 def judge(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     samples: Annotated[
         str | None,
         typer.Argument(
@@ -44,7 +49,11 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("-m", "--measure", help=f"A measure; again for more.  [dim]default {', '.join(MAIN)}[/dim]"),
+        typer.Option(
+            "-m",
+            "--measure",
+            help=f"Measures, separated by commas. Can be repeated.  [dim]default {', '.join(MAIN)}[/dim]",
+        ),
     ] = None,
     chat: Annotated[
         str | None,
@@ -86,11 +95,17 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     concurrency: Annotated[int | None, typer.Option(help="The most calls at a time.  [dim]default 16[/dim]")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt.  [dim]default 60[/dim]")] = None,
     retries: Annotated[int | None, typer.Option(help="Try again so often.  [dim]default 5[/dim]")] = None,
-    max_calls: Annotated[int | None, typer.Option(help="Stop before more calls than this, over all sessions.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Stop before it costs more, over all sessions.")] = None,
-    prices: Annotated[str | None, typer.Option(metavar="FILE.toml", help="What models cost.")] = None,
+    max_calls: Annotated[
+        int | None, typer.Option(help="Maximum number of requests of all sessions; probes and retries count.")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="Maximum cost of all sessions in US dollars; probes and retries count.")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option(metavar="FILE.toml", help="US dollars per million tokens, by model.")
+    ] = None,
     price: Annotated[
-        str | None, typer.Option(metavar="IN,OUT", help="What this one costs, for a million tokens in and out.")
+        str | None, typer.Option(metavar="IN,OUT", help="US dollars per million tokens in and out.")
     ] = None,
     verdicts: Annotated[
         str | None,
@@ -128,7 +143,8 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     kept at once: after Ctrl-C, a crash or a limit the same command goes on, and pays for nothing twice.
     """
     if schema:
-        typer.echo((packaged("ragauge.reports") / "judged.schema.json").read_text(encoding="utf-8"), nl=False)
+        allow_only(context, ["schema"], "--schema")
+        console.write_data((packaged("ragauge.reports") / "judged.schema.json").read_text(encoding="utf-8"), nl=False)
         return
     console.only_one({"--json": as_json, "--csv": as_csv})
     if samples is None:
@@ -146,17 +162,24 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     }  # fmt: skip
     how = {key: value for key, value in settings.items() if value is not None}
     if chat is None and is_judged(samples):
+        kept = ("measure", "convention", "confidence", "out", "as_json", "as_csv")
+        hint = "--chat judges again; without it the stored verdicts are scored again"
+        allow_only(context, kept, "verdicts that are stored already", hint=hint)
         _recounted(samples, measure, how, out, as_json=as_json, as_csv=as_csv)
         return
     who = chat or LEXICAL
+    if who == LEXICAL:
+        refuse(context, OF_MODELS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL")
     folder = Path(out) if out is not None else _place(samples, who)
     if dry_run:
+        refuse(context, ["as_csv", "cluster", "verdicts", "canaries", "confidence"], "with --dry-run")
         _estimate(samples, measure, who, folder, how, as_json=as_json)
         return
-    refuse_others(folder, open_samples(samples, answers=answers, k=k)[:limit])
-    with clusters.cluster(cluster) as executor:
-        found = _judged(samples, measure, who, folder, {**how, "executor": executor})
-    _finish(found, folder, as_json=as_json, as_csv=as_csv)
+    with hold_folder(folder):
+        refuse_others(folder, open_samples(samples, answers=answers, k=k)[:limit])
+        with clusters.cluster(cluster) as executor:
+            found = _judged(samples, measure, who, folder, {**how, "executor": executor})
+        _finish(found, folder, as_json=as_json, as_csv=as_csv)
 
 
 def _recounted(
@@ -166,7 +189,8 @@ def _recounted(
     rules = how["convention"] if "convention" in how and how["convention"].name != "default" else None
     found = recount(samples, measures, convention=rules, confidence=how.get("confidence"))
     folder = Path(out or samples)
-    _finish(replace(found, stopped=""), folder, as_json=as_json, as_csv=as_csv)
+    with hold_folder(folder):
+        _finish(replace(found, stopped=""), folder, as_json=as_json, as_csv=as_csv)
 
 
 def _place(samples: str, chat: str) -> Path:
@@ -193,19 +217,36 @@ def _estimate(
         found = estimate(samples, measures, chat=chat, folder=folder, **how)
     if as_json:
         there = open_samples(samples, answers=how.get("answers"), k=how.get("k"))
-        facts = {"samples": len(there[: how.get("limit")]), "measures": measures or list(MAIN)}
-        typer.echo(json.dumps(estimate_data(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False))
+        names = [str(one) for one in parse_all(measures or MAIN)]
+        facts = {"samples": len(there[: how.get("limit")]), "measures": names}
+        console.write_data(json.dumps(estimate_data(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False))
     elif found:
         console.show(*reports.estimate_tables(found, console.data().width))
-    lines = [
-        "an estimate: claims are not known yet, so that each sentence counts as one; four characters are a token"
+    lines = (
+        describe_estimate(found, chat, how.get("options") or {})
         if found
-        else "nothing would be asked: "
-        + ("the lexical judge asks nobody" if chat == LEXICAL else f"every reply is kept in {folder}{os.sep}")
-    ]
-    if found and any(one.cost is None for one in found):
-        lines.append("no price is known, so that there is no cost: --price IN,OUT or --prices FILE.toml")
+        else [
+            "no request would be sent: "
+            + ("the lexical judge uses no model" if chat == LEXICAL else f"every reply is kept in {folder}{os.sep}")
+        ]
+    )
     console.talk([*lines, "nothing was asked"])
+
+
+def describe_estimate(found: Sequence[Estimate], chat: str, options: Mapping[str, Any]) -> list[str]:
+    """Say how an estimate was made, and what is missing for the real calls."""
+    lines = ["an estimate: each sentence counts as one claim, and four characters as one token"]
+    if any(one.cost is None for one in found):
+        lines.append("the price is unknown; give it in US dollars per million tokens: `--price IN,OUT`")
+    if any(one.seconds is not None for one in found):
+        reads, writes = LOCAL_RATES
+        lines.append(
+            f"minutes assume a local server that reads {reads} and writes {writes} tokens per second; "
+            "run with `--limit 5` to measure yours"
+        )
+    if variable := missing_key(chat, options):
+        lines.append(f"no key in {variable}; set it before judging: `export {variable}=…`")
+    return lines
 
 
 def _judged(samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any]) -> Judged:
@@ -225,9 +266,9 @@ def _finish(found: Judged, folder: Path, *, as_json: bool, as_csv: bool) -> None
     """Show the tables, write the files, and say what ended it early."""
     left: list[str] = []
     if as_json:
-        typer.echo(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        typer.echo(summary_csv(found), nl=False)
+        console.write_data(summary_csv(found), nl=False)
     else:
         pieces, left = reports.tables(found, console.data().width)
         console.show(*pieces)
@@ -245,12 +286,6 @@ def _finish(found: Judged, folder: Path, *, as_json: bool, as_csv: bool) -> None
     if found.stopped:
         sys.stderr.write(f"stopped: {found.stopped}; the same command with a higher limit goes on\n")
         raise typer.Exit(3)
-    if _mute(found):
-        sys.stderr.write(f"error: the judge gave no verdict that can be read; {reports.first_reason(found)}\n")
+    if found.unreadable:
+        sys.stderr.write(f"error: the judge gave no readable reply; {reports.first_reason(found)}\n")
         raise typer.Exit(3)
-
-
-def _mute(found: Judged) -> bool:
-    """Whether a model was asked and nothing at all is scored."""
-    nothing = not any(found.scores.n[name] for name in found.scores.measures)
-    return nothing and not found.lexical and all(one.unscored for one in found.verdicts.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +56,13 @@ class _Range:
 
     def data(self) -> dict[str, Any]:
         one = self.advice
-        told = {"k": one.k, "measure": one.measure, "tolerance": one.tolerance, "confidence": one.confidence}
+        told = {
+            "k": one.k,
+            "measure": one.measure,
+            "tolerance": one.tolerance,
+            "confidence": one.confidence,
+            "n": one.n,
+        }
         return {**told, "rows": self.rows}
 
 
@@ -102,7 +109,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     if as_json:
         several = {"systems": {name: one.data() for name, one in found.items()}}
         data = without_nan(several if others else first.data())
-        typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        console.write_data(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
         return
     left = _show_systems(found, asked) if others else _show(first, asked)
     if left:
@@ -113,11 +120,18 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
         console.talk(
             [
                 f"enough: the smallest k that loses at most {tolerance:g} of {measure} against the best k, {sure}",
+                *_open_ended(found, measure),
                 f"--system {shlex.quote(next(iter(found)))} shows more measures of that one",
             ]
         )
     else:
         console.talk([str(first.advice), f"loss: of {measure} against the best k; loss at most: {sure}"])
+
+
+def _open_ended(found: Mapping[str, _Range], measure: str) -> list[str]:
+    """Name the runs for which no tried k is enough."""
+    names = [name for name, one in found.items() if one.advice.k is None]
+    return [f"none: {measure} still rises at the largest k ({', '.join(names)})"] if names else []
 
 
 def _shallow(found: Mapping[str, _Range], ks: Sequence[int]) -> list[str]:
@@ -192,15 +206,15 @@ def _show_systems(found: Mapping[str, _Range], asked: _Asked) -> list[str]:
     lines = []
     for name, one in found.items():
         known = {row["k"]: row for row in one.rows}
-        chosen = known[one.advice.k]
         values = [shown(known[k][asked.measure]) if k in known else "-" for k in ks]
+        chosen = {} if one.advice.k is None else known[one.advice.k]
         tokens = [f"{chosen['tokens']:.0f}" if "tokens" in chosen else "-"] if counted else []
-        lines.append([name, *values, str(one.advice.k), shown(chosen["loss_at_most"]), *tokens])
+        lines.append([name, *values, str(one.advice.k or "none"), shown(chosen.get("loss_at_most", math.nan)), *tokens])
     width = console.data().width
     kept = fitting(header, lines, width, range(1, len(ks)))
     table = plain_table([header[i] for i in kept])
     for name, line, one in zip(shortened(header, lines, kept, width), lines, found.values(), strict=True):
-        bold = 1 + ks.index(one.advice.k)
+        bold = None if one.advice.k is None else 1 + ks.index(one.advice.k)
         table.add_row(cell(name), *(cell(line[i], "bold" if i == bold else "") for i in kept[1:]))
     console.show(table)
     return [f"k={title}" for i, title in enumerate(header) if i not in kept]

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
+from ragauge.cli.applicability import allow_only, refuse
 from ragauge.cli.progress import status
 from ragauge.cli.telling import tell, writable
 from ragauge.errors import BadInput
@@ -17,6 +18,7 @@ from ragauge.reports.tables import plain_table
 
 
 def lint(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     corpus: Annotated[
         str | None,
         typer.Argument(
@@ -64,6 +66,7 @@ def lint(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge lint corpus.jsonl --embedder minilm --qrels qrels.txt -o lint.html[/dim]
     """
     if listing:
+        allow_only(context, ["listing"], "--list")
         _list()
         return
     if corpus is None:
@@ -73,6 +76,8 @@ def lint(  # noqa: PLR0913 - each is an option of the command
     from ragauge import linting
 
     writable(out or [], as_json=as_json, as_csv=as_csv)
+    if as_json or as_csv:
+        refuse(context, ["full"], "with --json and --csv, which have everything")
     with status(after=0.5) as watch:
         found = linting.lint(
             corpus,

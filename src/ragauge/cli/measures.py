@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.applicability import refuse
 from ragauge.errors import BadInput, UnknownName
 from ragauge.measures import answers
 from ragauge.measures.answers import ANSWERS, AnswerSpec
@@ -20,6 +21,7 @@ COMMON = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "f1")
 
 
 def measures(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="A measure, by any of its names.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
@@ -28,6 +30,7 @@ def measures(
     [dim]ragauge measures ndcg[/dim]
     """
     if name is not None:
+        refuse(context, ["as_json"], "with a name", hint="ragauge measures --json lists all measures")
         _explain(_spec(name))
         return
     if as_json:
@@ -42,7 +45,7 @@ def measures(
             }
             for spec in specs
         ]
-        typer.echo(json.dumps(rows, indent=2))
+        console.write_data(json.dumps(rows, indent=2))
         return
     from rich.table import Table
 
@@ -93,21 +96,23 @@ def _aliases(spec: Spec | AnswerSpec) -> list[str]:
 
 
 def _explain(spec: Spec | AnswerSpec) -> None:
-    typer.echo(_shape(spec))
-    typer.echo()
+    console.write_data(_shape(spec))
+    console.write_data()
     text = (inspect.getdoc(spec.function) or "").partition(">>>")
-    typer.echo(text[0].rstrip())
+    console.write_data(text[0].rstrip())
     if spec.options:
-        typer.echo("\noptions:")
+        console.write_data("\noptions:")
         for option, default in spec.options.items():
             allowed = spec.choices.get(option)
             shown = "/".join(f"{v:g}" for v in default) if isinstance(default, tuple) else default
-            typer.echo(f"  {option}={shown}" + (f"   one of {', '.join(allowed)}" if allowed else ""))
+            console.write_data(f"  {option}={shown}" + (f"   one of {', '.join(allowed)}" if allowed else ""))
     if isinstance(spec, AnswerSpec):
-        typer.echo(f"\nneeds: {', '.join(spec.needs)}; counted from verdicts by `ragauge judge`")
+        console.write_data(f"\nneeds: {', '.join(spec.needs)}; counted from verdicts by `ragauge judge`")
         if spec.name == "context_precision":
-            typer.echo("in `ragauge evaluate` the name means map(of=found): the same, over judged documents")
+            console.write_data("in `ragauge evaluate` the name means map(of=found): the same, over judged documents")
     if _aliases(spec):
-        typer.echo(f"\nalso known as: {', '.join(_aliases(spec))}")
+        console.write_data(f"\nalso known as: {', '.join(_aliases(spec))}")
     if text[1]:
-        typer.echo("\nexample:\n" + "\n".join("  " + line for line in (text[1] + text[2]).rstrip().splitlines()))
+        console.write_data(
+            "\nexample:\n" + "\n".join("  " + line for line in (text[1] + text[2]).rstrip().splitlines())
+        )

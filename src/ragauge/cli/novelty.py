@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.applicability import refuse
 from ragauge.cli.progress import Counting
-from ragauge.cli.telling import tell, writable
+from ragauge.cli.telling import talk_unread, tell, writable
 from ragauge.errors import BadInput
 from ragauge.systems.cache import cache_folder
 
@@ -18,6 +20,7 @@ QUICK = ("wordllama", "words")
 
 
 def novelty(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     documents: Annotated[
         str,
         typer.Argument(
@@ -52,8 +55,8 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     replies: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Keep what the judge says there; a second time costs nothing.")
     ] = None,
-    max_calls: Annotated[int | None, typer.Option(help="Stop before more calls than this.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Stop before it costs more.")] = None,
+    max_calls: Annotated[int | None, typer.Option(help="Maximum number of requests; probes and retries count.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Maximum cost; probes and retries count.")] = None,
     price: Annotated[str | None, typer.Option(metavar="IN,OUT", help="Of a million tokens in and out.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls and tokens the judge would take, and ask nothing.")
@@ -82,6 +85,8 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     judging = {name: value for name, value in judging.items() if value is not None}
     if chat is None and (judging or dry_run or replies is not None):
         raise BadInput("there is no judge to ask", hint="--chat openai:MODEL@URL")
+    if dry_run:
+        refuse(context, ["out", "as_csv", "compared", "seed"], "with --dry-run")
     how: dict[str, Any] = {"embedder": embedder, "size": size, "overlap": overlap, "beside": beside, "folder": replies}
     if not embedder.startswith(QUICK):
         how["cache"] = cache_folder()
@@ -98,26 +103,28 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
             sys.stderr.write(f"\nstopped while {watch.now or 'reading'}{kept}\n")
             raise typer.Exit(130) from None
     if dry_run:
-        _estimated(found, as_json=as_json)
+        _estimated(found, chat or "", judging.get("options") or {}, as_json=as_json)
         return
     tell([told], out or [], as_json=as_json, as_csv=as_csv)
+    talk_unread(documents, known)
     claims = [claim for one in told.documents for claim in one.claims]
     if claims and all(claim.state == "unscored" for claim in claims):
-        sys.stderr.write(f"error: the judge gave no verdict that can be read; {claims[0].why}\n")
+        sys.stderr.write(f"error: the judge gave no readable reply; {claims[0].why}\n")
         raise typer.Exit(3)
 
 
-def _estimated(found: list[Any], *, as_json: bool) -> None:
+def _estimated(found: list[Any], chat: str, options: Mapping[str, Any], *, as_json: bool) -> None:
     import json
 
+    from ragauge.cli.judge import describe_estimate
     from ragauge.reports.judged import estimate_tables
 
     if as_json:
-        typer.echo(json.dumps([one._asdict() for one in found], indent=2, allow_nan=False))
+        console.write_data(json.dumps([one._asdict() for one in found], indent=2, allow_nan=False))
     elif found:
         console.show(*estimate_tables(found, console.data().width))
-    lines = ["an estimate: claims are not known yet, so that each sentence counts as one; four characters are a token"]
-    console.talk([*(lines if found else ["the judge would not be asked anything"]), "nothing was asked"])
+    lines = describe_estimate(found, chat, options) if found else ["the judge would not be asked anything"]
+    console.talk([*lines, "nothing was asked"])
 
 
 class _Watch:

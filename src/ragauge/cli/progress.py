@@ -119,6 +119,21 @@ class Bar:
                 sys.stderr.write(f"{line}\n")
 
 
+SHORTEST_S = 10.0
+"""Shorter durations are not estimated."""
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration for an estimate.
+
+    >>> format_duration(42.3), format_duration(200), format_duration(7300)
+    ('42 s', '3 min', '2.0 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 FEWEST = 4
 """With fewer characters a name says nothing."""
 
@@ -155,12 +170,13 @@ class Stages:
         self._live: Any = None
         self._tasks: dict[str, Any] = {}
         self._drawn = 0.0
+        self._began: float | None = None
         self.now = ""
         """What is being done, for whoever is interrupted."""
         if sys.stderr.isatty():
-            from rich.progress import TimeElapsedColumn
+            from rich.progress import TextColumn, TimeElapsedColumn
 
-            self._live = _drawn(TimeElapsedColumn())
+            self._live = _drawn(TimeElapsedColumn(), TextColumn("{task.fields[left]}", markup=False))
 
     def __enter__(self) -> Stages:
         if self._live is not None:
@@ -177,6 +193,7 @@ class Stages:
         """So much of a stage is done; drawn ten times a second at most, so that drawing does not cost."""
         stage = one_line(stage)  # it may have somebody's name in it
         row = self.WHOLE if stage == self.WHOLE else "stage"
+        left = self._left(done, total) if row == self.WHOLE else ""
         fresh, last = row == "stage" and stage != self.now, self.now
         if row == "stage":
             self.now = stage  # before it is said: whoever hears it may interrupt at once
@@ -184,14 +201,24 @@ class Stages:
             what, before = (text.partition(": ")[0] for text in (stage, last))
             if fresh and what != before:
                 sys.stderr.write(f"{stage}\n")
+            elif left and done < total:
+                sys.stderr.write(f"{stage}: {done} of {total} done, {left}\n")
         elif fresh or done >= total or time.perf_counter() - self._drawn > 0.1:
             self._drawn = time.perf_counter()
             short = fitted(stage)
             if row not in self._tasks:
-                self._tasks[row] = self._live.add_task(short, total=total)
+                self._tasks[row] = self._live.add_task(short, total=total, left="")
             elif fresh:
                 self._live.reset(self._tasks[row], description=short, total=total)
-            self._live.update(self._tasks[row], description=short, completed=done, total=total)
+            self._live.update(self._tasks[row], description=short, completed=done, total=total, left=left)
+
+    def _left(self, done: int, total: int) -> str:
+        """Estimate the time left from the mean duration of what is done; nothing below ten seconds."""
+        now = time.perf_counter()
+        if self._began is None:
+            self._began = now
+        seconds = (now - self._began) / done * (total - done) if done else 0.0
+        return f"about {format_duration(seconds)} left" if seconds >= SHORTEST_S else ""
 
 
 class Counting:

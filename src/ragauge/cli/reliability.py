@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.applicability import refuse
 from ragauge.errors import BadInput
 from ragauge.reports import reliability as reports
 from ragauge.trials import MEASURE, estimate, from_arguments
 
 
 def reliability(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     files: Annotated[
         list[str],
         typer.Argument(
@@ -41,11 +43,15 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --at-least 0.5[/dim]
     """
+    if as_json:
+        refuse(context, ["flaky"], "with --json, which lists every flaky task")
     wanted = None if ks is None else _whole_numbers(ks)
     tried = from_arguments(files, measure, at_least, convention)
     found = estimate(tried, wanted, over=over, confidence=confidence)
     if as_json:
-        typer.echo(json.dumps(reports.as_data(found, tried.texts), ensure_ascii=False, indent=2, allow_nan=False))
+        console.write_data(
+            json.dumps(reports.as_data(found, tried.texts), ensure_ascii=False, indent=2, allow_nan=False)
+        )
     else:
         width = console.data().width
         shaky = reports.flaky_table(found, tried.texts, max(0, flaky), min(width, 120))

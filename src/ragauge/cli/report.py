@@ -11,8 +11,11 @@ import typer
 
 from ragauge import account_files, judged_files, sweep_files
 from ragauge.cli import console
+from ragauge.cli.applicability import allow_only, check_outputs
 from ragauge.cli.evaluate import rules_of
+from ragauge.cli.options import HigherIsBetter, LowerIsBetter, Rel
 from ragauge.cli.progress import status
+from ragauge.cli.ties import describe_ties
 from ragauge.errors import BadInput
 from ragauge.forms import kind_of
 from ragauge.overviews import Overview
@@ -25,8 +28,12 @@ from ragauge.reports.told import FORMS, account, joint
 from ragauge.reports.verdicts import verdict
 from ragauge.scored import judged_parts
 
+STORED = ("out", "form", "charts")
+"""Options of a result that is written or shown again as it was stored."""
+
 
 def report(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -79,7 +86,10 @@ def report(  # noqa: PLR0913 - each is an option of the command
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
     ] = None,
+    rel: Rel = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
+    lower_is_better: LowerIsBetter = None,
+    higher_is_better: HigherIsBetter = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
 ) -> None:
     """Show what came of it: the verdict, how sure, how fast, where it fails; as a page, tables, charts.
@@ -91,23 +101,34 @@ def report(  # noqa: PLR0913 - each is an option of the command
     Without -o the verdict and the tables are printed.
     """
     if schema:
-        typer.echo((packaged("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"), nl=False)
+        allow_only(context, ["schema"], "--schema")
+        console.write_data((packaged("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"), nl=False)
         return
     if not files:
         raise BadInput("nothing is given", hint="a folder that `ragauge run` wrote, or judgments and runs")
     if form is not None and out and len(out) > 1:
         raise BadInput("--as goes with one file", hint="endings tell what several are: -o report.html -o report.json")
+    check_outputs(out or [], charts)
     targets = [] if out is None else [one for one in out if one != "-"]  # without a file it goes there anyway
     if out and len(targets) < len(out) and form is None:
         raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
     if len(files) == 1 and (kept := sweep_files.found_in(files[0])) is not None:
-        _sweep(kept, targets, form, charts)
+        allow_only(context, (*STORED, "convention"), "a benchmark that `bench` wrote")
+        _sweep(kept, targets, form, charts, convention)
         return
     if all(account_files.is_told(one) for one in files):
-        _told(files, targets, form, charts)
-        return
+        allow_only(context, STORED, f"results of {', '.join(FORMS)}")
+        folder = Path(files[0]).parent if len(files) == 1 and form == "tokenization" else None
+        try:
+            _told(files, targets, form, charts)
+            return
+        except BadInput:
+            if folder is None or not (folder / "judgments.parquet").exists():
+                raise
+            files = [str(folder)]  # the runs of the study can be scored again, under the layout's convention
     parts = judged_parts(files[0]) if len(files) == 1 else files
     if len(parts) == 1 and judged_files.is_judged(parts[0]):
+        allow_only(context, STORED, "a folder that `judge` wrote")
         _judged(parts[0], targets, form, charts)
         return
     options: dict[str, Any] = {
@@ -115,17 +136,18 @@ def report(  # noqa: PLR0913 - each is an option of the command
         "beside": beside or (),
         "audited": not no_audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
         "overlap": overlap, "count_missing": count_missing, "split": split,
+        "lower_is_better": lower_is_better, "higher_is_better": higher_is_better,
     }  # fmt: skip
-    if convention is not None or settings:
-        options["convention"] = rules_of(convention or "default", settings or [], None, None)
+    if convention is not None or settings or rel is not None:
+        options["convention"] = rules_of(convention or "default", settings or [], rel, None)
     if measure is None:
         del options["measures"]
     with status() as watch:
         found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
     if form is not None and not targets:
-        typer.echo(KINDS[kind_of("", form, KINDS)].write(found), nl=False)
+        console.write_data(KINDS[kind_of("", form, KINDS)].write(found), nl=False)
     if targets or form is not None or charts is not None:
-        console.talk([*found.notes, *_wrote(targets, charts)])
+        console.talk([*_notes(found), *_wrote(targets, charts)])
     else:
         show(found)
 
@@ -137,21 +159,27 @@ def show(found: Overview) -> None:
     shown, left = tables(found, console.data().width)
     console.show(Text(one_line(verdict(found))), "", *[part for table in shown for part in (table, "")][:-1])
     missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
-    console.talk([*about(found), *missing, *found.notes, "next: the same command with -o report.html"])
+    console.talk([*about(found), *missing, *_notes(found), "next: the same command with -o report.html"])
 
 
-def _sweep(file: str, targets: list[str], form: str | None, charts: str | None) -> None:
-    """What `bench` measured, written or shown again."""
+def _notes(found: Overview) -> list[str]:
+    ties = describe_ties(entry.scores for entry in found.entries.values())
+    return [*console.merge_notes(found.notes, found.entries), *ties]
+
+
+def _sweep(file: str, targets: list[str], form: str | None, charts: str | None, convention: str | None) -> None:
+    """Write or show again what `bench` measured."""
     found = sweep_files.read_sweep(file)
     _refuse_source({Path(file).resolve()}, targets)
-    sweep_files.write(found, targets, form, charts)
+    sweep_files.write(found, targets, form, charts, convention=convention)
+    kinds = sweep_files.kinds_for(convention, form)
     if form is not None and not targets:
-        typer.echo(sweep_files.KINDS[kind_of("", form, sweep_files.KINDS)].write(found), nl=False)
+        console.write_data(kinds[kind_of("", form, kinds)].write(found), nl=False)
     elif not targets and charts is None:
         pieces, left = sweeps.tables(found, console.data().width)
         legends = sweeps.legends(found, console.data().width)
         _shown(pieces, left, [*legends, *sweeps.notes(found)], sweeps.broken(found))
-    console.talk(_wrote(targets, charts))
+    console.talk([*sweep_files.describe_convention(found, form, convention), *_wrote(targets, charts)])
 
 
 def _judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
@@ -160,7 +188,7 @@ def _judged(folder: str, targets: list[str], form: str | None, charts: str | Non
     _refuse_source({(Path(folder) / name).resolve() for name in judged_files.EVIDENCE}, targets)
     judged_files.write(found, targets, form, charts)
     if form is not None and not targets:
-        typer.echo(judged_files.KINDS[kind_of("", form, judged_files.KINDS)].write(found), nl=False)
+        console.write_data(judged_files.KINDS[kind_of("", form, judged_files.KINDS)].write(found), nl=False)
     elif not targets and charts is None:
         pieces, left = judged.tables(found, console.data().width)
         _shown(pieces, left, judged.notes(found))
@@ -173,7 +201,7 @@ def _told(files: list[str], targets: list[str], form: str | None, charts: str | 
     _refuse_source({Path(one).resolve() for one in files}, targets)
     account_files.write(found, targets, form, charts)
     if form is not None and not targets:
-        typer.echo(account_files.KINDS[kind_of("", form, account_files.KINDS)].write(found), nl=False)
+        console.write_data(account_files.KINDS[kind_of("", form, account_files.KINDS)].write(found), nl=False)
     elif not targets and charts is None:
         for one in joint(found) or map(account, found):
             pieces, left = accounts.tables(one, console.data().width)

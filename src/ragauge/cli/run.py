@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,15 +20,19 @@ import typer
 from rich.table import Table
 
 from ragauge import plugins
+from ragauge.baselines import check_baseline_folder
 from ragauge.cli import console
+from ragauge.cli.baselines import save
+from ragauge.cli.options import DocumentsPerQuery, Reuse, SaveBaseline, Threads
 from ragauge.cli.progress import Bar
 from ragauge.datasets.folders import name_of
+from ragauge.datasets.loading import load
 from ragauge.errors import BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.experiment_files import read_experiment
-from ragauge.experiments import named_datasets, slug
+from ragauge.experiments import failed_everywhere, named_datasets, slug
 from ragauge.experiments import run as run_systems
 from ragauge.formats.writing import whole_file
-from ragauge.outcomes import Experiment
+from ragauge.outcomes import Experiment, canonical_tag
 from ragauge.overviews import Overview
 from ragauge.reporting import KINDS, overview
 from ragauge.reports import experiments as joint
@@ -40,13 +44,18 @@ from ragauge.reports.overviews_trials import lacking, legend, wavered_by, wavers
 from ragauge.reports.page.account import page
 from ragauge.reports.tables import cell, counted, one_line
 from ragauge.runs.archive import circumstance, is_complete
-from ragauge.surveying import tagged
+from ragauge.runs.interruption import command_scope
+from ragauge.surveying import check_tag, list_tags
+from ragauge.systems.adapters import adapt_retriever
 from ragauge.systems.specs import Spec, parse, without_secrets
 from ragauge.vega import vega
 
 
 def run(  # noqa: PLR0913 - each is an option of the command
-    what: Annotated[str, typer.Argument(metavar="DATASET|FILE.toml", help="A dataset, or an experiment file.")],
+    what: Annotated[
+        str,
+        typer.Argument(metavar="DATASET|FILE.toml", help="Dataset (name, folder or rig JSONL), or experiment file."),
+    ],
     system: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,13 +67,14 @@ def run(  # noqa: PLR0913 - each is an option of the command
         typer.Option("-d", "--dataset", help="In the place of the file's datasets; again for more."),
     ] = None,
     measure: Annotated[list[str] | None, typer.Option("-m", "--measure", help="A measure; again for more.")] = None,
-    k: Annotated[int | None, typer.Option("-k", help="Documents a query.  [dim]default 10[/dim]")] = None,
+    k: DocumentsPerQuery = None,
     baseline: Annotated[str | None, typer.Option("-b", "--baseline", help="Compare the others with this one.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Ask every query so often.  [dim]default 1[/dim]")] = None,
     warmup: Annotated[
         int | None, typer.Option(help="Other queries before the clock counts.  [dim]default 5[/dim]")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Ask so many queries at a time.  [dim]default 1[/dim]")] = None,
+    threads: Threads = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for one attempt.")] = None,
     retries: Annotated[int | None, typer.Option(help="Attempts after a failed one.  [dim]default 0[/dim]")] = None,
     convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
@@ -79,7 +89,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
             help="The folder to write; {now} is the time (UTC).  [dim]default runs/ and the dataset or the file[/dim]",
         ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run every system again, also built-in ones.")] = False,
+    reuse: Reuse = False,
+    save_to: SaveBaseline = None,
     output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
 ) -> None:
     """Let systems answer the queries of a dataset; time, score and compare them.
@@ -88,7 +100,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
 
     Every answer is on disk at once: after Ctrl-C or a crash the same command goes on where it stopped.
     """
-    settings: dict[str, Any] = {"convention": "default"}
+    if fresh and reuse:
+        raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
+    settings: dict[str, Any] = {"convention": "default", "fresh": fresh, "reuse": reuse}
     if what.endswith(".toml"):
         settings.update(read_experiment(what))
     elif dataset:
@@ -101,55 +115,67 @@ def run(  # noqa: PLR0913 - each is an option of the command
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split, "limit": limit,
-        "dataset": dataset or None,
+        "dataset": dataset or None, "threads": threads,
     }  # fmt: skip
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:
         raise BadInput("there is no system to run", hint="--system bm25 --system dense; `ragauge systems` lists them")
     _settle_baseline(settings, known, given=baseline is not None)
     if "out" not in settings:
-        settings["out"] = Path("runs") / slug(Path(what).stem if what.endswith(".toml") else name_of(Path(what)))
+        named = Path(what).stem if what.endswith((".toml", ".jsonl")) else name_of(Path(what))
+        settings["out"] = Path("runs") / slug(named)
     again = "the same command"
     if "{now}" in str(settings["out"]):
         settings["out"] = str(settings["out"]).replace("{now}", datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S"))
         again += f" with --out {shlex.quote(settings['out'])}"
-    if isinstance(settings["dataset"], list | dict):
-        _each(settings, fresh=fresh, again=again, as_json=output, by=by)
-    else:
-        finish(perform(settings, fresh=fresh, again=again), as_json=output, by=by)
+    if by is not None and isinstance(settings["dataset"], str):
+        check_tag(by, load(settings["dataset"], split=settings.get("split")))
+    several = isinstance(settings["dataset"], list | dict)
+    if save_to is not None:
+        folders = [slug(name) for name in named_datasets(settings["dataset"])] if several else [""]
+        for folder in folders:
+            check_baseline_folder(Path(save_to) / folder)
+    with command_scope():  # until the report is written
+        if several:
+            _each(settings, again=again, as_json=output, by=by, save_to=save_to)
+        else:
+            found = perform(settings, again=again)
+            finish(found, as_json=output, by=by, save_to=save_to)
 
 
-def _each(settings: dict[str, Any], *, fresh: bool, again: str, as_json: bool, by: str | None) -> None:
+def _each(settings: dict[str, Any], *, again: str, as_json: bool, by: str | None, save_to: str | None) -> None:
     """An experiment for each dataset, and what they say together; one that cannot be run stops no other."""
     folder = Path(settings["out"])
     named = named_datasets(settings["dataset"])
     places = {name: slug(name) for name in named}
     seen: dict[str, Overview] = {}
-    experiments: list[Experiment] = []
     failures: list[RagaugeError] = []
     absent: dict[str, str] = {}
     tags: set[str] = set()
     for name, dataset in named.items():
         sys.stderr.write(f"{one_line(name)}\n")
         try:
-            found = perform({**settings, "dataset": dataset, "out": folder / places[name]}, fresh=fresh, again=again)
+            found = perform({**settings, "dataset": dataset, "out": folder / places[name]}, again=again)
             if not as_json:
                 console.show(*([""] if seen else []), cell(name, "bold"))
-            own = _tags(found)
+            own = list_tags(found)
             tags |= own
-            if by is not None and by not in own:
+            if by is not None and canonical_tag(by, own) not in own:
                 note = f"not split by {by}: the queries have no such tag (there are {', '.join(sorted(own)) or 'none'})"
                 found = replace(found, notes=[*found.notes, note])
-            seen[name] = _told(found, as_json=as_json, by=by if by in own else None, explained=False)
+            seen[name] = _told(
+                found, as_json=as_json, by=by if by and canonical_tag(by, own) in own else None, explained=False
+            )
+            if save_to is not None and not _broken(found):
+                save(found, Path(save_to) / places[name])
         except RagaugeError as error:
             absent[name] = error.message
             failures.append(_of(name, error))
             continue
-        experiments.append(found)
-        failures += [_of(name, error) for error in found.failures.values()]
+        failures += [_of(name, error) for error in _broken(found)]
     if not seen:
         raise failures[0]
-    if by is not None and by not in tags:
+    if by is not None and canonical_tag(by, tags) not in tags:
         failures.append(UnknownName("tag", by, tags, hint=f"there are {', '.join(sorted(tags)) or 'none'}"))
     title = folder.resolve().name
     files = {"report.md": joint.markdown(title, seen, absent, places), "summary.csv": joint.csv(seen)}
@@ -166,13 +192,7 @@ def _each(settings: dict[str, Any], *, fresh: bool, again: str, as_json: bool, b
         more = joint.measures(seen)[joint.MOST :]
         notes += [f"summary.csv and report.md also have {', '.join(more)}"] if more else []
     console.talk([*notes, f"wrote {folder}{os.sep}: {', '.join(files)}, and a folder for each dataset"])
-    _end(failures, experiments)
-
-
-def _tags(experiment: Experiment) -> set[str]:
-    """What the queries can be split by."""
-    tags = tagged(experiment.dataset.tags, next(iter(experiment.scores.values())))
-    return {tag for mine in tags.values() for tag in mine}
+    _end(failures)
 
 
 def _of(dataset: str, error: RagaugeError) -> RagaugeError:
@@ -181,13 +201,13 @@ def _of(dataset: str, error: RagaugeError) -> RagaugeError:
     return error
 
 
-def perform(settings: dict[str, Any], *, fresh: bool, again: str = "the same command") -> Experiment:
-    """Run, with somebody looking on; Ctrl-C says how to go on."""
+def perform(settings: dict[str, Any], *, again: str = "the same command") -> Experiment:
+    """Run systems with a progress bar; on Ctrl-C say how to resume."""
     with Bar() as watch:
         try:
-            return run_systems(**settings, fresh=fresh, watch=watch)
+            return run_systems(**settings, allow_failures=True, watch=watch)
         except KeyboardInterrupt:
-            again += " without --fresh" if fresh else ""
+            again += " without --fresh" if settings["fresh"] else ""
             sys.stderr.write(
                 f"\nstopped at {watch.now or 'the beginning'}; what was answered is kept in {settings['out']}, "
                 f"and {again} goes on from there\n"
@@ -195,12 +215,21 @@ def perform(settings: dict[str, Any], *, fresh: bool, again: str = "the same com
             raise typer.Exit(130) from None
 
 
-def finish(experiment: Experiment, *, as_json: bool, by: str | None = None, audited: bool = False) -> None:
-    """Write the report beside the runs, show the tables, name the files."""
+def finish(
+    experiment: Experiment,
+    *,
+    as_json: bool,
+    by: str | None = None,
+    audited: bool = False,
+    save_to: str | None = None,
+) -> None:
+    """Write the report next to the runs, show the tables, name the files, and save a baseline if requested."""
     seen = _told(experiment, as_json=as_json, by=by, audited=audited)
+    if save_to is not None and not _broken(experiment):
+        save(experiment, Path(save_to))
     if as_json:
         _echo(as_data(seen))
-    _end(list(experiment.failures.values()), [experiment])
+    _end(_broken(experiment))
 
 
 def _told(
@@ -211,9 +240,12 @@ def _told(
     Where it is not `explained`, whoever asks says what the columns of the table over trials are.
     """
     folder = experiment.folder or Path()
+    by = None if by is None else canonical_tag(by, list_tags(experiment))
     seen = overview(experiment, by=by or (), audited=audited)
     files = {"report.md": markdown(seen), "summary.csv": summary_csv(seen), "scores.csv": queries_csv(seen)}
-    notes = _merged(experiment) + _write(files, folder, lambda: KINDS["html"].write(seen))
+    notes = console.merge_notes(experiment.notes, experiment.runs) + _write(
+        files, folder, lambda: KINDS["html"].write(seen)
+    )
     left: list[str] = []
     if not as_json:
         width = console.data().width
@@ -221,10 +253,10 @@ def _told(
         shown += [] if by is None else [strata_table(seen, by, width)]
         _show(shown)
     data = experiment.dataset
+    size = counted(len(data.documents), "document") if data.documents else "no corpus"
     console.talk(
         [
-            f"{counted(len(data.documents), 'document')}, {counted(len(data.queries), 'query', 'queries')}, "
-            f"convention {seen.convention}",
+            f"{size}, {counted(len(data.queries), 'query', 'queries')}, convention {seen.convention}",
             *(
                 f"{line}; `ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}` says more"
                 for line in tested_by(seen)
@@ -240,16 +272,6 @@ def _told(
         ]
     )
     return seen
-
-
-def _merged(experiment: Experiment) -> list[str]:
-    """The notes of an experiment; what is to be said of several systems is said once."""
-    found: dict[str, list[str]] = {}
-    for note in experiment.notes:
-        name = next((one for one in experiment.runs if note.startswith(f"{one}: ")), None)
-        text = note if name is None else note.removeprefix(f"{name}: ")
-        found.setdefault(text, []).extend([] if name is None else [name])
-    return [f"{', '.join(names)}: {text}" if names else text for text, names in found.items()]
 
 
 def _beside(experiment: Experiment) -> list[str]:
@@ -293,20 +315,22 @@ def _unseen(left: Sequence[str]) -> list[str]:
 
 
 def _echo(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    console.write_data(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _end(failures: Sequence[RagaugeError], experiments: Iterable[Experiment]) -> None:
-    """Tell what could not be run, and end with the code that goes with it."""
+def _broken(experiment: Experiment) -> list[RagaugeError]:
+    """Return the errors of systems that could not be built or that failed on every query."""
+    runs = experiment.runs
+    return [error for name, error in experiment.failures.items() if name not in runs or failed_everywhere(runs[name])]
+
+
+def _end(failures: Sequence[RagaugeError]) -> None:
+    """Print the errors of what could not be run and exit with the highest of their codes."""
     for error in failures:
         hint = f" ({error.hint})" if error.hint else ""
         sys.stderr.write(f"error: {one_line(error.message + hint)}\n")
-    codes = [error.exit_code for error in failures]
-    for one in experiments:
-        if all(speed.failed + speed.timed_out == speed.asked for speed in one.speeds.values()):
-            codes.append(3)
-    if codes:
-        raise typer.Exit(max(codes))
+    if failures:
+        raise typer.Exit(max(error.exit_code for error in failures))
 
 
 def _settle_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, given: bool) -> None:
@@ -328,9 +352,9 @@ def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """Systems by name, as the command line gives them; of a file, those that are named."""
     named: dict[str, Any] = {}
     for text in given:
-        found = re.match(r"([\w.+-]+)=(?!=)(.+)", text, re.S)
+        found = re.fullmatch(r"([\w.+-](?:[\w .+-]|\([^()=]*\))*?)\s*=(?!=)\s*(.+)", text, re.S)
         name, description = (found[1], found[2]) if found else (text, text)
-        own = re.fullmatch(r"[\w.]+:[\w.]+", description)
+        own = re.fullmatch(r"([\w.]+:[\w.]+)(?:\(\s*id\s*=\s*([\w.-]+)\s*\))?", description)
         if found is None and not own and text not in known:
             spec = parse(text)
             usual = plugins.names("retrievers")
@@ -340,9 +364,15 @@ def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
             name = str(without_secrets(spec))  # a name stands on the screen and on folders
         if name in named:
             raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
-        named[name] = known[text] if text in known else plugins.own(description) if own else description
+        named[name] = known[text] if text in known else _load_own(own[1], own[2]) if own else description
     others = {name: one for name, one in known.items() if name not in named}
     return {name: _written_out(one, others) for name, one in named.items()}
+
+
+def _load_own(path: str, id: str | None) -> Any:
+    """Import a system of the user's own, `module:name`; `id` is the field of its hits that has the document id."""
+    thing = plugins.own(path)
+    return adapt_retriever(thing, id=id) if id else thing
 
 
 def _written_out(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:

@@ -14,6 +14,7 @@ import typer
 
 from ragauge import plugins
 from ragauge.cli import console
+from ragauge.cli.applicability import refuse
 from ragauge.cli.progress import Stages
 from ragauge.cli.telling import tell, writable
 from ragauge.errors import BadInput, MissingExtra
@@ -22,12 +23,13 @@ from ragauge.knowledge.stress.plan import WAYS, Plan
 from ragauge.knowledge.stress.reproducing import belief
 from ragauge.ordeals import Broken, Ordeal
 from ragauge.reports.tables import counted
-from ragauge.stressing import Load, called, loaded, stressed
+from ragauge.stressing import Load, called, check_libraries, check_options, loaded, stressed
 
 USUAL = Plan()
 
 
 def stress(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     store: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,6 +81,8 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge stress --store sqlite-vec --stix enterprise-attack.json[/dim]
     """
     writable(out or [], as_json=json_out, as_csv=csv_out)
+    if kill_at:
+        refuse(context, ["kills"], "with --kill-at, which says how often")
     stores = _stores(store or [])
     plan = Plan(way or WAYS, batch, commit_every, k, queries, kills, kill_at or None, timeout, seed, bisect)
     told: list[Ordeal] = []
@@ -121,7 +125,10 @@ def _stores(named: Sequence[str]) -> list[str]:
     wanted = [one for name in named for one in (plugins.names("keepers") if name == "all" else [name])]
     if not wanted:
         raise BadInput("no store is asked for", hint=f"--store {plugins.names('keepers')[0]}, or --store all")
-    return [called(one) for one in dict.fromkeys(wanted)]
+    check_libraries([name for name in named if name != "all" and ":" not in name])
+    stores = [called(one) for one in dict.fromkeys(wanted)]
+    check_options(stores)
+    return stores
 
 
 def _source(stix: str | None, documents: str | None) -> str:
@@ -176,8 +183,12 @@ def _say(told: Ordeal, broken: Broken) -> None:
         error,
         "",
     ]
-    if broken.prefix is not None:
-        lines.append(f"shortest prefix that breaks it: {counted(broken.prefix, 'document')}. {belief(broken)}")
+    if broken.reproduced is False:
+        attempts = counted(len(broken.tried), "attempt")
+        lines.append(f"not reproduced in {attempts}; it is a failure because documents were lost or altered")
+    elif broken.prefix is not None:
+        what = "shortest prefix that breaks it" if broken.is_shortest else "shortest prefix known to break it"
+        lines.append(f"{what}: {counted(broken.prefix, 'document')}. {belief(broken)}")
     elif broken.doubt:
         lines.append(f"no shorter prefix: {broken.doubt}")
     if broken.reproducer:

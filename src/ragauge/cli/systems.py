@@ -57,7 +57,7 @@ def systems(
         known = [one for family in plugins.TABLE for one in plugins.names(family)]
         raise UnknownName("system", str(name), known, hint="`ragauge systems` lists them")
     if as_json:
-        typer.echo(json.dumps([{"family": f, "name": n, "options": _options(f, n)} for f, n in rows], indent=2))
+        console.write_data(json.dumps([{"family": f, "name": n, "options": _options(f, n)} for f, n in rows], indent=2))
         return
     if name is None:
         table = plain_table(["kind", "name", "options"], numbers=False)

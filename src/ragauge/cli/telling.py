@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import typer
-
 from ragauge.cli import console
+from ragauge.cli.applicability import check_outputs
 from ragauge.cli.progress import status
 from ragauge.errors import BadInput
 from ragauge.formats.writing import refuse_unwritable
@@ -26,12 +25,20 @@ def writable(
     console.only_one({"--json": as_json, "--csv": as_csv, "--as": form is not None and not files})
     if form is not None and len(files) > 1:
         raise BadInput("--as goes with one file", hint="`ragauge report` makes other files of a .json afterwards")
+    check_outputs(files, None)
     for file in files or ([""] if form is not None else []):
         kind = kind_of(file, form, KINDS)
         if noun is not None:
             refuse_form(kind, noun)
         if file:
             refuse_unwritable(file)
+
+
+def talk_unread(*corpora: str | None) -> None:
+    """Name the files of folders that were not read as documents."""
+    from ragauge.corpora import describe_unread
+
+    console.talk(note for corpus in corpora for note in describe_unread(corpus))
 
 
 def tell(
@@ -55,11 +62,11 @@ def tell(
     one = accounts_of(told)[0]
     left: Sequence[str] = []
     if as_json:
-        typer.echo(account_files.as_json(told), nl=False)
+        console.write_data(account_files.as_json(told), nl=False)
     elif as_csv:
-        typer.echo(account_files.as_csv(told), nl=False)
+        console.write_data(account_files.as_csv(told), nl=False)
     elif form is not None and not files:
-        typer.echo(account_files.KINDS[form].write(told), nl=False)
+        console.write_data(account_files.KINDS[form].write(told), nl=False)
     elif show is not None:
         left = show()
     else:

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.applicability import refuse
 from ragauge.cli.progress import status
-from ragauge.cli.telling import tell, writable
+from ragauge.cli.telling import talk_unread, tell, writable
 from ragauge.errors import BadInput
 from ragauge.lineups import Tokenizers
 
 
 def tokenizers(  # noqa: PLR0913 - each is an option of the command
+    context: typer.Context,
     corpus: Annotated[
         str | None,
         typer.Argument(help="A JSONL or TSV file, a BEIR folder, a folder of texts (.txt, .md), or a dataset."),
@@ -64,6 +66,8 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     from ragauge import tokenizing
 
     writable(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=Tokenizers)
+    if as_json or as_csv or (form is not None and not out):
+        refuse(context, ["full"], "with --json, --csv and --as, which have everything")
     with status(after=0.5) as watch:
         found = tokenizing.tokenizers(
             corpus,
@@ -76,6 +80,7 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
             tell=lambda what: watch(f"{what} …"),
         )
     tell([found], out or [], as_json=as_json, as_csv=as_csv, form=form, show=lambda: _shown(found, full=full))
+    talk_unread(corpus)
 
 
 def _shown(found: Tokenizers, *, full: bool) -> list[str]:

@@ -44,7 +44,7 @@ def validate(
         findings = validation.validate(qrels, runs or [], corpus, qrels_format)
     problems = sum(f.problem for f in findings)
     if as_json:
-        typer.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=2))
+        console.write_data(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=2))
     else:
         from rich.table import Table
         from rich.text import Text

@@ -33,15 +33,17 @@ def name_of(folder: Path) -> str:
 
 
 def load(folder: Path, *, split: str | None = None) -> Dataset:
-    """A collection; queries without judgments in this split are left out, since nothing can be said of them."""
-    place = find(folder)
+    """Load a dataset; queries without judgments in this split are left out, and the corpus may be absent."""
+    place = find(folder) or next((one for one in (folder, folder / "beir") if _file(one, "queries")), None)
     if place is None:
         raise BadInput(
-            "no collection is here", file=str(folder), hint="a BEIR folder has corpus.jsonl, queries.jsonl and qrels/"
+            "not a dataset; expected corpus.jsonl, queries.jsonl and qrels/ as in BEIR",
+            file=str(folder),
+            hint="corpus.jsonl may be absent for systems that bring their own index",
         )
-    documents = read_documents(place)
+    documents = read_documents(place) if _file(place, "corpus") else []
     plain = place / "qrels.txt"
-    judgments = read_judgments(plain if plain.exists() else place, split=None if plain.exists() else split)
+    judgments = read_judgments(plain if plain.exists() else place, split=split)
     grades = judgments.nested
     asked = read_queries(place)
     queries = {name: asked[name] for name in asked if name in grades}

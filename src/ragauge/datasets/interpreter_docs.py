@@ -172,12 +172,17 @@ def _signature(thing: Any) -> str:
         found = inspect.signature(thing)
     except (TypeError, ValueError, AttributeError):  # the last is a fault of inspect in 3.13 with defaults in C
         return ""
-    # What stands in <> differs from process to process: addresses, handlers that happen to be there.
     parameters = [
-        one.replace(default=_Dots()) if "<" in repr(one.default) and one.default is not one.empty else one
+        one.replace(default=_Dots()) if one.default is not one.empty and _varies(one.default) else one
         for one in found.parameters.values()
     ]
     return str(found.replace(parameters=parameters))
+
+
+def _varies(default: Any) -> bool:
+    """Tell whether a default differs between processes (`<…>` holds an address) or between installations."""
+    text = repr(default)
+    return "<" in text or any(place in text for place in (sys.executable, sys.prefix, sys.base_prefix))
 
 
 if __name__ == "__main__":

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ragauge.datasets import attack, folders, synthetic
+from ragauge.datasets import attack, folders, query_sets, synthetic
 from ragauge.datasets.places import collection, data_folder, json_files
 from ragauge.errors import BadInput, UnknownName
 from ragauge.formats.files import Source
 from ragauge.formats.stix import is_bundle
+from ragauge.formats.unicode_text import check_id, has_surrogate, replace_surrogates, warn_replaced
 from ragauge.records import Dataset, Judgments
 
 
@@ -23,15 +25,23 @@ class Listed(NamedTuple):
     about: str
 
 
-def load(name: str | Path | Dataset, *, split: str | None = None) -> Dataset:
+def load(name: Any, *, split: str | None = None) -> Dataset:
     """A dataset by name (`pydocs`, `synthetic:needles`, `stix:FILE`, one of RAGAUGE_DATA), or from a folder.
+
+    A folder may lack a corpus. A list of `(query, id)` and rig's JSONL are datasets without one.
 
     >>> load("synthetic:needles(documents=50, queries=5)")
     Dataset('synthetic:needles(documents=50, queries=5)', 50 documents, 5 queries)
     """
     if isinstance(name, Dataset):
-        return name
+        _refuse_split(name.name, split)
+        return _without_surrogates(name)
+    if not isinstance(name, str | Path):
+        _refuse_split("a list of queries", split)
+        return _without_surrogates(query_sets.read_pairs(name))
     text = str(name)
+    if text == "pydocs" or text.startswith(("synthetic:", "stix:")):
+        _refuse_split(text, split)
     if text == "pydocs":
         from ragauge.datasets import pydocs
 
@@ -42,13 +52,40 @@ def load(name: str | Path | Dataset, *, split: str | None = None) -> Dataset:
         return attack.load(text)
     if Path(text).is_dir():
         return folders.load(Path(text), split=split)
+    if Path(text).is_file():
+        _refuse_split(text, split)
+        return query_sets.read_file(Path(text))
     found = collection(text)
     if found is not None:
         return folders.load(found, split=split)
-    if os.sep in text:
-        raise BadInput("no such folder", file=text)
+    if os.sep in text or text.endswith(".jsonl"):
+        raise BadInput("no such file or folder", file=text)
     known = [one.name for one in listing()]
     raise UnknownName("dataset", text, known, hint="`ragauge datasets` lists them; RAGAUGE_DATA is a folder of more")
+
+
+def _refuse_split(dataset: str, split: str | None) -> None:
+    if split is not None:
+        raise BadInput(
+            f"`{dataset}` has no splits; expected a BEIR folder, got split `{split}`", hint="remove the split"
+        )
+
+
+def _without_surrogates(dataset: Dataset) -> Dataset:
+    """Replace unpaired surrogates in texts and refuse them in ids; a dataset without any is returned as it is."""
+    for name in (*(document.id for document in dataset.documents), *dataset.queries):
+        check_id(str(name), "the id", file=dataset.name)
+    wrong = sum(has_surrogate(document.text) or has_surrogate(document.title) for document in dataset.documents)
+    wrong += sum(map(has_surrogate, dataset.queries.values()))
+    if not wrong:
+        return dataset
+    warn_replaced(wrong, dataset.name)
+    documents = [
+        document._replace(text=replace_surrogates(document.text), title=replace_surrogates(document.title))
+        for document in dataset.documents
+    ]
+    queries = {query: replace_surrogates(text) for query, text in dataset.queries.items()}
+    return replace(dataset, documents=documents, queries=queries)
 
 
 def judgments_of(name: str) -> str | Judgments:

@@ -22,8 +22,10 @@ from ragauge.lineups import Entrant, Grown, Shaken, Shelf, Shrunk, Tokens
 from ragauge.records import Scores
 from ragauge.seams import Embedder, Tokenizer, Vectors
 from ragauge.systems.building import fitted, open_embedder
+from ragauge.systems.composition import is_reproducible
 from ragauge.systems.specs import parse, without_secrets
 from ragauge.systems.tokenizers.embedders import OfEmbedder
+from ragauge.thread_limits import plan_threads
 
 CHANCE = "chance"
 WHOLE_NUMBER = "float32"
@@ -51,7 +53,8 @@ class _Course:
         ground, plan, name = self._ground, self._ground.plan, self._name
         texts = list(ground.texts.values())
         with self._doing("opening"):
-            raw = open_embedder(self._described)
+            with plan_threads(plan.threads):
+                raw = open_embedder(self._described)
             began = time.perf_counter()
             learns = callable(getattr(raw, "fitted", None))
             embedder = fitted(raw, texts, self._heard("learning from the documents")) if learns else raw
@@ -128,7 +131,15 @@ class _Course:
         view, plan = self._ground.view, self._ground.plan
         rows = np.flatnonzero(there).tolist()
         documents = Shelved([view.documents[row].id for row in rows], vectors[there])
-        questions = Questions(view.queries, self._ground.field.k, view.own, self._ground.warm, plan.timed)
+        questions = Questions(
+            view.queries,
+            self._ground.field.k,
+            view.own,
+            self._ground.warm,
+            plan.timed,
+            plan.threads,
+            in_process=self._in_words and is_reproducible("embedders", self._described, files_hashed=True),
+        )
         return answers(
             embedder,
             questions,
@@ -165,6 +176,7 @@ class _Course:
                 one.index_used,
                 near.share(one, ranking),
                 one.note,
+                one.doubts,
             )
             for one in replies.stores
         ]

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from ragauge.formats.writing import whole_file, write_judgments, write_queries
 from ragauge.lineups import Entrant, Lineup
 from ragauge.runs import archive, manifest
 from ragauge.runs.execute import Answer
+from ragauge.structured_text import parse_json
+from ragauge.systems.composition import is_reproducible
 from ragauge.systems.specs import parse, without_secrets
 
 ENTRANTS = "entrants"
@@ -34,11 +37,17 @@ VERSION = 2
 class Keeping:
     """A folder of finished entrants, and of their rankings as run folders.
 
-    Objects of somebody's own are not taken from there: nobody can see whether they are still what they were.
+    Objects of the user are never reused: their code has no hash. Plug-ins of other packages and services are reused
+    only if that is requested, or if the command that measured them was interrupted.
     """
 
-    def __init__(self, folder: Path, ground: Ground, slug: Callable[[str], str], *, fresh: bool = False) -> None:
-        self._folder, self._ground, self._slug, self._fresh = folder, ground, slug, fresh
+    def __init__(
+        self, folder: Path, ground: Ground, slug: Callable[[str], str], *, fresh: bool = False, reuse: bool = False
+    ) -> None:
+        self._folder, self._ground, self._slug = folder, ground, slug
+        self._fresh, self._reuse = fresh, reuse
+        self.dates: dict[str, str] = {}
+        """By name, when a reused entrant was measured."""
         asked = ground.view.asked
         self._data = manifest.fingerprint(asked)
         self._same = {
@@ -62,20 +71,32 @@ class Keeping:
         about = identity(described)
         self._files[name] = about["files"]
         path = self._place(about)
-        if self._fresh or not path.exists():
+        if self._fresh or not path.exists() or not self._can_reuse(described, path):
             return None
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = parse_json(path.read_text(encoding="utf-8"))
             entrant = from_data(Entrant, {**data["entrant"], "name": name}, file=str(path))
             ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
             measured = Measured(entrant, ranking, data["times"], data["references"], data["seconds"])
+            made = str(data.get("made") or _date_of(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
             return None  # damaged: it is measured again
         # What lies under its name may be the run of another: it is this one's only if it says so.
         run = self._folder / self._slug(name)
+        self.dates[name] = made
         if not archive.is_complete(run) or archive.circumstance(run, "entrant") != [name, path.stem]:
-            self._write_run(measured, path.stem)
+            self._write_run(measured, path.stem, made=made)
+        else:
+            about = archive.read_manifest(run) | {"made": made, "reused": True}
+            archive.write_json(about, run / archive.MANIFEST)
         return measured
+
+    def _can_reuse(self, described: str, path: Path) -> bool:
+        """Return whether a finished entrant stands for its embedder: requested, interrupted later, or built in."""
+        if self._reuse or is_reproducible("embedders", described, files_hashed=True) or parse(described).name == "bm25":
+            return True
+        finished = self._folder / LINEUP
+        return not finished.exists() or finished.stat().st_mtime_ns < path.stat().st_mtime_ns
 
     def passed_over(self, several: Sequence[Any]) -> list[str]:
         """A note on those of these, none of which was found, that are kept here as they were measured otherwise."""
@@ -83,7 +104,7 @@ class Keeping:
         others = 0
         for path in (self._folder / ENTRANTS).glob("*.json") if asked and not self._fresh else ():
             try:
-                described = json.loads(path.read_text(encoding="utf-8"))["entrant"]["description"]
+                described = parse_json(path.read_text(encoding="utf-8"))["entrant"]["description"]
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # damaged, or nothing of ours
             others += str(_told(described)) in asked
@@ -104,6 +125,7 @@ class Keeping:
         self._write_run(measured, place.stem)
         data = {
             "schema": "ragauge-entrant/1",
+            "made": manifest.now(),
             "entrant": to_data(measured.entrant),
             "ranking": to_data(measured.ranking),
             "times": to_data(measured.times),
@@ -155,7 +177,8 @@ class Keeping:
         name = hashlib.blake2b(facts.encode("utf-8", "replace"), digest_size=12).hexdigest()
         return self._folder / ENTRANTS / f"{name}.json"
 
-    def _write_run(self, measured: Measured, kept_as: str = "") -> None:
+    def _write_run(self, measured: Measured, kept_as: str = "", *, made: str = "") -> None:
+        """Write the ranking of an entrant as a run; `made` is the date of a reused one."""
         entrant, view = measured.entrant, self._ground.view
         failed = {one.id: one.error for one in entrant.faults if one.what == "query" and one.why == "failed"}
         answers = []
@@ -182,7 +205,9 @@ class Keeping:
             "plan": self._plan,
             "origin": manifest.origin(view.asked),
             "judgments_hash": self._same["judgments"],
-            "finished": manifest.now(),
+            "made": made or manifest.now(),
+            "reused": bool(made),
+            "finished": made or manifest.now(),
             "evidence": {"embedder": entrant.model, "store": "exact"},
             "notes": [f"{entrant.name}: {one}" for one in entrant.notes],
             **manifest.circumstances(),
@@ -192,6 +217,10 @@ class Keeping:
             known = [bool(one.total) or one.status != "ok" for one in answers]
             run = replace(run, timings=run.timings.filter(known))
         archive.write(run, self._folder / self._slug(entrant.name))
+
+
+def _date_of(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
 
 
 def _told(description: str) -> Any:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from ragauge.benches.observation import Observation
 from ragauge.encoding import growth
 from ragauge.encoding.ground import Ground, Measured, shaken_of, sizes_of
 from ragauge.encoding.timing import Times, stages
@@ -16,6 +17,7 @@ from ragauge.stages import Stopwatch
 from ragauge.systems.bm25 import BM25
 from ragauge.systems.building import Workshop
 from ragauge.systems.specs import parse
+from ragauge.thread_limits import limit_threads
 
 Ranking = dict[str, list[tuple[str, float]]]
 """For each query the documents that were found, best first, and their scores."""
@@ -29,7 +31,7 @@ def measured_words(name: str, described: str, ground: Ground) -> Measured:
     index = _index(described, ground.view.documents)
     seconds = {"indexing": time.perf_counter() - began}
     began = time.perf_counter()
-    ranking, times, faults = _timed(name, index, ground)
+    ranking, times, faults, doubts = _timed(name, index, ground)
     seconds["asking"] = time.perf_counter() - began
     scores = _scored(ground, ranking, name)
     means = ground.means([scores])[0]
@@ -46,7 +48,7 @@ def measured_words(name: str, described: str, ground: Ground) -> Measured:
         kind="words",
         model=str(spec),
         means=means,
-        shelves=[Shelf("bm25", means, stages(times.values()), seconds["indexing"])],
+        shelves=[Shelf("bm25", means, stages(times.values()), seconds["indexing"], unreliable_times=doubts)],
         grown=_grown(described, ground, name),
         shaken=shaken,
         truncated=0.0,
@@ -61,17 +63,15 @@ def _index(described: str, documents: Sequence[Document]) -> BM25:
     return BM25(documents, **parse(described).options)
 
 
-def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, Times], list[Fault]]:
-    """Every query by itself; one that fails has found nothing, and is told."""
+def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, Times], list[Fault], Sequence[str]]:
+    """Time every query by itself; the last item says why the times are unreliable, if they are."""
     depth, own = ground.field.k + bool(ground.view.own), ground.view.own
-    for text in ground.warm:
-        with suppress(Exception):
-            index.search(text, depth)
     ranking: Ranking = {}
     times: dict[str, Times] = {}
     faults: list[Fault] = []
-    ground.heard(f"{name}: asking one by one", 0, len(ground.view.queries))
-    for query, text in ground.view.queries.items():
+    observation = Observation()
+
+    def ask(query: str, text: str) -> None:
         hits: Sequence[Hit] = ()
         with Stopwatch() as watch:
             try:
@@ -81,7 +81,17 @@ def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, T
         ranking[query] = _kept(query, hits, own, ground.field.k)
         if not faults or faults[-1].id != query:
             times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
-    return ranking, times, faults
+
+    ground.heard(f"{name}: asking one by one", 0, len(ground.view.queries))
+    with limit_threads(ground.plan.threads):
+        for text in ground.warm:
+            with suppress(Exception):
+                index.search(text, depth)
+        with observation.observe():
+            for query, text in ground.view.queries.items():
+                ask(query, text)
+    found = observation.assess([[one["total"] for one in times.values()]], in_process=True) if times else None
+    return ranking, times, faults, () if found is None else found.doubts
 
 
 def _found(index: BM25, texts: Mapping[str, str], ground: Ground) -> Ranking:

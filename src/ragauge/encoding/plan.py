@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from ragauge.datasets.perturbed import RATE
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, check_count
 from ragauge.systems.specs import parse, without_secrets
 
 MEASURES = (
@@ -57,6 +57,8 @@ class Plan:
     """How many queries are embedded and timed one by one, evenly over all; None for all of them."""
     warmup: int = 5
     """Queries that are asked before any is timed."""
+    threads: int = 1
+    """Threads that numeric libraries may use while queries are timed; documents are embedded with all of them."""
     memory: bool = True
     """Whether a process of its own weighs each embedder."""
     tokens: bool = True
@@ -65,11 +67,15 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = {"context": 0, "k": 1, "seeds": 1, "timed": 1, "warmup": 0, "seed": 0}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise BadInput(f"{name} is {value}, not at least {low}")
+        ranges = {"context": (0, 10**9), "k": (1, 10**7), "seeds": (1, 1000), "timed": (1, 10**7)}
+        for name, (low, high) in {
+            **ranges,
+            "threads": (1, 10_000),
+            "warmup": (0, 10**6),
+            "seed": (0, 2**63 - 1),
+        }.items():
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), low, high)
         for name in ("rate", "confidence"):
             if not 0 < getattr(self, name) <= (1 if name == "rate" else 0.9999):
                 raise BadInput(f"{name} is {getattr(self, name):g}, not above 0 and at most 1")

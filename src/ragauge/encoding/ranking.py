@@ -57,7 +57,10 @@ class Field:
             raise BadInput(f"k is {self.k}, not at least 1")
         deep = [one for one in self.measures if isinstance(one, Measure) and (one.cutoff or 0) > self.k]
         if deep:
-            raise BadInput(f"{deep[0]} cannot be told from {self.k} documents a query", hint=f"k of {deep[0].cutoff:g}")
+            raise BadInput(
+                f"{deep[0]} needs {deep[0].cutoff:g} documents per query, but k is {self.k}",
+                hint=f"set k to {deep[0].cutoff:g}, or use a cutoff of at most {self.k}",
+            )
 
     @property
     def names(self) -> list[str]:

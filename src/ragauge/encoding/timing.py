@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ragauge import seams
+from ragauge.benches.observation import Observation
 from ragauge.encoding.ranking import usable
 from ragauge.encoding.vectors import Broken, Watched, embedded, said_by, unranked
 from ragauge.errors import BackendFailed, MissingExtra, UnknownName
@@ -27,6 +28,7 @@ from ragauge.seams import Embedder, Store, Vectors
 from ragauge.stages import Stopwatch, stage
 from ragauge.systems.building import made
 from ragauge.systems.specs import parse, without_secrets
+from ragauge.thread_limits import limit_threads
 
 Times = dict[str, int]
 """Nanoseconds by stage, `total` among them, and when it `began`."""
@@ -48,6 +50,8 @@ class Asked:
     failed: dict[str, str] = field(default_factory=dict)
     """Queries that have a vector and got no answer, and why."""
     note: str = ""
+    doubts: Sequence[str] = ()
+    """Reasons why the times are unreliable."""
 
     @property
     def stages(self) -> dict[str, Latency]:
@@ -67,6 +71,10 @@ class Questions:
     """Texts to warm up on; none of them is measured."""
     timed: int | None = None
     """How many queries go one by one; the rest is done in batches, and no time of it counts."""
+    threads: int = 1
+    """Threads that numeric libraries may use while queries are timed."""
+    in_process: bool = False
+    """Whether the embedder works in this process, instead of waiting for a server."""
 
     @property
     def singly(self) -> list[str]:
@@ -195,12 +203,17 @@ class _Live:
 
     def ask(self, store: Store | None, asked: Asked) -> None:
         """Every query as it comes: embedded, and searched for."""
-        self._warm_up(store)
         singly = self._questions.singly
-        for number, query in enumerate(singly):
-            if number % EVERY == 0:
-                self._heard("asking one by one", number, len(singly))
-            self._one(query, store, asked)
+        with limit_threads(self._questions.threads) as limit:
+            self._warm_up(store)
+            limit.apply()  # libraries that the first queries loaded
+            observation = Observation()
+            with observation.observe():
+                for number, query in enumerate(singly):
+                    if number % EVERY == 0:
+                        self._heard("asking one by one", number, len(singly))
+                    self._one(query, store, asked)
+        self._assess(observation, store, asked)
         if self._failed and not self._rows:
             why = next(iter(self._failed.values()))
             raise BackendFailed(f"the embedder `{self._embedder.name}` failed on every query: {why}")
@@ -212,27 +225,41 @@ class _Live:
 
     def again(self, store: Store, asked: Asked, documents: Shelved) -> None:
         """The same queries of another store, by the vectors at hand."""
-        for row in documents.vectors[: len(self._questions.warm)]:
-            with suppress(Exception):
-                store.search(row[None], self.k)
-        for number, (query, embed) in enumerate(self.alone.items()):
-            if number % EVERY == 0:
-                self._heard(f"asking {asked.store}", number, len(self.alone))
-            vector = self._rows[query][None]
-            if not usable(vector)[0]:
-                asked.rankings[query] = []
-                continue
-            with Stopwatch() as watch:
-                ids = self._searched(store, vector, query, asked)
-            if query not in asked.failed:
-                asked.times[query] = {
-                    "began": watch.began,
-                    "embed": embed["embed"],
-                    "retrieve": watch.nanoseconds.get("retrieve", watch.total),
-                    "total": embed["embed"] + watch.total,
-                }
-            asked.rankings[query] = self._kept(query, ids)
+        observation = Observation()
+        with limit_threads(self._questions.threads) as limit:
+            for row in documents.vectors[: len(self._questions.warm)]:
+                with suppress(Exception):
+                    store.search(row[None], self.k)
+            limit.apply()
+            with observation.observe():
+                for number, (query, embed) in enumerate(self.alone.items()):
+                    if number % EVERY == 0:
+                        self._heard(f"asking {asked.store}", number, len(self.alone))
+                    self._search_again(store, asked, query, embed)
+        self._assess(observation, store, asked)
         self._together(store, asked, [query for query in self._questions.queries if query not in self.alone])
+
+    def _search_again(self, store: Store, asked: Asked, query: str, embed: Times) -> None:
+        vector = self._rows[query][None]
+        if not usable(vector)[0]:
+            asked.rankings[query] = []
+            return
+        with Stopwatch() as watch:
+            ids = self._searched(store, vector, query, asked)
+        if query not in asked.failed:
+            asked.times[query] = {
+                "began": watch.began,
+                "embed": embed["embed"],
+                "retrieve": watch.nanoseconds.get("retrieve", watch.total),
+                "total": embed["embed"] + watch.total,
+            }
+        asked.rankings[query] = self._kept(query, ids)
+
+    def _assess(self, observation: Observation, store: Store | None, asked: Asked) -> None:
+        describe = getattr(store, "describe", None)
+        in_process = self._questions.in_process and not (callable(describe) and "server" in describe())
+        found = observation.assess([[one["total"] for one in asked.times.values()]], in_process=in_process)
+        asked.doubts = () if found is None or not asked.times else found.doubts
 
     def _one(self, query: str, store: Store | None, asked: Asked) -> None:
         text = self._questions.queries[query]

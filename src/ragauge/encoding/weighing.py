@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from ragauge.errors import RagaugeError
 from ragauge.processes import Child, OutOfTime
 from ragauge.seams import Embedder
 from ragauge.systems.specs import Spec, parse
+from ragauge.temporary_files import temporary_folder
 
 TEXTS = 32
 """So many texts are embedded."""
@@ -47,7 +47,7 @@ def weight(
     spec = parse(described)
     if spec.name in ELSEWHERE:
         return Weight()
-    with tempfile.TemporaryDirectory(prefix="ragauge-weighing-") as folder:
+    with temporary_folder("memory") as folder:
         keep = getattr(learned, "keep", None)
         learns = learned is not None and not callable(keep)
         if callable(keep):

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ragauge.errors import BadInput, UnknownName
 from ragauge.formats import beir, columns, documents, memory, trec
+from ragauge.formats.fields import check_manifest
 from ragauge.formats.files import Source
 from ragauge.formats.memory import arrays, neighbours, subtopic_judgments
+from ragauge.formats.neighbour_arrays import holds_neighbours, read_found_neighbours, read_true_neighbours
+from ragauge.formats.parquet import check_columns, read_parquet
 from ragauge.formats.parquet_runs import ParquetRun, is_parted, parquet_run
 from ragauge.records import Judgments, Nested, Retrieved, Run
+from ragauge.structured_text import parse_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,6 +34,8 @@ __all__ = [
     "read_judgments",
     "read_run",
     "read_targets",
+    "read_timings",
+    "run_without_rankings",
     "scan_run",
     "subtopic_judgments",
 ]
@@ -65,7 +73,10 @@ def read_judgments(thing: Any, *, format: str | None = None, split: str | None =
 
     In a folder that `ragauge run` wrote, the target map of the dataset stands beside them.
     """
+    if format is None and split is None and holds_neighbours(thing):
+        return read_true_neighbours(thing)
     if not isinstance(thing, str | Path):
+        _refuse("judgments in memory or of a folder that `ragauge run` wrote", format=format, split=split)
         return memory.with_sound_grades(memory.judgments_of(thing))
     source = _judgment_source(thing, split)
     kind = known(format) or guess(source)
@@ -90,9 +101,23 @@ def judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFram
 def _judgment_source(path: str | Path, split: str | None) -> Source:
     folder = Path(path)
     if str(path) == "-" or not folder.is_dir():
+        _refuse("a file of judgments", split=split)
         return Source(str(path))
     kept = folder / "judgments.parquet"  # a folder that `ragauge run` wrote
+    if kept.exists():
+        _refuse("a folder that `ragauge run` wrote", split=split)
     return Source(str(kept if kept.exists() else beir.qrels_file(folder, split)))
+
+
+def _refuse(what: str, **settings: str | None) -> None:
+    """Refuse settings that would have no effect on how `what` is read."""
+    needs = {"format": "a file", "split": "a BEIR folder"}
+    for name, value in settings.items():
+        if value is not None:
+            raise BadInput(
+                f"a {name} does not apply to {what}; expected {needs[name]}, got {name} `{value}`",
+                hint=f"remove the {name}",
+            )
 
 
 def _judgment_rows(source: Source, kind: str) -> pl.DataFrame:
@@ -115,10 +140,14 @@ def scan_run(
     """A run from a path, read in blocks when it is counted, or from whatever holds it in memory."""
     if isinstance(thing, trec.TrecRun | columns.TableRun | ParquetRun):
         return thing
+    if format is None and holds_neighbours(thing):
+        return read_found_neighbours(thing, name if isinstance(thing, np.ndarray) else Source(str(thing)).stem)
     if not isinstance(thing, str | Path):
+        _refuse("a run in memory", format=format)
         return memory.run_of(thing, name)
     source = Source(str(thing))
     if source.path != "-" and Path(source.path).is_dir():
+        _refuse("a folder", format=format)
         return parquet_run(_run_folder(Path(source.path)))
     kind = known(format) or guess(source)
     if kind == "trec":
@@ -163,22 +192,51 @@ def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run
         return found
     if isinstance(found, Mapping):
         return Run(memory.as_table(found), name)
-    return Run(pl.concat(list(found.frames())).rechunk(), found.name)
+    frames = list(found.frames())
+    if not frames:
+        raise BadInput("no rows", file=str(thing))
+    return Run(pl.concat(frames).rechunk(), found.name)
 
 
 def asked(thing: Any) -> set[str] | None:
     """The queries that a run is known to have been asked, whether or not it has documents for them; None otherwise."""
-    import polars as pl
+    timings = read_timings(thing)
+    return None if timings is None else set(timings["query"].to_list())
 
+
+def read_timings(thing: Any) -> pl.DataFrame | None:
+    """Return a row for each query and trial of a run (`query`, `status`, `error` if recorded); None if unknown."""
     if isinstance(thing, Run):
-        return None if thing.timings is None else set(thing.timings["query"].to_list())
+        return thing.timings
     timings = Path(thing) / "timings.parquet" if isinstance(thing, str | Path) else None
     if timings is None or not timings.exists():
         return None
+    found = read_parquet(timings, columns={"query": "text"})
+    held = dict.fromkeys(set(found.columns) & {"status", "error"}, "text")
+    check_columns(found, held, str(timings), complete=False)
+    return found
+
+
+def run_without_rankings(thing: Any) -> Run | None:
+    """Return manifest and timings of a run made by `ragauge run`, without its rankings; None for any other run."""
+    import polars as pl
+
+    if isinstance(thing, Run):
+        return thing
+    path = Path(thing) / "manifest.json" if isinstance(thing, str | Path) and str(thing) != "-" else None
+    if path is None or not path.exists():
+        return None
     try:
-        return set(pl.read_parquet(timings, columns=["query"], glob=False)["query"].to_list())
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise BadInput(f"is damaged ({error})", file=str(timings)) from None
+        manifest = parse_json(path.read_text(encoding="utf-8"), file=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the manifest cannot be read: {error}", file=str(path)) from None
+    if not isinstance(manifest, dict):
+        raise BadInput("the manifest is corrupt: expected a JSON object", file=str(path))
+    try:
+        check_manifest(manifest)
+    except ValueError as error:
+        raise BadInput(str(error), file=str(path)) from None
+    return Run(pl.DataFrame(), timings=read_timings(thing), manifest=manifest)
 
 
 def read_targets(thing: Any) -> dict[str, list[str]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BadInput, MissingExtra, words_of
+from ragauge.errors import BadInput, MissingExtra
+from ragauge.formats.files import library_errors
 from ragauge.formats.vectors import odd_row
 from ragauge.sweeps import Truth, VectorSet
+from ragauge.temporary_files import replace_file
 
 ENDINGS = (".hdf5", ".h5")
 METRICS = {
@@ -64,23 +64,15 @@ def read_hdf5(
 def write_hdf5(path: str | Path, data: VectorSet, truth: Truth) -> None:
     """Write vectors and their neighbours as ann-benchmarks does; the file appears when it is complete."""
     names = {"l2": "euclidean", "cosine": "angular", "ip": "dot"}
-    h5py, target = _library(), Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        with h5py.File(name, "w") as file:
-            file.attrs["distance"] = names[data.metric]
-            file.attrs["dimension"] = data.base.shape[1]
-            file.attrs["type"] = "dense"
-            file.create_dataset("train", data=data.base)
-            file.create_dataset("test", data=data.queries)
-            file.create_dataset("neighbors", data=truth.neighbours.astype(np.int32))
-            file.create_dataset("distances", data=truth.distances.astype(np.float32))
-        Path(name).replace(target)
-    finally:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
+    h5py = _library()
+    with replace_file(Path(path)) as part, h5py.File(part, "w") as file:
+        file.attrs["distance"] = names[data.metric]
+        file.attrs["dimension"] = data.base.shape[1]
+        file.attrs["type"] = "dense"
+        file.create_dataset("train", data=data.base)
+        file.create_dataset("test", data=data.queries)
+        file.create_dataset("neighbors", data=truth.neighbours.astype(np.int32))
+        file.create_dataset("distances", data=truth.distances.astype(np.float32))
 
 
 def _library() -> Any:
@@ -94,12 +86,10 @@ def _library() -> Any:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     h5py = _library()
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except OSError as error:
-        reason = "no such file" if not path.exists() else words_of(error)
-        raise BadInput(f"cannot be read as HDF5 ({reason})", file=str(path)) from None
+    if not path.exists():
+        raise BadInput("cannot be read as HDF5 (no such file)", file=str(path))
+    with library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
+        yield file
 
 
 def _rows(file: Any, name: str, limit: int | None, path: Path) -> Any:

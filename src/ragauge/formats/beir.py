@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ragauge.errors import BadInput
-from ragauge.formats.columns import is_header, judgment_columns, whole_grades, write_text
+from ragauge.formats.columns import check_columns, is_header, judgment_columns, text_errors, whole_grades, write_text
 from ragauge.formats.files import Source
 
 if TYPE_CHECKING:
@@ -38,13 +38,18 @@ def read_tsv(source: Source) -> pl.DataFrame:
         raise BadInput("no rows", file=source.label)
     fields = head[0].split("\t")
     if is_header(fields):
-        table = pl.read_csv(source.read(), separator="\t", infer_schema=False, quote_char=None)
+        check_columns(1, fields, source.label)
+        data = source.read()
+        with text_errors(data, source.label, separator=b"\t", fields=len(fields)):
+            table = pl.read_csv(data, separator="\t", infer_schema=False, quote_char=None)
         return judgment_columns(table, source.label)
     names = {3: ["query", "doc", "grade"], 4: ["query", "iteration", "doc", "grade"]}.get(len(fields))
     if names is None:
         raise BadInput(f"expected 3 or 4 columns, found {len(fields)}", file=source.label, line=1)
     schema = dict.fromkeys(names, pl.String)
-    table = pl.read_csv(source.read(), separator="\t", has_header=False, schema=schema, quote_char=None)
+    data = source.read()
+    with text_errors(data, source.label, separator=b"\t", fields=len(fields)):
+        table = pl.read_csv(data, separator="\t", has_header=False, schema=schema, quote_char=None)
     return judgment_columns(table, source.label)
 
 

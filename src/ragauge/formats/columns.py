@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from ragauge.errors import BadInput, words_of
-from ragauge.formats.files import Source
+from ragauge.csv_cells import restore_cell
+from ragauge.errors import BadInput
+from ragauge.formats.files import Source, library_errors
+from ragauge.formats.parquet import parquet_columns, read_parquet
+from ragauge.formats.unicode_text import check_id, may_have_surrogates
 from ragauge.records import Prepare, as_it_is
+from ragauge.structured_text import parse_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,17 +65,12 @@ def is_header(fields: Sequence[str]) -> bool:
 def header(source: Source, form: str) -> list[str]:
     """What the columns of a table are called, without reading the rest; of what is no table, nothing."""
     if form == "parquet":
-        import polars as pl
-
-        try:
-            return list(pl.read_parquet_schema(source.path))
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise BadInput(f"cannot be read ({words_of(error)})", file=source.label) from None
+        return parquet_columns(source.path, source.label)
     with source.open() as file:
         lines = (line.decode("utf-8", "replace") for line in file)
         try:
             if form == "jsonl":
-                first = json.loads(next((line for line in lines if line.strip()), "{}"))
+                first = parse_json(next((line for line in lines if line.strip()), "{}"))
                 return list(first) if isinstance(first, dict) else []
             return next((cells for _, cells in numbered_cells(lines, form, source.label)), [])
         except ValueError:
@@ -82,7 +84,7 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
     try:
         reader = csv.reader(lines, delimiter="\t" if form == "tsv" else ",", skipinitialspace=True, strict=True)
         for cells in reader:
-            plain = [cell.strip() for cell in cells]
+            plain = [restore_cell(cell.strip()) for cell in cells]
             if any(plain):
                 yield line, plain
             line = reader.line_num + 1
@@ -90,6 +92,18 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
         raise BadInput(f"the table cannot be read ({error})", file=label, line=line) from None
     finally:
         csv.field_size_limit(usual)
+
+
+def check_columns(line: int, names: Sequence[str], label: str) -> None:
+    """Refuse a header that has a name twice, case ignored: which column counts is undefined."""
+    seen: set[str] = set()
+    for name in names:
+        key = name.strip().lower()
+        if key and key in seen:
+            raise BadInput(
+                f"duplicate column `{name[:80]}`", file=label, line=line, hint="give each column its own name"
+            )
+        seen.add(key)
 
 
 def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
@@ -106,11 +120,12 @@ def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame 
             file=label,
             hint="columns such as query_id, doc_id, score",
         )
+    schema = frame.collect_schema()
+    _refuse_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
     if score is not None:
         value = pl.col(score).cast(pl.Float64, strict=False)
     else:  # a distance or a rank is better the smaller it is
         value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
-    schema = frame.collect_schema()
     chosen = [_id(schema, query).alias("query"), _id(schema, doc).alias("doc"), value.alias("score")]
     if rank is not None:
         chosen.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
@@ -142,13 +157,22 @@ def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
             file=label,
             hint="name it relevance; with only query and document columns every row is relevant",
         )
+    schema, subtopic = frame.collect_schema(), find(frame.columns, SUBTOPIC)
+    _refuse_nested(schema, [name for name in (query, doc, grade, subtopic) if name], label)
     value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
-    schema = frame.collect_schema()
     chosen = [_id(schema, query).alias("query"), _id(schema, doc).alias("doc"), value.alias("grade")]
-    subtopic = find(frame.columns, SUBTOPIC)
     if subtopic is not None:
         chosen.append(pl.col(subtopic).cast(pl.String).alias("subtopic"))
     return frame.select(chosen)
+
+
+def _refuse_nested(schema: pl.Schema, names: Iterable[str], label: str) -> None:
+    """Refuse columns that hold lists, objects or bytes instead of texts and numbers."""
+    import polars as pl
+
+    for name in names:
+        if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object):
+            raise BadInput(f"column `{name}` must hold texts or numbers, got {schema[name]}", file=label)
 
 
 def _id(schema: pl.Schema, name: str) -> pl.Expr:
@@ -193,30 +217,81 @@ def read_table(source: Source, form: str) -> pl.DataFrame:
     """A whole CSV, TSV, JSONL or Parquet file, columns as they are named there, texts and numbers unread."""
     import polars as pl
 
+    if form == "parquet":
+        with source.open() as file:
+            return read_parquet(file.read(), source.label)
+    if form == "jsonl":
+        return _read_jsonl(source)
+    data = source.read()
+    lines = io.StringIO(data[: 1 << 20].decode("utf-8", "replace"), newline="")
+    check_columns(*next(numbered_cells(lines, form, source.label), (1, [])), source.label)
+    separator = "\t" if form == "tsv" else ","
+    with text_errors(data, source.label):
+        # BEIR's files have no quoting: a quote is a part of the id.
+        beir = separator == "\t" and data[:200].lstrip().lower().startswith(b"query-id\tcorpus-id")
+        quote = None if beir else '"'
+        return pl.read_csv(data, separator=separator, infer_schema=False, null_values=[""], quote_char=quote)
+
+
+@contextmanager
+def text_errors(data: bytes, label: str, *, separator: bytes = b"", fields: int = 0) -> Iterator[None]:
+    """Name the line if polars cannot read a text: one that is not UTF-8, or has not as many fields as the first."""
     try:
-        if form == "parquet":
-            with source.open() as file:
-                return pl.read_parquet(file.read())
-        if form == "jsonl":
-            return _read_jsonl(source)
-        separator = "\t" if form == "tsv" else ","
-        return pl.read_csv(source.read(), separator=separator, infer_schema=False, null_values=[""])
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise BadInput(f"the table cannot be read ({words_of(error)})", file=source.label) from None
+        with library_errors(label, what="the table cannot be read"):
+            yield
+    except BadInput:
+        for line, text in enumerate(data.split(b"\n"), 1):
+            try:
+                text.decode()
+            except UnicodeDecodeError:
+                raise BadInput("the line is not UTF-8", file=label, line=line) from None
+            found = text.count(separator) + 1 if fields and text.strip() else fields
+            if found > fields:
+                raise BadInput(f"expected {fields} fields, found {found}", file=label, line=line) from None
+        raise
 
 
 def _read_jsonl(source: Source) -> pl.DataFrame:
     import polars as pl
 
-    try:
-        first = json.loads((source.head() or ["{}"])[0])
-    except ValueError as error:
-        raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=1) from None
+    first = parse_json((source.head() or ["{}"])[0], file=source.label, line=1)
     if not isinstance(first, dict):
         raise BadInput("expected an object", file=source.label, line=1)
     plain = [k for k, v in first.items() if not isinstance(v, dict | list)]
     schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in plain}
-    return pl.read_ndjson(source.read(), schema=schema)
+    data = source.read()
+    if may_have_surrogates(data):
+        names = [name for name in (find(plain, QUERY), find(plain, DOC)) if name]
+        for line, text in enumerate(data.splitlines(), 1):
+            row = parse_json(text, file=source.label, line=line) if may_have_surrogates(text) else {}
+            for name in names if isinstance(row, dict) else ():
+                check_id(str(row.get(name)), f"the {name}", file=source.label, line=line)
+    try:
+        with text_errors(data, source.label):
+            found = pl.read_ndjson(data, schema=schema)
+    except BadInput:
+        for line, text in enumerate(data.splitlines(), 1):
+            if text.strip():
+                parse_json(text, file=source.label, line=line)
+        raise
+    _check_keys(data, found, source.label)
+    return found
+
+
+def _check_keys(data: bytes, table: pl.DataFrame, label: str) -> None:
+    """Refuse a line that has a key twice, of which polars takes the last value."""
+    for key in table.columns:
+        text = json.dumps(key, ensure_ascii=False).encode()
+        if data.count(text) == table.height and not table[key].null_count():
+            continue  # every row has a value, so each line has the key once
+        if re.search(re.escape(text) + rb"[^\n]*" + re.escape(text), data):
+            break
+    else:
+        if b"\\u" not in data:  # a key may be written with escapes
+            return
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            parse_json(line, file=label, line=number)
 
 
 def whole_grades(frame: pl.DataFrame) -> pl.DataFrame:
@@ -227,10 +302,17 @@ def whole_grades(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col("grade").cast(pl.Int64)) if whole else frame
 
 
-def write_text(frame: pl.DataFrame, out: IO[bytes], *, separator: str, header: bool) -> None:
-    """Write a frame as text, a million rows at a time; ids are written as they are, unquoted but for commas."""
-    style: Any = "necessary" if separator == "," else "never"
-    if separator != ",":
+def write_text(
+    frame: pl.DataFrame, out: IO[bytes], *, separator: str, header: bool, quoting: bool | None = None
+) -> None:
+    """Write a frame as text, a million rows at a time.
+
+    With `quoting`, cells are quoted if necessary; without, which is the default but for commas, ids are written as they
+    are, as TREC's and BEIR's files have them, and ids that such a file cannot hold are refused.
+    """
+    quoted = separator == "," if quoting is None else quoting
+    style: Any = "necessary" if quoted else "never"
+    if not quoted:
         for name in ("query", "doc", "query_id", "doc_id", "query-id", "corpus-id"):
             if name in frame.columns and frame[name].str.contains(r"\s" if separator == " " else r"[\t\n]").any():
                 raise BadInput(

@@ -11,48 +11,44 @@ from ragauge.errors import BadInput
 from ragauge.formats.columns import DOC, checked, find, is_header
 from ragauge.formats.files import Source
 from ragauge.formats.memory import as_table, judgments_of, run_of
+from ragauge.formats.unicode_text import clean_json, may_have_surrogates, warn_replaced
 from ragauge.records import Judgments, Nested, Run
+from ragauge.structured_text import parse_json
 
 
-def read_json(source: Source) -> Any:
-    """A JSON file."""
+def read_json(source: Source, *, ids: bool = False) -> Any:
+    """A JSON file; `ids`: every text in it is an id."""
     data = source.read()
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        line = getattr(error, "lineno", None)
-        raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=line) from None
+    found = parse_json(data, file=source.label)
+    if not may_have_surrogates(data):
+        return found
+    clean, replaced = clean_json(found, file=source.label, data=data, ids=ids)
+    warn_replaced(replaced, source.label)
+    return clean
 
 
-def json_lines(source: Source, *, once: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file with their line numbers; `once`: an object that has a key twice is refused."""
-    number, pairs = 0, _each_once if once else None
+def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers."""
+    number = replaced = 0
     for block in source.blocks():
         for line in block.splitlines():
             number += 1
             if not line.strip():
                 continue
-            try:
-                item = json.loads(line, object_pairs_hook=pairs)
-            except ValueError as error:
-                raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=number) from None
+            item = parse_json(line, file=source.label, line=number)
+            if may_have_surrogates(line):
+                item, count = clean_json(item, file=source.label, line=number)
+                replaced += count
             if not isinstance(item, dict):
                 raise BadInput("expected an object", file=source.label, line=number)
             yield number, item
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"an object has `{next(name for name in names if names.count(name) > 1)}` twice")
-    return found
+    warn_replaced(replaced, source.label)
 
 
 def is_row(first: str) -> bool:
     """Whether a line is a whole object that names a query and a document: a row of JSONL."""
     try:
-        item = json.loads(first)
+        item = parse_json(first)
     except ValueError:
         return False
     return isinstance(item, dict) and is_header(list(item))
@@ -92,7 +88,7 @@ def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
 
 def json_judgments(source: Source) -> Judgments:
     """Judgments from JSON: `{query: {document: grade}}`, `{query: [document, …]}`, or pgVectorDB's dataset."""
-    thing = read_json(source)
+    thing = read_json(source, ids=True)
     try:
         if isinstance(thing, dict) and isinstance(thing.get("ground_truth"), list) and "queries" in thing:
             thing = dict(zip((str(q) for q in thing["queries"]), thing["ground_truth"], strict=True))
@@ -104,7 +100,7 @@ def json_judgments(source: Source) -> Judgments:
 
 def json_run(source: Source) -> Run:
     """A run from JSON: `{query: {document: score}}`, or `{query: [document, …]}`."""
-    thing = read_json(source)
+    thing = read_json(source, ids=True)
     try:
         table = as_table(run_of(thing, source.stem))
     except (TypeError, ValueError, AttributeError) as error:
@@ -130,7 +126,7 @@ def read_targets(source: Source) -> dict[str, list[str]]:
             targets.setdefault(str(item[doc]), []).extend(as_targets({"": item[what]})[""])
         return targets
     if source.ending == ".json":
-        thing = read_json(source)
+        thing = read_json(source, ids=True)
         if not isinstance(thing, dict):
             raise BadInput("expected {document: [target, …]}", file=source.label)
         return as_targets(thing)
@@ -138,7 +134,13 @@ def read_targets(source: Source) -> dict[str, list[str]]:
     for block in source.blocks():
         for line in block.decode("utf-8", "replace").split("\n"):
             number += 1
-            parts = next(csv.reader([line]), []) if source.ending == ".csv" else line.split()
+            try:
+                parts = next(csv.reader([line]), []) if source.ending == ".csv" else line.split()
+            except csv.Error:
+                hint = "a carriage return alone ends no line; `tr '\\r' '\\n'` makes lines of them"
+                raise BadInput(
+                    "the line contains a carriage return", file=source.label, line=number, hint=hint
+                ) from None
             if (
                 not parts
                 or parts[0].startswith("#")

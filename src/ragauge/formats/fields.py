@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 IDS = ("_id", "id", "doc_id", "docid", "docno", "document_id", "chunk_id", "pid")
@@ -22,6 +22,31 @@ def kind_of(value: Any) -> str:
     """
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
     return kinds.get(type(value), "a number")
+
+
+def check_manifest(manifest: Any) -> None:
+    """Raise ValueError unless the parts of a run's manifest are of the kinds that readers rely on."""
+    if not isinstance(manifest, dict):
+        raise ValueError(f"the manifest is {kind_of(manifest)}, not an object")
+    for name, (kind, article) in MANIFEST_KINDS.items():
+        found: Any = manifest
+        for part in name.split("."):
+            found = (found or {}).get(part)
+        if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
+            raise ValueError(f"`{name}` of the manifest is {kind_of(found)}, not {article}")
+    if not all(isinstance(note, str) for note in manifest.get("notes") or ()):
+        raise ValueError("`notes` of the manifest are not texts")
+
+
+MANIFEST_KINDS: Mapping[str, tuple[Any, str]] = {
+    **dict.fromkeys(("system", "dataset", "plan", "machine", "evidence"), (dict, "an object")),
+    **dict.fromkeys(("plan.k", "plan.repeats", "plan.workers"), (int, "an integer")),
+    **dict.fromkeys(("dataset.documents", "judged_not_asked"), (int, "an integer")),
+    **dict.fromkeys(("build_seconds", "cold_ms"), (int | float, "a number")),
+    "judgments_hash": (str, "a text"),
+    "notes": (list, "a list"),
+}
+"""The kinds of the parts of a manifest; a part with a dot is within another that is listed before it."""
 
 
 def as_known(header: Sequence[str], known: Iterable[str]) -> list[str]:

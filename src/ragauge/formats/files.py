@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from ragauge.errors import BadInput, MissingExtra
+from ragauge.errors import BadInput, MissingExtra, RagaugeError, words_of
+from ragauge.limits import DECOMPRESSED, DECOMPRESSED_RATIO, LINE, MB
 
+READ = 1 << 13
+"""Bytes per read of a .zst file; a malicious one decompresses to at most 32,768 times as many at once."""
 BLOCK = 16 << 20
 """Bytes per block: large enough for the reader's speed, small enough for the cache and for bounded memory."""
 THREADS = min(4, os.cpu_count() or 2)
@@ -72,9 +75,9 @@ class Source:
                 magic = raw.peek(4)[:4]
                 if magic[:2] == b"\x1f\x8b":
                     with gzip.open(raw) as unzipped:
-                        yield _without_mark(io.BufferedReader(unzipped))
+                        yield _without_mark(LineReader(Bounded(unzipped.readinto, raw, self.label), self.label))
                 elif magic == b"\x28\xb5\x2f\xfd":
-                    yield _without_mark(io.BufferedReader(_Zstd(raw)))
+                    yield _without_mark(LineReader(Bounded(_Zstd(raw).readinto, raw, self.label), self.label))
                 else:
                     yield _without_mark(raw)
         except (EOFError, OSError, zlib.error) as error:
@@ -83,12 +86,12 @@ class Source:
     def _raw(self) -> io.BufferedReader:
         """The bytes as they are; a pipe is kept in memory, since it can be read only once."""
         if self.path == "-":
-            return io.BufferedReader(io.BytesIO(_once(sys.stdin.buffer)))
+            return LineReader(io.BytesIO(_once(sys.stdin.buffer)), self.label)
         path = Path(self.path)
         try:
             if path.exists() and not path.is_file() and not path.is_dir():
-                return io.BufferedReader(io.BytesIO(_pipe(self.path)))
-            return path.open("rb")
+                return LineReader(io.BytesIO(_pipe(self.path)), self.label)
+            return LineReader(io.FileIO(path), self.label)
         except OSError as error:
             hint = f"the folder {path.parent} has {_neighbours(path)}" if path.parent.is_dir() else None
             raise BadInput(f"cannot be read ({error.strerror})", file=self.label, hint=hint) from None
@@ -98,7 +101,7 @@ class Source:
         with self.open() as file:
             while data := file.read(size):
                 if not data.endswith(b"\n"):
-                    data += file.readline()
+                    data += next(file, b"")
                 yield data if data.endswith(b"\n") else data + b"\n"
 
     def line_of(self, block: int) -> int:
@@ -106,8 +109,10 @@ class Source:
         return 1 + sum(data.count(b"\n") for data, _ in zip(self.blocks(), range(block), strict=False))
 
     def read(self) -> bytes:
-        """All bytes."""
-        return b"".join(self.blocks())
+        """All bytes, the last line ended."""
+        with self.open() as file:
+            data = file.read()
+        return data if data.endswith(b"\n") or not data else data + b"\n"
 
     def head(self) -> list[str]:
         """The first lines that are neither blank nor comments, for finding out what the file is."""
@@ -144,6 +149,51 @@ def _neighbours(path: Path) -> str:
     return ", ".join(near) or "nothing in it"
 
 
+class LineReader(io.BufferedReader):
+    """A reader whose iteration refuses lines that exceed the limit."""
+
+    def __init__(self, raw: Any, label: str) -> None:
+        super().__init__(raw)
+        self._label = label
+        self._limit = LINE.n_bytes
+
+    def __next__(self) -> bytes:
+        line = self.readline(self._limit)
+        if not line:
+            raise StopIteration
+        if len(line) == self._limit and not line.endswith(b"\n"):
+            raise BadInput(f"a line is longer than {self._limit // MB:,} MB", file=self._label, hint=LINE.hint)
+        return line
+
+
+class Bounded(io.RawIOBase):
+    """Decompressed bytes, up to the limit for a file of this compressed size."""
+
+    def __init__(self, readinto: Callable[[Any], int], compressed: IO[bytes], label: str) -> None:
+        self._readinto = readinto
+        self._compressed = compressed
+        self._label = label
+        self._size = 0
+        self._limit = DECOMPRESSED.n_bytes
+
+    def readable(self) -> bool:
+        """Return True, as a reader."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read decompressed bytes into a buffer; raise BadInput above the limit."""
+        size = self._readinto(buffer)
+        self._size += size
+        # A normal file is never near this ratio, so the position in the compressed file is rarely needed.
+        if self._size > self._limit and self._size > DECOMPRESSED_RATIO * self._compressed.tell():
+            raise BadInput(
+                f"decompresses to more than {self._limit // MB:,} MB and {DECOMPRESSED_RATIO} times its size",
+                file=self._label,
+                hint=DECOMPRESSED.hint,
+            )
+        return size
+
+
 class _Zstd(io.RawIOBase):
     """A reader of .zst files that, unlike the library's own, does not take a torn file for a whole one."""
 
@@ -163,9 +213,9 @@ class _Zstd(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
-            data = self._frame.unused_data if self._frame.eof else self._raw.read(1 << 18)
+            data = self._frame.unused_data if self._frame.eof else self._raw.read(READ)
             if self._frame.eof:
-                data = data or self._raw.read(1 << 18)
+                data = data or self._raw.read(READ)
                 self._frame, self._begun = self._zstandard.ZstdDecompressor().decompressobj(), False
             if not data:
                 if self._begun:
@@ -178,6 +228,22 @@ class _Zstd(io.RawIOBase):
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
+
+
+@contextmanager
+def library_errors(label: str, *, what: str = "cannot be read", hint: str | None = None) -> Iterator[None]:
+    """Name the file if a library cannot read it, for any exception; keep only the library's calls inside.
+
+    On corrupt files NumPy raises tokenizer errors, h5py key errors, and polars panics, which is no `Exception`.
+    """
+    try:
+        yield
+    except RagaugeError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise BadInput(f"{what} ({words_of(error)})", file=label, hint=hint) from None
 
 
 def in_order(work: Callable[[int, B], T], blocks: Iterator[B]) -> Iterator[T]:

@@ -24,9 +24,9 @@ SCHEMA = "ragauge-judged/1"
 """The shape of the manifest."""
 HEAD = 200
 """So many characters tell what a file is."""
-COLUMNS = ("system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint")
-BEFORE = COLUMNS[:-1]
-"""As they were before samples had fingerprints."""
+COLUMNS = ("system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint", "lower_is_better")
+HEADERS = (COLUMNS, COLUMNS[:-1], COLUMNS[:-2])
+"""The present header, and those of older folders: without directions, without fingerprints."""
 HINT = "the same `ragauge judge` again writes the folder anew, and pays for nothing twice"
 
 
@@ -73,6 +73,14 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
             raise BadInput(f"{name} of `{query}` {why}", file=place, line=line, hint=HINT)
         if (row["judge"], row["convention"]) != (about.get("judge"), about.get("convention")):
             raise BadInput(f"another judge or convention than in {KEPT}", file=place, line=line, hint=HINT)
+        lower = str(bool(about["measures"][name].get("lower_is_better"))).lower()
+        if row.get("lower_is_better", lower) != lower:
+            raise BadInput(
+                f"lower_is_better of {name}: expected {lower} as in {KEPT}, got `{row['lower_is_better']}`",
+                file=place,
+                line=line,
+                hint=HINT,
+            )
         if prints.setdefault(query, row.get("fingerprint", "")) != row.get("fingerprint", ""):
             raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
         columns[name][query] = _number(row["value"], place, line)
@@ -91,7 +99,7 @@ def _rows(place: str) -> list[tuple[int, dict[str, str]]]:
     try:
         with Path(place).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            if tuple(reader.fieldnames or ()) not in (COLUMNS, BEFORE):
+            if tuple(reader.fieldnames or ()) not in HEADERS:
                 raise BadInput(f"the columns are not {', '.join(COLUMNS)}", file=place, line=1, hint=HINT)
             found = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ragauge.errors import BadInput
 from ragauge.formats.columns import checked, judgment_columns, run_columns
+from ragauge.formats.unicode_text import check_id
 from ragauge.records import Judgments, Nested, Run
 
 if TYPE_CHECKING:
@@ -234,7 +235,14 @@ def as_table(run: Run | Nested) -> pl.DataFrame:
 def _table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
     import polars as pl
 
-    return pl.DataFrame(rows, schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}, orient="row")
+    schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
+    try:
+        return pl.DataFrame(rows, schema=schema, orient="row")
+    except UnicodeEncodeError:
+        for query, doc, _ in rows:
+            check_id(query, "the query")
+            check_id(doc, "the document")
+        raise
 
 
 def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name: str = "run") -> Run:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, excerpt
 
 T = TypeVar("T")
 
@@ -50,9 +50,9 @@ def from_data(kind: type[T], data: Any, *, file: str) -> T:
         return typing.cast(T, _made(kind, data))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
-            f"this is not what {kind.__name__} is written as: {type(error).__name__}: {error}",
+            f"this {kind.__name__} cannot be read: {type(error).__name__}: {error}",
             file=file,
-            hint="write it anew with -o",
+            hint="run the command that wrote the file again",
         ) from error
 
 
@@ -72,11 +72,15 @@ def _made(kind: Any, data: Any) -> Any:
     if origin in (Union, types.UnionType):
         return None if data is None else _first(kind, data)
     if kind is float:
+        if data is not None and (isinstance(data, bool) or not isinstance(data, int | float)):
+            raise TypeError(f"{excerpt(repr(data))} is not a number")
         return math.nan if data is None else float(data)
     if kind in (str, int, bool):
-        if not isinstance(data, kind):
-            raise TypeError(f"{data!r} is not {kind.__name__}")
+        if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+            raise TypeError(f"{excerpt(repr(data))} is not {kind.__name__}")
         return data
+    if origin is not None and not isinstance(data, dict if issubclass(origin, Mapping) else list):
+        raise TypeError(f"{excerpt(repr(data))} is not {'an object' if issubclass(origin, Mapping) else 'a list'}")
     if origin is tuple and get_args(kind)[-1] is not Ellipsis:
         return tuple(_made(one, value) for one, value in zip(get_args(kind), data, strict=True))
     if origin is tuple:
@@ -85,6 +89,8 @@ def _made(kind: Any, data: Any) -> Any:
         return {name: _made(get_args(kind)[1], value) for name, value in data.items()}
     if origin is not None and issubclass(origin, Sequence):
         return [_made(get_args(kind)[0], one) for one in data]
+    if not isinstance(data, dict):
+        raise TypeError(f"{excerpt(repr(data))} is not an object")
     known = typing.get_type_hints(kind)
     names = [one.name for one in fields(kind)] if is_dataclass(kind) else list(kind._fields)
     return kind(**{name: _made(known[name], data[name]) for name in names if name in data})

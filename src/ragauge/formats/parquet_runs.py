@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from ragauge.errors import BadInput, words_of
+from ragauge.errors import BadInput
 from ragauge.formats.columns import DISTANCE, RANK, SCORE, checked, find, header, run_columns
-from ragauge.formats.files import Source, in_order
+from ragauge.formats.files import Source, in_order, library_errors
+from ragauge.formats.parquet import scan_parquet
 from ragauge.records import Prepare, as_it_is
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Piece(NamedTuple):
     def _table(self) -> pl.LazyFrame:
         import polars as pl
 
-        table = pl.scan_parquet(self.path, glob=False, hive_partitioning=False)
+        table = scan_parquet(self.path, self.label)
         there = {name.strip().lower() for name in table.collect_schema().names()}
         told = [pl.lit(value, pl.String).alias(name) for name, value in self.values if name.lower() not in there]
         return table.with_columns(told).slice(self.begin, self.rows)
@@ -180,7 +181,7 @@ def _rows(path: str) -> int:
     import polars as pl
 
     with _told(path):
-        return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        return int(scan_parquet(path, Source(path).label).select(pl.len()).collect().item())
 
 
 def _going_on(query: str, piece: Piece) -> int:
@@ -196,15 +197,7 @@ def _going_on(query: str, piece: Piece) -> int:
         few *= 16
 
 
-@contextmanager
-def _told(path: str) -> Iterator[None]:
+def _told(path: str) -> AbstractContextManager[None]:
     """Say which file cannot be read, and why."""
-    import polars as pl
-
-    try:
-        yield
-    except (pl.exceptions.PolarsError, OSError) as error:
-        hint = (
-            None if Path(path).exists() else "workers read files under the same path: are they there for all of them?"
-        )
-        raise BadInput(f"cannot be read ({words_of(error)})", file=Source(path).label, hint=hint) from None
+    hint = None if Path(path).exists() else "workers read files under the same path: are they there for all of them?"
+    return library_errors(Source(path).label, hint=hint)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput
-from ragauge.formats.columns import QUERY, TABLES, find, numbered_cells, read_table
+from ragauge.formats.columns import QUERY, TABLES, check_columns, find, numbered_cells, read_table
 from ragauge.formats.documents import json_lines
 from ragauge.formats.files import Source
 
@@ -67,9 +67,7 @@ def read_rows(source: Source, form: str) -> Rows:
     with source.open() as file:
         found = numbered_cells((line.decode() for line in file), form, source.label)
         first, names = next(found, (1, []))
-        for name in names:
-            if name and names.count(name) > 1:
-                raise BadInput(f"two columns are called `{name}`", file=source.label, line=first)
+        check_columns(first, names, source.label)
         return gathered(names, _even(names, found, source.label), source.label, in_lines=True)
 
 

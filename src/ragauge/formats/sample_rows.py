@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ragauge.errors import BadInput
 from ragauge.records import Document
+from ragauge.structured_text import parse_json
 from ragauge.verdicts import Sample
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -297,7 +298,7 @@ def _read(text: str, begin: str, end: str) -> Any:
     if not (bare.startswith(begin) and (bare.endswith(end) or re.match(r"[\[{]\s*['\"{]", bare))):
         return text
     try:
-        return json.loads(bare)
+        return parse_json(bare)
     except ValueError:
         pass
     try:

@@ -18,9 +18,11 @@ from ragauge.formats.columns import header, read_table
 from ragauge.formats.documents import json_lines, read_json
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_frame
+from ragauge.formats.parquet import write_parquet
 from ragauge.formats.rows import read_rows
 from ragauge.formats.sample_rows import FIELD, RAGAS, as_sample, is_sample_header
 from ragauge.formats.writing import whole_file
+from ragauge.structured_text import parse_json
 from ragauge.verdicts import Sample
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
@@ -70,7 +72,7 @@ def is_samples(path: str) -> bool:
         kind = _kind(source)
         if kind in ("parquet", "csv", "tsv", "jsonl"):
             return is_sample_header(header(source, kind))
-        first = _first(read_json(source))
+        first = _first(parse_json(source.read()))
         return isinstance(first, Mapping) and is_sample_header(list(first))
     except (BadInput, OSError, ValueError):
         return False
@@ -90,7 +92,7 @@ def _kind(source: Source) -> str:
         return "json"
     if first.lstrip().startswith("{"):
         try:
-            json.loads(first)
+            parse_json(first)
         except ValueError:
             return "json"
         return "jsonl"
@@ -223,7 +225,7 @@ def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -
             import polars as pl
 
             flat = [{name: _cell(value) for name, value in row.items()} for row in rows]
-            pl.DataFrame(flat, schema=dict.fromkeys(_names(rows), pl.String)).write_parquet(out)
+            write_parquet(pl.DataFrame(flat, schema=dict.fromkeys(_names(rows), pl.String)), out)
             return
         if kind == "json":
             text = json.dumps(rows, ensure_ascii=False, indent=2, default=str) + "\n"

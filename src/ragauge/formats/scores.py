@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,11 +24,10 @@ TAGS = ("query_complexity", "complexity", "stratum")
 JUDGE = ("judge", "judge_fingerprint")
 CONVENTION = ("convention",)
 FINGERPRINT = ("fingerprint",)
-BESIDE = (*QUERY, *RUN, *TRIAL, *TAGS, *JUDGE, *CONVENTION, *FINGERPRINT, "gt_count")
-"""Columns that hold no measure, whatever is in them."""
-LESS_ENDINGS = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
-LESS_MEASURES = ("unjudged", "rbp_resid", "num_nonrel_judged_ret", "relative_distance_error", "stale", "conflict")
-"""Measures that `evaluate` and `freshness` write of which less is better."""
+DIRECTION = ("lower_is_better",)
+DIRECTIONS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+BESIDE = (*QUERY, *RUN, *TRIAL, *TAGS, *JUDGE, *CONVENTION, *FINGERPRINT, *DIRECTION, "gt_count")
+"""Columns that are never measures."""
 
 Known = dict[str, Scores | dict[str, Scores]]
 """`{system: scores}`, or `{system: {seed: scores}}` where there are several seeds."""
@@ -52,6 +50,7 @@ def read_scores(path: str) -> tuple[Known, dict[str, dict[str, str]]]:
 
     A long table has the columns query, measure and value; a wide one a query and a column for each measure. Both may
     have a system (method, model, run), a seed, a judge and a convention; without a system the file's name is taken.
+    The column `lower_is_better` of a long table states the direction of the row's measure; a wide table has none.
     """
     source = Source(path)
     if source.ending not in (*TABLES, ".json"):
@@ -71,20 +70,6 @@ def read_scores(path: str) -> tuple[Known, dict[str, dict[str, str]]]:
     return _by_system(rows, query, source.stem), _tags(rows, query)
 
 
-def less_is_better(measure: str) -> bool:
-    """Whether less of a figure is better, going by its name.
-
-    >>> [less_is_better(name) for name in ("p95_ms", "Latency (s)", "unjudged@10", "ndcg_msmarco", "recall_second")]
-    [True, True, True, False, False]
-    """
-    name = measure.lower()
-    return (
-        name.endswith(LESS_ENDINGS)
-        or "latency" in re.split(r"[^a-z]+", name)
-        or re.split(r"[(@]", name)[0] in LESS_MEASURES
-    )
-
-
 def _by_system(rows: Rows, query: str, name: str) -> Known:
     system, seed = find(rows.names, RUN), find(rows.names, TRIAL)
     measure, value = find(rows.names, MEASURE), find(rows.names, VALUE)
@@ -93,6 +78,7 @@ def _by_system(rows: Rows, query: str, name: str) -> Known:
     seen: dict[tuple[str, str], dict[str, str]] = {}
     known: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     told: dict[tuple[str, str], tuple[str, str]] = {}
+    directions = _directions(rows, measure)
     for at in range(len(rows)):
         line = rows.line(at)
         asked = rows.id(query, at, "query")
@@ -120,7 +106,7 @@ def _by_system(rows: Rows, query: str, name: str) -> Known:
                     )
     found: dict[str, dict[str, Scores]] = {}
     for (one, label), by_measure in known.items():
-        scores = _scores(one, by_measure, *told.get((one, label), ("", "")))
+        scores = _scores(one, by_measure, *told.get((one, label), ("", "")), directions)
         found.setdefault(one, {})[label] = replace(scores, fingerprints=seen.get((one, label), {}))
     return {one: next(iter(seeds.values())) if len(seeds) == 1 else seeds for one, seeds in found.items()}
 
@@ -134,6 +120,39 @@ def _measures(rows: Rows) -> list[str]:
             found.append(name)
     if not found:
         raise BadInput("no column holds numbers", file=rows.label, hint="a column for each measure, or measure, value")
+    return found
+
+
+def _directions(rows: Rows, measure: str | None) -> dict[str, bool]:
+    """Return `{measure: whether lower is better}` as far as the column for it says; contradictions are refused."""
+    column = find(rows.names, DIRECTION)
+    if column is None:
+        return {}
+    if measure is None:
+        raise BadInput(
+            f"column `{column}` without a column `measure`; expected one row per query and measure",
+            file=rows.label,
+            hint="use `--lower-is-better MEASURE`, or write the columns query, measure, value, lower_is_better",
+        )
+    found: dict[str, bool] = {}
+    for at, cell in enumerate(rows.columns[column]):
+        if cell is None:
+            continue
+        stated = DIRECTIONS.get(str(cell).strip().lower())
+        name = rows.id(measure, at, "measure")
+        if stated is None:
+            raise BadInput(
+                f"{column} of {name}: expected true or false, got `{str(cell)[:40]}`",
+                file=rows.label,
+                line=rows.line(at),
+            )
+        if found.setdefault(name, stated) != stated:
+            raise BadInput(
+                f"{column} of {name} is {str(stated).lower()} here and {str(not stated).lower()} above",
+                file=rows.label,
+                line=rows.line(at),
+                hint="give each measure one direction",
+            )
     return found
 
 
@@ -176,7 +195,13 @@ def _quoted(text: str) -> str:
     return f"`{text}`" if text else "blank"
 
 
-def _scores(name: str, columns: Mapping[str, Mapping[str, float]], judge: str, convention: str) -> Scores:
+def _scores(
+    name: str,
+    columns: Mapping[str, Mapping[str, float]],
+    judge: str,
+    convention: str,
+    directions: Mapping[str, bool],
+) -> Scores:
     queries = list(dict.fromkeys(query for column in columns.values() for query in column))
     values = {m: np.array([column.get(query, math.nan) for query in queries]) for m, column in columns.items()}
     means = {m: float(np.nanmean(column)) if not np.isnan(column).all() else math.nan for m, column in values.items()}
@@ -191,14 +216,15 @@ def _scores(name: str, columns: Mapping[str, Mapping[str, float]], judge: str, c
         values=ByMeasure(values, str),
         means=ByMeasure(means, str),
         unscored=ByMeasure(unscored, str),
-        lower_is_better=frozenset(filter(less_is_better, values)),
+        lower_is_better=frozenset(m for m in values if directions.get(m)),
+        direction_unstated=frozenset(m for m in values if m not in directions),
         judge=judge,
     )
 
 
 def _rig(source: Source) -> Scores:
     """Rig's MultiReport: the values of each query by metric, and which judge gave them."""
-    report = read_json(source)
+    report = read_json(source, ids=True)
     metrics = report.get("metrics") if isinstance(report, dict) else None
     if not isinstance(metrics, list) or not metrics or not all(map(_is_metric, metrics)):
         raise BadInput(
@@ -218,7 +244,9 @@ def _rig(source: Source) -> Scores:
                 raise BadInput(f"{metric} of query `{asked}` comes twice", file=source.label)
             values[asked] = _number(value, f"{metric} of query `{asked}`", source.label)
     judge, convention = (" ".join(str(report[key]) for key in keys if report.get(key)) for keys in (JUDGE, CONVENTION))
-    return _scores(source.stem, columns, judge, convention)
+    stated = {str(one["metric"]).strip(): one.get("lower_is_better") for one in metrics}
+    directions = {metric: value for metric, value in stated.items() if isinstance(value, bool)}
+    return _scores(source.stem, columns, judge, convention, directions)
 
 
 def _is_metric(one: Any) -> bool:

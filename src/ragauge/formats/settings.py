@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ragauge.errors import BadInput, UnknownName
+from ragauge.structured_text import parse_toml
 
 T = TypeVar("T")
 
@@ -24,13 +24,13 @@ def as_record(kind: type[T], how: Mapping[str, Any]) -> T:
 def read_toml(path: str) -> dict[str, Any]:
     """What a TOML file says."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_toml(Path(path).read_text(encoding="utf-8"), file=path)
     except FileNotFoundError:
         raise BadInput("no such file", file=path) from None
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})", file=path) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"the TOML cannot be read: {error}", file=path) from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the TOML cannot be read ({error})", file=path) from None
 
 
 def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str,
     for key, value in data.items():
         if key not in kinds:
             raise UnknownName(f"setting in {path}", key, kinds, hint=f"there are {', '.join(kinds)}")
-        if not isinstance(value, kinds[key]) or isinstance(value, bool):
+        if not isinstance(value, kinds[key]) or (isinstance(value, bool) and bool not in kinds[key]):
             wanted = " or ".join(kind.__name__ for kind in kinds[key])
             raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
     return data

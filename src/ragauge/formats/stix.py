@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from ragauge.errors import BadInput
 from ragauge.formats.fields import kind_of
 from ragauge.formats.files import Source
+from ragauge.formats.unicode_text import clean_json, may_have_surrogates, warn_replaced
 from ragauge.records import NOTHING
+from ragauge.structured_text import parse_json
 
 NAMED = (
     "attack-pattern",
@@ -96,11 +98,10 @@ def is_bundle(source: Source) -> bool:
 def read_bundle(source: Source) -> Bundle:
     """The objects and relations of a bundle; whatever is wrong with it is told with the place of the object."""
     text = _text(source)
-    try:
-        thing = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        raise BadInput(f"the JSON cannot be read ({error})", file=source.label, line=line, hint=HINT) from None
+    thing = parse_json(text, file=source.label, hint=HINT)
+    if may_have_surrogates(data := text.encode()):
+        thing, replaced = clean_json(thing, file=source.label, data=data)
+        warn_replaced(replaced, source.label)
     if not isinstance(thing, dict) or thing.get("type") != "bundle":
         found = f"an object of type {thing.get('type')!r}" if isinstance(thing, dict) else kind_of(thing)
         raise BadInput(f"expected a STIX bundle, found {found}", file=source.label, hint=HINT)

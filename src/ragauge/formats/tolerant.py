@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,10 @@ from typing import Any, NamedTuple
 
 from ragauge.errors import BadInput
 from ragauge.formats.fields import IDS, TEXTS, TITLE, as_known, kind_of
-from ragauge.formats.files import Source, Torn
+from ragauge.formats.files import Source, Torn, library_errors
+from ragauge.formats.parquet import scan_parquet
 from ragauge.records import Document
+from ragauge.structured_text import InvalidText, parse_json
 
 PAPERS = (".txt", ".md", ".markdown", ".rst")
 """Files of which each is a document."""
@@ -36,7 +37,8 @@ class Flaw(NamedTuple):
 
     kind: str
     """`unreadable`: the document is lost; `bytes`: some characters are; `encoding`: it was read nevertheless;
-    `fields`: it has no text under any name that is known; `separator`: it was read, and others may not."""
+    `fields`: it has no text under any name that is known; `separator`: it was read, and others may not;
+    `unread`: a file of a kind that is not read."""
     where: str
     said: str
 
@@ -190,10 +192,9 @@ def _decoded(data: bytes, where: str, flaws: list[Flaw]) -> str:
         return data.decode("utf-8", "replace").replace("\ufffd", "")  # told already, and not once more as a character
 
 
-def _broken(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"the JSON is broken at column {error.colno} ({error.msg.removesuffix(' at')})"
-    return f"the JSON is broken ({error})"
+def _broken(error: InvalidText) -> str:
+    place = "" if error.column is None else f" at column {error.column}"
+    return f"the JSON is broken{place} ({error.reason.removesuffix(' at')})"
 
 
 def _json_lines(source: Source, _names: Names, flaws: list[Flaw]) -> Rows:
@@ -202,8 +203,8 @@ def _json_lines(source: Source, _names: Names, flaws: list[Flaw]) -> Rows:
             continue
         where = f"{_label(source)}:{number}"
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = parse_json(line)
+        except InvalidText as error:
             flaws.append(Flaw("unreadable", where, _broken(error)))
             continue
         if isinstance(row, dict):
@@ -215,10 +216,10 @@ def _json_lines(source: Source, _names: Names, flaws: list[Flaw]) -> Rows:
 def _json(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
     """A list of objects, `{"documents": […]}`, or texts or objects by id."""
     try:
-        thing = json.loads("\n".join(line for _, line in _lines(source, flaws)))
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 0)
-        flaws.append(Flaw("unreadable", f"{_label(source)}:{line}" if line else _label(source), _broken(error)))
+        thing = parse_json("\n".join(line for _, line in _lines(source, flaws)))
+    except InvalidText as error:
+        where = f"{_label(source)}:{error.line}" if error.line else _label(source)
+        flaws.append(Flaw("unreadable", where, _broken(error)))
         return
     if isinstance(thing, dict):
         inner = next((thing[key] for key in ("documents", "docs", "corpus") if isinstance(thing.get(key), list)), None)
@@ -346,16 +347,12 @@ def _is_header(cells: Sequence[str], names: Names) -> bool:
 
 
 def _parquet(source: Source, names: Names) -> Rows:
-    import polars as pl
-
-    try:
-        file = pl.scan_parquet(source.path, glob=False)
+    with library_errors(source.label):
+        file = scan_parquet(source.path, source.label)
         columns = list(file.collect_schema())
         called = dict(zip(columns, as_known(columns, names.all), strict=True))
         wanted = {one: name for one, name in called.items() if name in names.all}
         table = file.select(list(wanted)).rename(wanted).collect() if wanted else file.collect()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise BadInput(f"cannot be read ({str(error).partition(chr(10))[0]})", file=source.label) from None
     for number, row in enumerate(table.iter_rows(named=True), 1):
         yield f"{_label(source)}, row {number:,}", row
 

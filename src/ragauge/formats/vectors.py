@@ -11,15 +11,16 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.errors import BadInput, UnknownName, words_of
-from ragauge.formats.files import Source
+from ragauge.errors import BadInput, UnknownName
+from ragauge.formats.files import Bounded, Source, library_errors
+from ragauge.formats.parquet import scan_parquet, write_parquet
 from ragauge.formats.writing import whole_file
 
 Array = NDArray[Any]
@@ -125,8 +126,13 @@ def _unknown(source: Source) -> UnknownName:
 def _opened(source: Source) -> Iterator[IO[bytes]]:
     """The decompressed bytes, all of them: what looks like a byte order mark may be a number here."""
     try:
-        with Path(source.path).open("rb") as raw, gzip.open(raw) if _packed(source) else nullcontext(raw) as file:
-            yield cast("IO[bytes]", file)
+        with Path(source.path).open("rb") as raw:
+            if not _packed(source):
+                yield raw
+                return
+            with gzip.open(raw) as unzipped:
+                # Only what is there: of a truncated file the first rows can be read.
+                yield io.BufferedReader(Bounded(unzipped.readinto1, raw, source.label))
     except (EOFError, OSError, zlib.error) as error:
         raise BadInput(f"cannot be read to its end ({error})", file=source.label) from None
 
@@ -204,14 +210,12 @@ def _npy(source: Source, limit: int | None) -> Array:
     with _opened(source) as file:
         if file.read(6) != b"\x93NUMPY":
             raise BadInput("does not begin like an .npy file", file=source.label)
-    try:
+    with library_errors(source.label, what="cannot be read as an .npy file"):
         if _packed(source):
             with _opened(source) as file:
                 array = np.load(io.BytesIO(file.read()), allow_pickle=False)
         else:
             array = np.load(source.path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise BadInput(f"cannot be read as an .npy file ({error})", file=source.label) from None
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiu":
         raise BadInput(
             f"holds an array of shape {array.shape} and type {array.dtype}",
@@ -224,16 +228,14 @@ def _npy(source: Source, limit: int | None) -> Array:
 
 def _parquet(source: Source, limit: int | None, column: str | None) -> Rows:
     import polars as pl
-    from polars.exceptions import PolarsError
 
-    try:
-        schema = pl.read_parquet_schema(source.path)
+    with library_errors(source.label, what="cannot be read as Parquet"):
+        table = scan_parquet(source.path, source.label)
+        schema = table.collect_schema()
         name = _vector_column(schema, column, source.label)
         named = next((one for one in ID_COLUMNS if one in schema and not schema[one].is_nested()), None)
-        frame = pl.read_parquet(source.path, columns=[name, *([named] if named else [])], n_rows=limit)
-    except (PolarsError, OSError) as error:
-        reason = words_of(error)
-        raise BadInput(f"cannot be read as Parquet ({reason})", file=source.label) from None
+        table = table.select(name, *([named] if named else []))
+        frame = (table if limit is None else table.head(limit)).collect()
     if not len(frame):
         raise BadInput("has no rows", file=source.label)
     values = frame[name]
@@ -322,4 +324,4 @@ def _write_parquet(matrix: Array, ids: Sequence[str], out: IO[bytes]) -> None:
     import polars as pl
 
     columns: dict[str, Any] = {"id": list(ids)} if ids else {}
-    pl.DataFrame({**columns, "vector": pl.Series(np.ascontiguousarray(matrix))}).write_parquet(out)
+    write_parquet(pl.DataFrame({**columns, "vector": pl.Series(np.ascontiguousarray(matrix))}), out)

@@ -23,7 +23,7 @@ from ragauge.verdicts import (
     Verdicts,
 )
 
-KEYS = ("sample", "asked", "claims", "support", "useful", "questions", "refusal", "unscored")
+KEYS = ("sample", "asked", "claims", "support", "useful", "questions", "refusal", "unscored", "left_out")
 
 
 def write_verdicts(verdicts: Iterable[Verdicts], path: str) -> None:
@@ -39,7 +39,7 @@ def read_verdicts(path: str) -> dict[str, Verdicts]:
     """Verdicts by sample; anything that is not as `write_verdicts` writes it is refused, with its line."""
     source = Source(str(path))
     found: dict[str, Verdicts] = {}
-    for line, item in json_lines(source, once=True):
+    for line, item in json_lines(source):
         try:
             one = from_line(item)
         except BadInput as error:
@@ -79,6 +79,7 @@ def as_line(verdicts: Verdicts) -> dict[str, Any]:
         "questions": [{"text": one.text, "similarity": _figure(one.similarity)} for one in verdicts.questions],
         "refusal": verdicts.refusal,
         "unscored": {what: {"why": one.why, "reply": one.reply} for what, one in verdicts.unscored.items()},
+        "left_out": {text: list(listed) for text, listed in verdicts.left_out.items()},
     }
 
 
@@ -122,7 +123,14 @@ def from_line(item: Mapping[str, Any]) -> Verdicts:
         [_read_question(one) for one in _list(item, "questions", "the verdicts")],
         refusal,
         {what: _read_unscored(what, one) for what, one in _objects(item, "unscored")},
+        _read_left_out(_mapping(item, "left_out", "the verdicts")),
     )
+
+
+def _read_left_out(item: Mapping[str, Any]) -> dict[str, list[str]]:
+    where = "the sentences left out"
+    _only(item, (ANSWER, REFERENCE), where)
+    return {text: [_text({text: one}, text, where) for one in _list(item, text, where)] for text in item}
 
 
 def _read_claim(item: Any) -> Claim:

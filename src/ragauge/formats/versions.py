@@ -22,6 +22,7 @@ from ragauge.formats.documents import json_lines, read_json
 from ragauge.formats.files import Source
 from ragauge.formats.memory import is_frame, to_polars
 from ragauge.formats.nouns import from_data
+from ragauge.formats.parquet import write_parquet
 from ragauge.formats.rows import Rows, as_id, gathered, read_rows, rows_of
 from ragauge.formats.writing import ENDINGS, whole_file
 
@@ -47,7 +48,7 @@ def read_versions(thing: Any) -> list[Version]:
         source = Source(str(thing))
         kind = TABLES.get(source.ending) or _guess(source)
         if kind == "jsonl":  # every key of every object is looked at, and none may come twice
-            rows = gathered([], _plain(json_lines(source, once=True), source.label), source.label, in_lines=True)
+            rows = gathered([], _plain(json_lines(source), source.label), source.label, in_lines=True)
         else:
             rows = read_rows(source, kind)
         return _checked(rows)
@@ -222,7 +223,7 @@ def write_versions(versions: Sequence[Version], path: str) -> None:
         schema = {name: pl.Float64 if name == EFFECTIVE else pl.String for name in FIELDS}
         table = pl.DataFrame([tuple(one) for one in versions], schema=schema, orient="row")
         if kind == "parquet":
-            table.write_parquet(file)
+            write_parquet(table, file)
         else:
             table.write_csv(file, separator="\t" if kind == "tsv" else ",")
 

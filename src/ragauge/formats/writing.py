@@ -8,15 +8,18 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
-from ragauge.errors import BadInput, MissingExtra
+from ragauge.errors import BadInput, MissingExtra, words_of
 from ragauge.formats import FORMATS, beir, documents, trec
 from ragauge.formats.columns import whole_grades, write_text
 from ragauge.formats.files import Source
+from ragauge.formats.parquet import write_parquet
+from ragauge.keys import has_secrets, redact_bytes
 from ragauge.records import Judgments, Run
+from ragauge.temporary_files import replace_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +32,10 @@ ENDINGS = {
     ".json": "json",
     ".parquet": "parquet",
 }
+
+
+TEXT_ENDINGS = {*ENDINGS, ".html", ".md", ".tex", ".txt", ".svg", ".run", ".trec", ".qrels", ".toml", ""} - {".parquet"}
+"""Files in which secrets are redacted while they are written."""
 
 
 def format_of(path: str) -> str:
@@ -55,24 +62,59 @@ def refuse_unwritable(path: str, *, folder: bool = False) -> None:
 
 @contextmanager
 def whole_file(path: str) -> Iterator[IO[bytes]]:
-    """A file that appears only when it is complete; `-` is standard output, .gz and .zst are compressed."""
+    """Open a file that appears only when it is complete; `-` is standard output, .gz and .zst are compressed.
+
+    Concurrent writers do not disturb each other: the last one to finish wins. A device or pipe is written directly.
+    """
     if path == "-":
         yield sys.stdout.buffer
         return
     target = Path(path)
     if not target.name or target.is_dir():
         raise BadInput("is a folder, not a file to write", file=path)
-    part = target.with_name(f".{target.name}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _compressed(part, path) as out:
-            yield out
-        part.replace(target)
+        # A device or a pipe cannot be replaced by a file.
+        direct = target.exists() and not target.is_file()
+        with nullcontext(target) if direct else replace_file(target) as part, _compressed(part, path) as out:
+            if has_secrets() and Source(path).ending in TEXT_ENDINGS:
+                redacting = RedactingWriter(out)
+                yield cast(IO[bytes], redacting)
+                redacting.finish()
+            else:
+                yield out
     except OSError as error:
         raise BadInput(f"cannot be written ({error.strerror})", file=path) from None
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    except Exception as error:
+        if "IO error: " not in str(error):
+            raise
+        # polars wraps what the file system says when a Parquet file does not fit on the disk.
+        reason = words_of(error).rpartition("IO error: ")[2]
+        raise BadInput(f"cannot be written ({reason})", file=path) from None
+
+
+class RedactingWriter:
+    """A binary file object that replaces registered secrets in whole lines before it writes them."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self._line = b""
+
+    def write(self, data: bytes) -> int:
+        """Write the lines that are complete now; the rest waits for its end."""
+        lines = self._line + bytes(data)
+        end = lines.rfind(b"\n") + 1
+        self._out.write(redact_bytes(lines[:end]))
+        self._line = lines[end:]
+        return len(data)
+
+    def finish(self) -> None:
+        """Write the last line."""
+        self._out.write(redact_bytes(self._line))
+        self._line = b""
+
+    def flush(self) -> None:
+        """Flush the lines that are complete."""
+        self._out.flush()
 
 
 def _compressed(part: Path, path: str) -> IO[bytes]:
@@ -127,7 +169,7 @@ def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, st
         for query, text in queries.items()
     ]
     with whole_file(path) as out:
-        pl.DataFrame(rows, schema=dict.fromkeys(("query", "text", "tags"), pl.String), orient="row").write_parquet(out)
+        write_parquet(pl.DataFrame(rows, schema=dict.fromkeys(("query", "text", "tags"), pl.String), orient="row"), out)
 
 
 def write_run(run: Run, path: str, format: str | None = None) -> None:
@@ -146,8 +188,8 @@ def write_run(run: Run, path: str, format: str | None = None) -> None:
 
 def _write_table(table: pl.DataFrame, out: IO[bytes], kind: str) -> None:
     if kind == "parquet":
-        table.write_parquet(out)
+        write_parquet(table, out)
     elif kind == "jsonl":
         out.write(table.write_ndjson().encode())
     else:
-        write_text(table, out, separator="\t" if kind == "tsv" else ",", header=True)
+        write_text(table, out, separator="\t" if kind == "tsv" else ",", header=True, quoting=True)

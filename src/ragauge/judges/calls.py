@@ -8,22 +8,50 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ragauge.errors import BackendFailed, BadInput
 from ragauge.judges.asking import attempt
+from ragauge.judges.ledger import Enough
 from ragauge.judges.pace import LONGEST_PAUSE, Chance, Pace
 from ragauge.seams import Chat, Message, close
 from ragauge.verdicts import Reply
+
+MAX_FORMATS = 12
+"""Maximum number of requests per call in formats that the endpoint does not accept."""
 
 
 class Called(NamedTuple):
     """A reply, and what it took to get it."""
 
     reply: Reply
+    """With the tokens of its own request."""
     seconds: float
     """Of all attempts together, without the pauses between them and without waiting for a place."""
     attempts: int
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """Tokens of the requests before it that failed."""
+
+
+class Account(Protocol):
+    """Counts the requests of one call."""
+
+    def begin(self) -> None:
+        """Count a request before it is made; raise `Enough` if a limit does not allow it."""
+
+    def fail(self, failure: BackendFailed) -> None:
+        """Record that the request failed."""
+
+
+class Uncounted:
+    """An account without a limit."""
+
+    def begin(self) -> None:
+        """Allow the request."""
+
+    def fail(self, failure: BackendFailed) -> None:
+        """Record nothing."""
 
 
 class _Tried(NamedTuple):
@@ -77,28 +105,38 @@ class Caller:
         self._pause = pause
         self._chance = chance
 
-    async def call(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Called:
-        """The reply, or BackendFailed in the endpoint's own words; `final` means that no other will fare better."""
+    async def call(
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None, account: Account | None = None
+    ) -> Called:
+        """Return the reply, or raise BackendFailed; `final` means that every other call will fail too.
+
+        Each request is counted by `account`: those in formats that the endpoint refuses, and retries. If a limit allows
+        no first request, `Enough` is raised; if it allows no retry, the last failure.
+        """
+        account = account or Uncounted()
+        failure: BackendFailed | None = None
         loop = asyncio.get_running_loop()
         entered = await self.pace.enter()
         ends = loop.time() + self._patience
-        seconds, counted = 0.0, 0
+        seconds, counted, formats = 0.0, 0, 0
         tried = _Tried()
         while True:
-            tried = tried._replace(attempts=tried.attempts + 1)
             began = loop.time()
             try:
+                account.begin()
+                tried = tried._replace(attempts=tried.attempts + 1)
                 reply = await self._attempt(messages, schema, ends - began)
                 self.pace.well()
                 # A longer one would keep everybody waiting without a word; the next call will be told again.
                 self.pace.hold(min(reply.hold, self._patience))
-                reply = reply._replace(
-                    prompt_tokens=reply.prompt_tokens + tried.prompt_tokens,
-                    completion_tokens=reply.completion_tokens + tried.completion_tokens,
-                )
-                return Called(reply, seconds + loop.time() - began, tried.attempts)
+                return Called(reply, seconds + loop.time() - began, *tried)
+            except Enough as limit:
+                if failure is None:
+                    raise
+                raise _given_up(failure, tried, str(limit)) from None
             except BackendFailed as error:
                 failure = error
+                account.fail(failure)
                 tried = tried.and_spent(failure)
                 if failure.final or self._too_long(failure, ends - loop.time()):
                     # Before the place is given back: nobody who waits for it would fare better.
@@ -108,15 +146,17 @@ class Caller:
             finally:
                 self.pace.leave()
             seconds += loop.time() - began
-            counted += not failure.busy
+            formats += failure.adapted
+            counted += not failure.busy and not failure.adapted
             left = ends - loop.time()
             if self._too_long(failure, left):
                 raise _given_up(failure, tried, f"it asks to wait {failure.after:.0f} s", final=True)
-            if not failure.passing or failure.final or counted > self._retries or left <= 0:
+            again = failure.passing or failure.adapted
+            if not again or failure.final or counted > self._retries or formats > MAX_FORMATS or left <= 0:
                 raise _given_up(failure, tried)
             try:
                 async with asyncio.timeout(left):
-                    if not failure.busy:
+                    if not failure.busy and not failure.adapted:
                         await asyncio.sleep(self._wait(failure, counted))
                     entered = await self.pace.enter(again=True)
             except TimeoutError:

@@ -11,13 +11,20 @@ from ragauge.judges.reading import read, read_word
 from ragauge.judges.tasks import Reading, Task, Thought
 from ragauge.verdicts import STEPS, Estimate, Support, Usefulness
 
+LOCAL_RATES = (500, 20)
+"""Tokens per second that a local server is assumed to read and to write: a small model on a CPU."""
+
 
 class Estimating:
-    """A judge that asks nothing: what is kept is used, the rest is counted."""
+    """A judge that asks nothing: what is kept is used, the rest is counted.
 
-    def __init__(self, model: Model, price: Price | None) -> None:
+    A `local` server costs nothing unless it has a price, and its time is estimated.
+    """
+
+    def __init__(self, model: Model, price: Price | None, *, local: bool = False) -> None:
         self._model = model
-        self._price = price
+        self._price = Price(0.0, 0.0) if local and price is None else price
+        self._local = local
         self._counts: dict[str, list[int]] = {step: [0, 0, 0] for step in STEPS}
         self._seen: set[str] = set()
 
@@ -51,7 +58,9 @@ class Estimating:
         found = []
         for step, (calls, prompt, completion) in self._counts.items():
             cost = None if self._price is None else self._price.of(prompt, completion)
-            found += [Estimate(step, calls, prompt, completion, cost)] if calls else []
+            reads, writes = LOCAL_RATES
+            seconds = prompt / reads + completion / writes if self._local else None
+            found += [Estimate(step, calls, prompt, completion, cost, seconds)] if calls else []
         return found
 
 

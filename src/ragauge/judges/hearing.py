@@ -28,6 +28,7 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
         jobs["questions"] = Task("questions", sample.id, {ANSWER: sample.answer}, {}, n=n)
     said = await _answers(judge, jobs)
     claims: dict[str, list[Claim]] = {}
+    left_out: dict[str, list[str]] = {}
     unscored: dict[str, Unscored] = {}
     for name, text in texts.items():
         taken = said.pop(f"claims {name}")
@@ -35,6 +36,7 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
             unscored[f"claims {name}"] = next(iter(taken.unscored.values()))
         else:
             claims[name] = _claims(text, name, taken)
+            left_out[name] = [one for place, one in enumerate(sentences(text), 1) if not taken.said[f"s{place}"]]
     task = _support_task(sample, claims)
     said |= await _answers(judge, {"support": task} if task.asked else {})
     for step, found in said.items():
@@ -49,6 +51,7 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
         questions=[Question(text, float("nan")) for text in thought.questions] if thought else (),
         refusal=thought.refusal if thought else None,
         unscored=unscored,
+        left_out={name: listed for name, listed in left_out.items() if listed},
     )
 
 

@@ -15,7 +15,7 @@ from ragauge.verdicts import STEPS, Reply, Step
 
 @dataclass(frozen=True)
 class Price:
-    """What a million tokens cost, in the user's currency."""
+    """What a million tokens cost, in US dollars."""
 
     input: float
     output: float
@@ -45,7 +45,7 @@ class Enough(Exception):
 
 @dataclass
 class Limits:
-    """The most that all calls of a folder may come to, over all sessions."""
+    """Limits for all requests of a folder, over all sessions: probes, retries and failures count."""
 
     calls: int | None = None
     cost: float | None = None
@@ -77,7 +77,7 @@ class Ledger:
         self._tokens = list(before[1:]) if before is not None else [0, 0, 0]
         """Paid for, over all sessions: of prompts, of replies, and of prompts that were kept."""
         self._calls = before.calls if before is not None else 0
-        """Made, or being made, over all sessions."""
+        """Requests made or being made, over all sessions."""
         self._reserved = 0.0
         self._seen: set[str] = set()
         self._unread: set[str] = set()
@@ -94,9 +94,9 @@ class Ledger:
         return 0.0 if self._price is None else self._price.of(*self._tokens)
 
     def reserve(self, size: Callable[[], tuple[int, int]]) -> float:
-        """Take a call into account before it is made, or say that it is one too many; its size in tokens is a guess."""
+        """Count a request before it is made; raise `Enough` if it exceeds a limit. `size` estimates its tokens."""
         if self.limits.calls is not None and self._calls >= self.limits.calls:
-            raise Enough(f"the limit of {self.limits.calls} calls is reached")
+            raise Enough(f"the limit of {self.limits.calls:,} request{'s' * (self.limits.calls != 1)} is reached")
         cost = 0.0
         if self._price is not None and self.limits.cost is not None:
             cost = self._dearer * self._price.of(*size())
@@ -107,7 +107,7 @@ class Ledger:
         return cost
 
     def paid(self, reserved: float, reply: Reply) -> None:
-        """A call has ended, and this is what it took."""
+        """Replace the reserved cost of a request by the tokens that it used."""
         self._reserved = max(0.0, self._reserved - reserved)
         tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
         self._tokens = [before + more for before, more in zip(self._tokens, tokens, strict=True)]

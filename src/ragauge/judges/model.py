@@ -237,25 +237,55 @@ class Model:
 
     async def _call_now(self, ask: Ask) -> Kept:
         step = ask.task.step
-        reserved = self._ledger.reserve(ask.size)
+        account = _Requests(ask, self._ledger, self._replies)
         try:
-            called = await self._caller.call(ask.messages(), ask.schema)
+            called = await self._caller.call(ask.messages(), ask.schema, account)
         except BackendFailed as error:
-            if error.attempts:  # whether a call that failed was charged nobody says; it was made
-                spent = Reply("", error.prompt_tokens, error.completion_tokens)
-                self._ledger.paid(reserved, spent)
+            if error.attempts:
                 self._ledger.failed(step, error.attempts - 1)
-                self._replies.failed(step, error.message, spent)
+            if account.limit:
+                self.stopped = self.stopped or account.limit
             raise
-        reply = called.reply
-        if not reply.prompt_tokens and not reply.completion_tokens:
+        own = called.reply
+        if not own.prompt_tokens and not own.completion_tokens:
             self.guessed = True
-            reply = reply._replace(prompt_tokens=ask.size()[0], completion_tokens=tokens_of(reply.text))
+            own = own._replace(prompt_tokens=ask.size()[0], completion_tokens=tokens_of(own.text))
+        reply = own._replace(
+            prompt_tokens=own.prompt_tokens + called.prompt_tokens,
+            completion_tokens=own.completion_tokens + called.completion_tokens,
+        )
         kept = Kept(reply, called.seconds, called.attempts)
-        self._replies.keep(ask.key, step, ask.task.sample, kept)
-        self._ledger.paid(reserved, reply)
+        self._replies.keep(ask.key, step, ask.task.sample, kept, own)
+        self._ledger.paid(account.reserved, own)
         self._ledger.note(step, ask.key, kept, fresh=True)
         return kept
+
+
+class _Requests:
+    """Counts the requests of one call in the ledger, and the failed ones in the file of replies."""
+
+    def __init__(self, ask: Ask, ledger: Ledger, replies: Replies) -> None:
+        self._ask = ask
+        self._ledger = ledger
+        self._replies = replies
+        self.reserved = 0.0
+        self.limit = ""
+        """The limit that did not allow a request, in words."""
+
+    def begin(self) -> None:
+        """Reserve a request and its expected cost; raise `Enough` if a limit does not allow it."""
+        try:
+            self.reserved = self._ledger.reserve(self._ask.size)
+        except Enough as limit:
+            self.limit = str(limit)
+            raise
+
+    def fail(self, failure: BackendFailed) -> None:
+        """Record a failed request; one without an answer may have been charged, so its expected cost counts."""
+        tokens = (failure.prompt_tokens, failure.completion_tokens)
+        spent = Reply("", *(self._ask.size() if failure.unanswered and not any(tokens) else tokens))
+        self._ledger.paid(self.reserved, spent)
+        self._replies.failed(self._ask.task.step, failure.message, spent)
 
 
 def split(task: Task, most: int) -> list[Task]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, words_of
+from ragauge.keys import redact_data
 from ragauge.records import Floats
+from ragauge.structured_text import parse_json
 from ragauge.verdicts import Reply
 
 FILE = "replies.sqlite"
@@ -37,10 +40,9 @@ _COLUMNS = "text, prompt_tokens, completion_tokens, cached_tokens, finish, model
 
 
 class Spent(NamedTuple):
-    """What all calls of a folder came to."""
+    """Totals of all requests of a folder, including those that failed."""
 
     calls: int = 0
-    """Those that failed too."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
@@ -77,43 +79,61 @@ class Replies:
             if "locked" in str(error):
                 raise BadInput("another process is at work here", file=str(folder)) from None
             raise BadInput(f"cannot be written ({error})", file=str(folder)) from None
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise BadInput(f"holds no replies ({error})", file=str(self._file), hint="move it away") from None
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
 
     def find(self, key: str) -> Kept | None:
         """What is kept under a key."""
-        row = self._base.execute(f"SELECT {_COLUMNS}, seconds, attempts FROM replies WHERE key = ?", (key,)).fetchone()  # noqa: S608 - a constant
-        if row is None:
-            return None
-        *reply, seconds, attempts = row
-        reply[6] = json.loads(reply[6])
-        return Kept(Reply(*reply), seconds, attempts)
+        with self._errors("cannot be read"):
+            row = self._base.execute(
+                f"SELECT {_COLUMNS}, seconds, attempts FROM replies WHERE key = ?",  # noqa: S608 - a constant
+                (key,),
+            ).fetchone()
+            if row is None:
+                return None
+            *reply, seconds, attempts = row
+            if not all(isinstance(text, str) for text in (reply[0], *reply[4:8])):
+                raise TypeError("a reply is not text")
+            if not all(isinstance(number, int | float) for number in (*reply[1:4], seconds, attempts)):
+                raise TypeError("a count is not a number")
+            reply[6] = dict(parse_json(reply[6]))
+            return Kept(Reply(*reply), seconds, attempts)
 
-    def keep(self, key: str, step: str, sample: str, kept: Kept) -> None:
-        """Write a reply down, and that it was paid for."""
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Name the file if SQLite cannot read or write it, or if it holds something else."""
+        try:
+            yield
+        except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
+            hint = "free some space" if "full" in str(error) else "move the file away to start without saved replies"
+            raise BadInput(f"{what} ({words_of(error)})", file=str(self._file), hint=hint) from None
+
+    def keep(self, key: str, step: str, sample: str, kept: Kept, own: Reply | None = None) -> None:
+        """Save a reply and its request; `own` has the tokens of that request, without those that failed before it."""
         reply, now = kept.reply, datetime.now(UTC).isoformat()
         probabilities = json.dumps(dict(reply.probabilities))
         values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, now)
         columns = f"key, step, sample, {_COLUMNS}, seconds, attempts, made"
         row = tuple(map(_storable, (key, step, sample, *values)))
-        try:
+        with self._errors("cannot be written"):
             self._base.execute("BEGIN")
             self._base.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
-            self._pay(step, reply, "", now)
+            self._pay(step, own or reply, "", now)
             self._base.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise BadInput(f"cannot be written ({error})", file=str(self._file)) from None
 
     def failed(self, step: str, words: str, reply: Reply) -> None:
-        """Write down that a call failed, and what it took all the same."""
-        self._pay(step, reply, words, datetime.now(UTC).isoformat())
+        """Save that a request failed, and the tokens that it used."""
+        with self._errors("cannot be written"):
+            self._pay(step, reply, words, datetime.now(UTC).isoformat())
 
     def spent(self) -> Spent:
-        """What all calls came to, over all sessions."""
+        """Return the totals of all requests, over all sessions."""
         sums = "count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens)"
-        return Spent(*(value or 0 for value in self._base.execute(f"SELECT {sums} FROM calls").fetchone()))  # noqa: S608 - a constant
+        with self._errors("cannot be read"):
+            found = self._base.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
+            return Spent(*(int(value or 0) for value in found))
 
     def _pay(self, step: str, reply: Reply, failure: str, now: str) -> None:
         tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
@@ -123,18 +143,20 @@ class Replies:
     def vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
         """The vectors that are kept under some of these keys."""
         found: dict[str, Floats] = {}
-        for key in keys:
-            row = self._base.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
-            if row is not None:
-                found[key] = np.frombuffer(row[0], np.float32).astype(np.float64)
+        with self._errors("cannot be read"):
+            for key in keys:
+                row = self._base.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+                if row is not None:
+                    found[key] = np.frombuffer(row[0], np.float32).astype(np.float64)
         return found
 
     def keep_vectors(self, vectors: Mapping[str, Any]) -> None:
         """Write vectors down."""
         rows = [(key, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
-        self._base.execute("BEGIN")
-        self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-        self._base.execute("COMMIT")
+        with self._errors("cannot be written"):
+            self._base.execute("BEGIN")
+            self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+            self._base.execute("COMMIT")
 
     def close(self) -> None:
         """Let go of the file; it stays."""
@@ -142,5 +164,5 @@ class Replies:
 
 
 def _storable(value: Any) -> Any:
-    """Text that SQLite can hold: half a surrogate pair, which some models give, becomes a question mark."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    """Return text that SQLite can store and that contains no secret; an unpaired surrogate becomes a question mark."""
+    return redact_data(value.encode("utf-8", "replace").decode()) if isinstance(value, str) else value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
+
+from ragauge.structured_text import parse_json
 
 CLOSED = re.compile(r"</think(?:ing)?>", re.I)
 OPENED = re.compile(r"<think(?:ing)?>", re.I)
@@ -30,6 +31,6 @@ def unfinished(text: str) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(text, unique_keys=False), dict)
+    except ValueError:
         return False

@@ -184,7 +184,13 @@ def is_known(text: str) -> bool:
     >>> is_known("Answer Relevancy"), is_known("context_recall@five"), is_known("ndcg@10")
     (True, True, False)
     """
-    return _key(re.split(r"[(@]", text.strip().lower())[0]) in ALIASES
+    return find_spec(text) is not None
+
+
+def find_spec(text: str) -> AnswerSpec | None:
+    """Return the measure of answers that a name begins with; None if it names none."""
+    name = ALIASES.get(_key(re.split(r"[(@]", text.strip().lower())[0]))
+    return None if name is None else ANSWERS[name]
 
 
 def parse(text: str, convention: Convention = PRESETS["default"]) -> AnswerMeasure:
@@ -246,11 +252,29 @@ def _read_cutoff(spec: AnswerSpec, text: str | None, given: str) -> int | None:
 
 
 def parse_all(
-    measures: Iterable[str | AnswerMeasure], convention: Convention = PRESETS["default"]
+    measures: str | Iterable[str | AnswerMeasure], convention: Convention = PRESETS["default"]
 ) -> list[AnswerMeasure]:
-    """Several measures, each once."""
-    read = (parse(one, convention) if isinstance(one, str) else one for one in measures)
+    """Several measures, each once; a text may be a list of them, separated by commas or blanks.
+
+    >>> [str(one) for one in parse_all(["faithfulness, context_recall@3,5", "Answer Relevancy"])]
+    ['faithfulness', 'context_recall@3', 'context_recall@5', 'answer_relevance']
+    """
+    from ragauge.measures.names import split_list
+
+    read: list[AnswerMeasure] = []
+    for one in [measures] if isinstance(measures, str) else measures:
+        names = split_list(one, _is_readable) if isinstance(one, str) else []
+        read += [parse(name, convention) for name in names] if isinstance(one, str) else [one]
     return list({str(one): one for one in read}.values())
+
+
+def _is_readable(text: str) -> bool:
+    """Whether a text is one measure."""
+    try:
+        parse(text)
+    except (BadInput, LookupError):
+        return False
+    return True
 
 
 def asks(measures: Iterable[str | AnswerMeasure]) -> frozenset[str]:

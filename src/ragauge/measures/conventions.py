@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,13 +24,14 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "points": ("round", "up"),
         "targets": ("map", "identity"),
         "dedupe": ("after", "before"),
-        "none": ("zero", "skip", "one"),
+        "none": ("zero", "skip", "one", "recall-one"),
         "missing": ("zero", "skip", "error"),
         "duplicates": ("error", "first", "count"),
         "ties": ("trec", "ranked", "expected"),
         "width": ("double", "float32"),
         "unjudged": ("nonrelevant", "condensed"),
         "own": ("kept", "dropped"),
+        "beyond_depth": ("undefined", "computed"),
         "no_claims": ("unscored", "one"),
         "no_context": ("zero", "unscored"),
         "refusal": ("zero", "unscored"),
@@ -39,6 +40,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 OF_ANSWERS = ("no_claims", "no_context", "refusal")
 """The options that only measures of answers know."""
+
+
+NO_OPTIONS = frozenset({"name", "rel_stated"})
+"""The fields of a convention that are not options."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class Convention:
     """Average precision is over all relevant documents, min(k, R), or those found."""
     f1_of: str = "queries"
     """F1 is the mean of each query's, or that of mean precision and mean recall."""
+    min_cutoff: int = 1
+    """Smallest cutoff of precision; with 0, precision@0 is 0."""
     mrr_depth: int | None = None
     """The depth of `mrr` without a cutoff; None is the whole list."""
     points: str = "round"
@@ -69,7 +76,7 @@ class Convention:
     dedupe: str = "after"
     """Whether `dr` drops repeated targets after the cut or before it."""
     none: str = "zero"
-    """A query with no relevant document: 0, left out, or 1 (precision stays 0)."""
+    """A query with no relevant document: 0, left out, 1 (precision stays 0), or 1 for recall and 0 for the others."""
     missing: str = "zero"
     """A judged query that the run does not have: 0, left out, or an error."""
     duplicates: str = "error"
@@ -84,12 +91,16 @@ class Convention:
     """A document whose id is the query's own: kept, or taken out of the ranking first."""
     depth: int | None = None
     """Only the first so many documents of a query are looked at; None is all."""
+    beyond_depth: str = "undefined"
+    """A cutoff deeper than the k of a run: undefined, or computed from the documents that were retrieved."""
     no_claims: str = "unscored"
     """The faithfulness of an answer that claims nothing: none, or 1."""
     no_context: str = "zero"
     """A sample whose context is empty: it bears nothing out and is counted so, or it is left out."""
     refusal: str = "zero"
     """The relevance of an answer that commits itself to nothing: 0, or none."""
+    rel_stated: bool = field(default=False, compare=False, repr=False)
+    """Whether `rel` was set by the user, and is not the default; not an option itself."""
 
     def __post_init__(self) -> None:
         for option, allowed in CHOICES.items():
@@ -102,6 +113,8 @@ class Convention:
             raise BadInput(f"`gain` cannot be `{self.gain}`", hint="linear, exp, binary, or a table such as 1:3/2:9")
         if math.isnan(self.rel):
             raise BadInput("`rel` cannot be NaN", hint="it is the least grade that counts as relevant")
+        if self.min_cutoff not in (0, 1):
+            raise BadInput(f"`min_cutoff` must be 0 or 1, got {self.min_cutoff}")
         for option in ("depth", "mrr_depth"):
             value = getattr(self, option)
             if value is not None and value < 1:
@@ -118,35 +131,49 @@ class Convention:
         >>> PRESETS["default"].but(ties="ranked").name
         'default, ties=ranked'
         """
-        known = {f.name for f in fields(self)} - {"name"}
+        known = {f.name for f in fields(self)} - NO_OPTIONS
         for option in options:
             if option not in known:
                 raise UnknownName("option", option, known)
         changed = {k: v for k, v in options.items() if v != getattr(self, k)}
-        if not changed:
+        stated = self.rel_stated or "rel" in options
+        if not changed and stated == self.rel_stated:
             return self
-        return replace(self, name=", ".join([self.name, *(f"{k}={v}" for k, v in changed.items())]), **changed)
+        name = ", ".join([self.name, *(f"{k}={v}" for k, v in changed.items())])
+        return replace(self, name=name, rel_stated=stated, **changed)
 
     def departures(self) -> dict[str, Any]:
         """The options that differ from the default convention."""
         default = asdict(PRESETS["default"])
-        return {k: v for k, v in asdict(self).items() if k != "name" and v != default[k]}
+        return {k: v for k, v in asdict(self).items() if k not in NO_OPTIONS and v != default[k]}
 
 
 _LIST: Mapping[str, Any] = {"ties": "ranked", "duplicates": "first"}
 """What evaluators that score plain lists of ids do: the order given is the ranking, and sets forget repetitions."""
+
+_RIG: Mapping[str, Any] = {
+    "gain": "exp",
+    "ties": "ranked",
+    "duplicates": "count",
+    "no_claims": "one",
+    "no_context": "unscored",
+}
+"""What the document and the code of rig-retrieval-evals have in common."""
+
+_ANY_DEPTH: Mapping[str, Any] = {"beyond_depth": "computed"}
+"""Tools that score run files compute every cutoff, because a run file does not state its depth."""
 
 PRESETS: Mapping[str, Convention] = MappingProxyType(
     {
         c.name: c
         for c in (
             Convention(),
-            Convention("trec10", missing="error"),
-            Convention("trec9", width="float32", missing="skip", points="up"),
-            Convention("beir", width="float32", missing="skip", points="up", own="dropped"),
-            Convention("ranx", rbp_gain="linear", missing="error", ties="ranked"),
-            Convention("torchmetrics", missing="skip", ties="expected", map_of="found"),
-            Convention("sklearn", missing="skip", ties="expected"),
+            Convention("trec10", missing="error", **_ANY_DEPTH),
+            Convention("trec9", width="float32", missing="skip", points="up", **_ANY_DEPTH),
+            Convention("beir", width="float32", missing="skip", points="up", own="dropped", **_ANY_DEPTH),
+            Convention("ranx", rbp_gain="linear", missing="error", ties="ranked", **_ANY_DEPTH),
+            Convention("torchmetrics", missing="skip", ties="expected", map_of="found", **_ANY_DEPTH),
+            Convention("sklearn", missing="skip", ties="expected", **_ANY_DEPTH),
             Convention("ann", recall_of="k", **_LIST),
             Convention("ragdbeval", mrr_depth=100, **_LIST),
             Convention(
@@ -160,15 +187,8 @@ PRESETS: Mapping[str, Convention] = MappingProxyType(
             Convention("swarm", mrr_depth=20, targets="identity", **_LIST),
             Convention("graphflow", targets="identity", dedupe="after", **_LIST),
             Convention("pgvectordb", gain="binary", f1_of="means", missing="error", **_LIST),
-            Convention(
-                "rig",
-                gain="exp",
-                none="one",
-                ties="ranked",
-                duplicates="count",
-                no_claims="one",
-                no_context="unscored",
-            ),
+            Convention("rig", none="recall-one", min_cutoff=0, **_RIG),
+            Convention("rig-code", none="one", **_RIG),
             Convention("tokenization", mrr_depth=15, **_LIST),
             Convention("ragas", map_of="found", **_LIST),
         )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import repeat
+from struct import error as struct_error
+from struct import pack_into
 
 import numpy as np
 
@@ -22,6 +24,10 @@ from ragauge.records import Floats, Ints, Judgments, Nested
 
 BATCH = 1 << 17
 """Scores per kernel call: few enough to stay in the cache, many enough to hide the cost of a call."""
+FEW_MATCHES = 32
+"""Up to this many tied matches, looking for equal scores costs less than sorting all of a query."""
+QUOTED = 80
+"""Characters of a wrong score that an error message quotes."""
 SMALL = 64
 """Up to this many equal scores that stand together, comparing ids one by one costs less than sorting them."""
 
@@ -38,7 +44,7 @@ def judged_ranks(
     first_scores: list[Floats] = [np.zeros(0)] * len(pool.queries)
     for batch in _batches(judgments.nested, run):
         queries = np.array(batch.queries)
-        sizes = np.array([len(docs) for docs in batch.docs])
+        sizes = np.array(batch.sizes)
         lengths[queries], answered[queries] = sizes, True
         starts = np.concatenate([[0], np.cumsum(sizes)])
         scores, looked_up = _scores(batch, int(starts[-1]), rules)
@@ -46,9 +52,8 @@ def judged_ranks(
         stands = standing(scores, starts, segment, score)
         place = np.zeros(len(row), np.int64)
         if len(stands.tied):
-            place[stands.tied] = _places(
-                batch, segment, row - pool.starts[queries[segment]], scores, starts, stands, rules
-            )
+            places = _Places(batch, scores, starts, stands, rules)
+            place[stands.tied] = places.of_tied(segment, row - pool.starts[queries[segment]], score)
         matches.add(queries[segment], row, place, stands)
         if top:
             for i, query in enumerate(batch.queries):
@@ -75,6 +80,8 @@ class Batch:
     names: list[str] = field(default_factory=list)
     queries: list[int] = field(default_factory=list)
     docs: list[Mapping[str, float]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    """The number of documents of each query."""
     grades: list[Mapping[str, float]] = field(default_factory=list)
 
 
@@ -89,6 +96,7 @@ def _batches(judged: Nested, run: Nested) -> Iterator[Batch]:
         batch.queries.append(index)
         batch.docs.append(docs)
         batch.grades.append(grades)
+        batch.sizes.append(len(docs))
         size += len(docs)
         if size >= BATCH:
             yield batch
@@ -105,25 +113,30 @@ def _scores(batch: Batch, total: int, rules: Convention) -> tuple[Floats, list[f
     """
     looked_up: list[float] = []
     absent = repeat(math.nan)
-
-    def walk() -> Iterator[Iterable[float]]:
-        for docs, grades in zip(batch.docs, batch.grades, strict=True):
-            looked_up.extend(map(docs.get, grades, absent))
-            yield docs.values()
-
-    walking = walk()
+    packed, end = bytearray(8 * total), 0
     try:
-        scores = np.fromiter(chain.from_iterable(walking), np.float64, total)
-        for _ in walking:  # NumPy stops at the last score; queries without any may follow
-            pass
-    except (TypeError, ValueError):
+        for docs, grades, size in zip(batch.docs, batch.grades, batch.sizes, strict=True):
+            looked_up.extend(map(docs.get, grades, absent))
+            pack_into(f"{size}d", packed, end, *docs.values())
+            end += 8 * size
+        scores = np.frombuffer(packed)
+    except (struct_error, OverflowError):
         scores = np.full(1, np.nan)
     if np.isnan(scores).any():
         for query, docs in zip(batch.names, batch.docs, strict=True):
             for doc, score in docs.items():
-                if not isinstance(score, int | float | np.number) or math.isnan(score):
-                    raise BadInput(f"the score of document `{doc}` for query `{query}` is {score!r}, not a number")
+                if not _is_number(score):
+                    shown = repr(score)[:QUOTED]
+                    raise BadInput(f"the score of document `{doc}` for query `{query}` is {shown}, not a number")
     return _rounded(scores, rules), looked_up
+
+
+def _is_number(score: object) -> bool:
+    """Tell whether a score is a number that double precision holds."""
+    try:
+        return isinstance(score, int | float | np.number) and not math.isnan(score)
+    except OverflowError:
+        return False
 
 
 def _rounded(scores: Floats, rules: Convention) -> Floats:
@@ -136,15 +149,16 @@ def _rounded(scores: Floats, rules: Convention) -> Floats:
 def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Convention) -> tuple[Ints, Ints, Floats]:
     """The judged documents that were returned: the place of their query in the batch, their pool row, their score."""
     scores = np.fromiter(looked_up, np.float64, len(looked_up))
-    sizes = np.array([len(grades) for grades in batch.grades])
+    queries = np.array(batch.queries)
+    sizes = pool_starts[queries + 1] - pool_starts[queries]
     segment = np.repeat(np.arange(len(sizes)), sizes)
-    row = np.arange(len(scores)) + (pool_starts[batch.queries] - (np.cumsum(sizes) - sizes))[segment]
+    row = np.arange(len(scores)) + (pool_starts[queries] - (np.cumsum(sizes) - sizes))[segment]
     found = ~np.isnan(scores)
     segment, row, scores = segment[found], row[found], scores[found]
     if rules.own == "dropped":
         own = [(i, docs[q]) for i, (q, docs) in enumerate(zip(batch.names, batch.docs, strict=True)) if q in docs]
         judged = {(i, list(batch.grades[i]).index(q)) for i, q in enumerate(batch.names) if q in batch.grades[i]}
-        offset = row - pool_starts[np.array(batch.queries)[segment]]
+        offset = row - pool_starts[queries[segment]]
         keep = np.array(
             [(i, j) not in judged for i, j in zip(segment.tolist(), offset.tolist(), strict=True)], np.bool_
         )
@@ -154,37 +168,49 @@ def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Conve
     return segment, row, _rounded(scores, rules)
 
 
-def _places(
-    batch: Batch, segment: Ints, offset: Ints, scores: Floats, starts: Ints, stands: Standing, rules: Convention
-) -> list[int]:
-    """How many documents of equal score stand before each tied match; one look at a query, however many are tied."""
-    tied = stands.tied
-    by_id = rules.ties != "ranked"
-    columns = (
-        segment[tied].tolist(),
-        offset[tied].tolist(),
-        stands.above[tied].tolist(),
-        stands.through[tied].tolist(),
-    )
-    places: list[int] = []
-    at, keys, judged, groups = -1, [""], [""], dict[int, list[str]]()
-    for query, which, low, high in zip(*columns, strict=True):
-        if query != at:
-            at, keys, judged, groups = query, list(batch.docs[query]), list(batch.grades[query]), {}
-            if not stands.in_order[query]:
-                best_first = np.argsort(-scores[starts[query] : starts[query + 1]], kind="stable")
-                keys = [keys[i] for i in best_first.tolist()]
-        doc = judged[which] if which >= 0 else batch.names[query]
-        if not by_id:
-            places.append(keys.index(doc, low) - low)
-        elif high - low <= SMALL:
-            place = 0
-            for other in keys[low:high]:
-                if other > doc:
-                    place += 1
-            places.append(place)
-        else:
-            if low not in groups:
-                groups[low] = sorted(keys[low:high])
-            places.append(high - low - bisect_right(groups[low], doc))
-    return places
+@dataclass
+class _Places:
+    """Counts the documents of equal score that precede a judged document."""
+
+    batch: Batch
+    scores: Floats
+    starts: Ints
+    stands: Standing
+    rules: Convention
+
+    def of_tied(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
+        """Return the number of equal scores before each tied match; the ids of a query are listed once."""
+        tied, by_id = self.stands.tied, self.rules.ties != "ranked"
+        matches_per_query = np.bincount(segment[tied], minlength=len(self.starts) - 1)
+        columns = (segment[tied], offset[tied], self.stands.above[tied], self.stands.through[tied], score[tied])
+        places: list[int] = []
+        at, keys, judged, part, groups = -1, [""], [""], None, dict[int, list[str]]()
+        for query, which, low, high, value in zip(*(column.tolist() for column in columns), strict=True):
+            if query != at:
+                at, judged, groups = query, list(self.batch.grades[query]), {}
+                keys, part = self._keys(query, int(matches_per_query[query]))
+            doc = judged[which] if which >= 0 else self.batch.names[query]
+            if (group := groups.get(low)) is None:
+                equal = keys[low:high] if part is None else [keys[i] for i in (part == value).nonzero()[0].tolist()]
+                group = groups[low] = sorted(equal) if by_id and high - low > SMALL else equal
+            if not by_id:
+                places.append(group.index(doc))
+            elif high - low > SMALL:
+                places.append(high - low - bisect_right(group, doc))
+            else:
+                place = 0
+                for other in group:
+                    if other > doc:
+                        place += 1
+                places.append(place)
+        return places
+
+    def _keys(self, query: int, matches: int) -> tuple[list[str], Floats | None]:
+        """Return the ids of a query best first, or as given together with their scores if few of them are tied."""
+        keys = list(self.batch.docs[query])
+        if self.stands.in_order[query]:
+            return keys, None
+        part = self.scores[self.starts[query] : self.starts[query + 1]]
+        if matches <= FEW_MATCHES:
+            return keys, part
+        return [keys[i] for i in np.argsort(-part, kind="stable").tolist()], None

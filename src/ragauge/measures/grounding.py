@@ -115,9 +115,9 @@ def answer_relevance(case: Case) -> float:
     """
     verdicts = case.verdicts
     if "questions" in verdicts.unscored:
-        raise NoVerdict(f"no questions were thought up: {verdicts.unscored['questions'].why}")
+        raise NoVerdict(f"no questions were generated: {verdicts.unscored['questions'].why}")
     if verdicts.refusal is None and not verdicts.questions:
-        raise NoVerdict("no questions were thought up: it was not judged")
+        raise NoVerdict("no questions were generated: it was not judged")
     if verdicts.refusal is None:
         raise NoVerdict("nobody said whether the answer is a refusal")
     if verdicts.refusal:
@@ -126,7 +126,7 @@ def answer_relevance(case: Case) -> float:
         return 0.0
     near = [question.similarity for question in verdicts.questions]
     if not near:
-        raise NoVerdict("no questions were thought up")
+        raise NoVerdict("no questions were generated")
     if not all(math.isfinite(one) for one in near):
         raise NoVerdict("a question has no similarity")
     return min(max(math.fsum(near) / len(near), 0.0), 1.0)

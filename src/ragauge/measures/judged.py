@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.records import Floats, Ints, Judgments, Pool
+from ragauge.records import Floats, Ints, Judgments, Pool, Run
+
+FEW_LEVELS = 16
+"""Up to this many different grades, counting them is faster than sorting the judged documents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,22 @@ class JudgedQuery:
     """How many documents were returned."""
 
 
+def defined_depth(run: Run) -> float | None:
+    """Return the deepest defined cutoff of a run: its k, infinity if all rankings are complete, None if unknown.
+
+    A ranking is complete if the system returned fewer documents than requested, or if k covers the corpus. A failed
+    query is an empty ranking at every depth.
+    """
+    k = (run.manifest.get("plan") or {}).get("k")
+    n_documents = (run.manifest.get("dataset") or {}).get("documents") or math.inf  # 0: the corpus is unknown
+    if k is None or n_documents <= k:
+        return None if k is None else math.inf
+    if run.timings is None or not {"status", "complete"} <= set(run.timings.columns):
+        return int(k)
+    complete = (run.timings["status"] != "ok") | run.timings["complete"].fill_null(False)
+    return math.inf if complete.all() else int(k)
+
+
 @dataclass(frozen=True, eq=False)
 class JudgedRanks:
     """Each judged document that was returned, with its rank; ordered by query, then rank."""
@@ -72,6 +92,8 @@ class JudgedRanks:
     """The best rank that each document could have among equal scores; only where ties are averaged."""
     tie_last: Ints | None = None
     """And the worst."""
+    tie_span: tuple[Ints, Ints] | None = None
+    """Best and worst rank of each document among equal scores, if a rule settled ties; None if ranks were changed."""
     top: Top | None = None
     """The first documents of each query; only where a measure asked for them."""
     ties: str = "trec"
@@ -80,8 +102,12 @@ class JudgedRanks:
     """The run's name."""
     extra_queries: int = 0
     """How many queries the run has that nobody judged."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """`{query: error}` of the judged queries that the system failed on, if the run recorded them."""
     tag: str = ""
     """The last column of a TREC run, where there is one."""
+    depth: float | None = None
+    """Deepest cutoff that is defined: the k of the run, infinity if its rankings are complete, None if unknown."""
     _relevant: dict[float, Relevant] = field(default_factory=dict)
 
     @property
@@ -138,9 +164,12 @@ class JudgedRanks:
             levels, level = np.arange(low, high + 1), (pool.grades - low).astype(np.int64)
         else:
             levels, level = np.unique(pool.grades, return_inverse=True)
+        keys = pool.owner * len(levels) + (len(levels) - 1 - level)
+        if len(levels) <= FEW_LEVELS:
+            counts = np.bincount(keys, minlength=self.n * len(levels))
+            return np.repeat(np.tile(levels[::-1], self.n), counts), place
         # One integer key per document sorts several times faster than a sort by two columns.
-        keys = np.sort(pool.owner * len(levels) + (len(levels) - 1 - level))
-        return levels[len(levels) - 1 - keys % len(levels)], place
+        return levels[len(levels) - 1 - np.sort(keys) % len(levels)], place
 
     def each(self) -> Iterator[JudgedQuery]:
         """The queries one by one, for measures written as plain functions."""

@@ -8,9 +8,11 @@ understood; case is ignored.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ragauge.errors import BadInput, UnknownName
@@ -45,6 +47,8 @@ NICKNAMES: Mapping[str, tuple[str, ...]] = {
 }
 """trec_eval's names for groups of measures."""
 
+USUAL_CUTOFFS: Mapping[str, int] = {"diversity_count": 20}
+"""Cutoffs of measures that are defined at one depth, as the swarm study's Diversity Count, if none is given."""
 _CUT = {"ndcg_cut": "ndcg", "map_cut": "map"}
 _PHRASES = {
     "ndcg_burges": ("ndcg", {"gain": "exp"}),
@@ -66,6 +70,13 @@ class Measure:
         shown = [f"{k}={_shown(v)}" for k, v in self.options if v != self.spec.options[k]]
         inside = f"({','.join(shown)})" if shown else ""
         return f"{self.spec.name}{inside}" + ("" if self.cutoff is None else f"@{_shown(self.cutoff)}")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest possible value."""
+        if self.spec.name == "rbp" and dict(self.options)["gain"] in ("linear", "exp"):
+            return 0.0, math.inf
+        return self.spec.bounds
 
     @property
     def trec_name(self) -> str:
@@ -93,6 +104,10 @@ _NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
 _SHAPE = re.compile(
     rf"(?P<name>[a-z0-9_ -]+?)\s*(?:\((?P<options>.*)\))?\s*(?:@\s*(?P<cutoff>{_NUMBER}))?(?:-l(?P<level>\d+))?"
 )
+LONGEST = 1_000
+"""Maximum number of characters of a name: what a longer one may mean takes too long to find out."""
+_COMMA, _BLANK = (re.compile(rf"{sign}(?![^(]*\))") for sign in (",", r"\s+"))
+"""Separators of a list of measures, outside of parentheses."""
 _TREC = re.compile(rf"(?P<name>[a-z0-9_]*[a-z])[_.](?P<cutoff>{_NUMBER})")
 
 
@@ -103,6 +118,8 @@ def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
     ['ndcg@10', 'precision@5', 'mrr', 'map(rel=2)@100', 'hit_rate@3', 'rbp(p=0.95)']
     """
     given = text.strip()
+    if len(given) > LONGEST:
+        raise UnknownName("measure", given, (), hint="`ragauge measures` lists them all")
     lower = given.lower()
     rbp = re.fullmatch(r"rbp(\.\d+)", lower)
     if rbp:
@@ -176,9 +193,9 @@ def make(spec: Spec, cutoff: float | None, chosen: Mapping[str, Any], convention
     for option in chosen:
         if option not in spec.options:
             raise UnknownName(f"option of {spec.name}", option, spec.options, hint=_options_hint(spec))
-    if cutoff is None and spec.name == "mrr":
-        cutoff = convention.mrr_depth
-    _check_cutoff(spec, cutoff)
+    if cutoff is None:
+        cutoff = convention.mrr_depth if spec.name == "mrr" else USUAL_CUTOFFS.get(spec.name)
+    _check_cutoff(spec, cutoff, convention.min_cutoff if spec.name == "precision" else 1)
     if "p" in options and not 0 < options["p"] < 1:
         raise BadInput(f"the p of {spec.name} cannot be {options['p']:g}", hint="it lies between 0 and 1")
     if len(options.get("weights", "four")) != 4:
@@ -190,15 +207,18 @@ def _options_hint(spec: Spec) -> str:
     return f"{spec.name} has {', '.join(spec.options) or 'no options'}"
 
 
-def _check_cutoff(spec: Spec, cutoff: float | None) -> None:
+def _check_cutoff(spec: Spec, cutoff: float | None, least: int) -> None:
     if cutoff is None:
         if spec.cutoff in ("rank", "level"):
             example = "10" if spec.cutoff == "rank" else "0.5"
             raise BadInput(f"{spec.name} needs a cutoff", hint=f"ask for {spec.name}@{example}")
     elif not spec.cutoff:
         raise BadInput(f"{spec.name} has no cutoff", hint=f"ask for {spec.name}")
-    elif spec.cutoff != "level" and (cutoff < 1 or cutoff != int(cutoff)):
-        raise BadInput(f"{spec.name}@{cutoff:g} is no cutoff", hint="a cutoff is a whole number from 1")
+    elif spec.cutoff != "level" and (cutoff < least or cutoff != int(cutoff)):
+        raise BadInput(
+            f"the cutoff of {spec.name} must be a whole number of at least {least}, got {cutoff:g}",
+            hint=f"use {spec.name}@10",
+        )
 
 
 def _from_convention(measure: str, option: str, convention: Convention, default: Any) -> Any:
@@ -237,19 +257,49 @@ def parse_all(
 ) -> list[Measure]:
     """Several measures, groups and lists of cutoffs spread out, each once.
 
-    `trec` reads names as trec_eval does: `P` is P at all its usual cutoffs, `success.1,5` is two measures.
+    A text may be a list: measures separated by commas or blanks, and further cutoffs of the measure before them. `trec`
+    reads names as trec_eval does: `P` is P at all its usual cutoffs, `success.1,5` is two measures.
 
     >>> [str(m) for m in parse_all(["ndcg_cut.5,10", "map"])]
     ['ndcg@5', 'ndcg@10', 'map']
+    >>> [str(m) for m in parse_all(["ndcg@5,10, Hit Rate@3", "nDCG@10 AP(rel=2)"])]
+    ['ndcg@5', 'ndcg@10', 'hit_rate@3', 'map(rel=2)']
     """
     out: list[Measure] = []
-    for text in texts:
+    is_readable = partial(_is_readable, convention=convention)
+    for text in [part for listed in texts for part in split_list(listed, is_readable)]:
         for name in NICKNAMES.get(text.strip().lower(), (text,)):
             group = text.strip().lower() in NICKNAMES
             for measure in _spread(name, convention, trec=trec or group):
                 if measure not in out:
                     out.append(measure)
     return sorted(out, key=_trec_order) if trec else out
+
+
+def split_list(text: str, is_readable: Callable[[str], bool]) -> list[str]:
+    """Split a list of measures at commas and blanks outside of parentheses; a single measure stays as it is."""
+    if is_readable(text):
+        return [text]
+    parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
+    if len(parts) > 1:
+        found: list[str] = []
+        for part in parts:
+            before = found[-1].rpartition("@")[0] if found else ""
+            found += [f"{before}@{part}"] if before and part.isdecimal() else split_list(part, is_readable)
+        return found
+    words = _BLANK.split(text.strip())
+    return words if len(words) > 1 and all(is_readable(word) for word in words) else [text]
+
+
+def _is_readable(text: str, convention: Convention) -> bool:
+    """Whether a text is one measure, a group of them, or a measure with a list of cutoffs as trec_eval writes it."""
+    if text.strip().lower() in NICKNAMES:
+        return True
+    try:
+        _spread(text, convention, trec=True)
+    except (BadInput, UnknownName):
+        return False
+    return True
 
 
 def _spread(text: str, convention: Convention, *, trec: bool) -> list[Measure]:

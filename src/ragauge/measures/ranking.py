@@ -40,7 +40,7 @@ def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: 
     """The share of the first k documents that are relevant.
 
     Formula: |relevant in the first k| / k. Without k, and with `of=retrieved`, over what was retrieved.
-    Rule: a list shorter than k is not excused: the empty places count as not relevant.
+    Rule: a list shorter than k is not excused: the empty places count as not relevant. At k = 0 it is 0.
     Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
 
     >>> from ragauge import evaluate
@@ -50,7 +50,7 @@ def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: 
     found = hits(judged, k, rel)
     if k is None:
         return ratio(found, judged.retrieved)
-    return found / k if of == "k" else ratio(found, np.minimum(judged.retrieved, k))
+    return ratio(found, np.full(judged.n, k) if of == "k" else np.minimum(judged.retrieved, k))
 
 
 def recall(

@@ -135,6 +135,7 @@ def assemble(
         retrieved = np.bincount(query, minlength=len(retrieved))
         rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
     averaged = rules.ties == "expected"
+    unchanged = (rules.own, rules.depth, rules.unjudged) == ("kept", None, "nonrelevant")
     return JudgedRanks(
         judgments,
         query,
@@ -144,6 +145,7 @@ def assemble(
         answered,
         tie_first=first if averaged else None,
         tie_last=last if averaged else None,
+        tie_span=(first, last) if not averaged and unchanged else None,
         top=None if top is None else Top(*top),
         ties=rules.ties,
         name=name,

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, describe_failures
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged import JudgedQuery, JudgedRanks
 from ragauge.measures.names import Measure, make, parse
@@ -21,6 +21,10 @@ OwnMeasure = Callable[[JudgedQuery], float]
 MISSING = "the run does not have the query"
 NONE = "no document is relevant"
 NO_VALUE = "the measure gave no number"
+WHOLE_RANKING = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
+"""Measures that, without a cutoff, change if a run is cut."""
+TREC_DEPTH = 1000
+"""The depth of a run in TREC, at which measures of whole rankings are published."""
 
 
 def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> Scores:
@@ -30,7 +34,7 @@ def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convent
     means: dict[str, float] = {}
     unscored: dict[str, Mapping[str, str]] = {}
     for measure in measures:
-        name = str(measure) if isinstance(measure, Measure) else getattr(measure, "__name__", "own_measure")
+        name = _name_of(measure)
         if name in values:
             raise BadInput(f"two measures are named `{name}`", hint="a function of your own goes by its __name__")
         column, without, average = _one(judged, measure, convention)
@@ -43,11 +47,29 @@ def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convent
         values=ByMeasure(values, canonical),
         means=ByMeasure(means, canonical),
         unscored=ByMeasure(unscored, canonical),
-        notes=_notes(judged, convention),
+        notes=[
+            *_notes(judged, convention),
+            *_grade_notes(judged, measures, convention),
+            *_depth_notes(judged, measures, convention),
+        ],
         rel=convention.rel,
-        lower_is_better=frozenset(str(m) for m in measures if isinstance(m, Measure) and m.spec.lower_is_better),
+        lower_is_better=frozenset(_name_of(m) for m in measures if _is_lower_better(m)),
+        direction_unstated=frozenset(_name_of(m) for m in measures if _is_lower_better(m) is None),
+        failures=judged.failures,
         judged=judged,
     )
+
+
+def _name_of(measure: Measure | OwnMeasure) -> str:
+    return str(measure) if isinstance(measure, Measure) else getattr(measure, "__name__", "own_measure")
+
+
+def _is_lower_better(measure: Measure | OwnMeasure) -> bool | None:
+    """Return the direction of a measure; a function states it by an attribute `lower_is_better`, or not at all."""
+    if isinstance(measure, Measure):
+        return measure.spec.lower_is_better
+    stated = getattr(measure, "lower_is_better", None)
+    return None if stated is None else bool(stated)
 
 
 def _canonical(convention: Convention, name: str) -> str:
@@ -62,17 +84,21 @@ def _one(
     judged: JudgedRanks, measure: Measure | OwnMeasure, convention: Convention
 ) -> tuple[Floats, dict[str, str], float]:
     """The values, the reasons of those without one, and the mean."""
+    if convention.beyond_depth == "undefined" and judged.depth is not None and is_beyond(measure, judged.depth):
+        reason = f"{measure} is undefined: the run was made with k={judged.depth:g}"
+        return np.full(judged.n, math.nan), dict.fromkeys(judged.pool.queries, reason), math.nan
     column, no_relevant, keeps, aggregate = _counted(judged, measure, convention)
     missing = ~judged.answered
     out: dict[int, str] = {}
-    if convention.none == "one":
+    counts_one = convention.none in ("one", "recall-one")
+    if counts_one:
         column = np.where(no_relevant, 1.0, column)
     elif convention.none == "skip":
         out.update(dict.fromkeys(np.flatnonzero(no_relevant).tolist(), NONE))
     if convention.missing == "skip":
         out.update(dict.fromkeys(np.flatnonzero(missing).tolist(), MISSING))
     elif not keeps:
-        column = np.where(missing & ~(no_relevant & (convention.none == "one")), 0.0, column)
+        column = np.where(missing & ~(no_relevant & counts_one), 0.0, column)
     for at in np.flatnonzero(np.isnan(column)).tolist():
         out.setdefault(at, NO_VALUE)
     scored = np.ones(judged.n, np.bool_)
@@ -86,6 +112,72 @@ def _one(
         average = aggregate(column[scored])
     queries = judged.pool.queries
     return column, {queries[at]: reason for at, reason in sorted(out.items())}, average
+
+
+def is_beyond(measure: Measure | OwnMeasure, depth: float) -> bool:
+    """Whether a measure needs documents below a depth."""
+    if not isinstance(measure, Measure) or measure.spec.cutoff == "level":
+        return False
+    judgments_only = measure.spec.keeps_missing and not measure.spec.lower_is_better
+    return not judgments_only and (measure.cutoff or 0) > depth
+
+
+def _grade_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> list[str]:
+    """Name the measures that count every relevant grade equally, unless the minimum relevant grade was set."""
+    grades = np.unique(judged.pool.grades[judged.pool.grades >= convention.rel])
+    if convention.rel_stated or convention.rel != 1 or len(grades) < 2:
+        return []
+    binary = [str(one) for one in measures if isinstance(one, Measure) and dict(one.options).get("rel") == 1]
+    if not binary:
+        return []
+    verb = "counts" if len(binary) == 1 else "count"
+    return [
+        f"grades go up to {grades[-1]:g}, and {', '.join(binary)} {verb} grade 1 as relevant; "
+        f"`--rel {grades[1]:g}` counts from grade {grades[1]:g}"
+    ]
+
+
+def _depth_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> list[str]:
+    """Name the measures that the depth of the run limits, and what that means for their values."""
+    if judged.depth == math.inf:
+        return []
+    undefined = convention.beyond_depth == "undefined" and judged.depth is not None
+    depth = int(judged.depth if undefined and judged.depth else judged.retrieved.max(initial=0))
+    if not depth or (convention.depth is not None and convention.depth <= depth):
+        return []
+    own = [one for one in measures if isinstance(one, Measure)]
+    beyond = [one for one in own if is_beyond(one, depth)]
+    notes = []
+    if undefined and beyond:
+        needed = max(int(one.cutoff or 0) for one in beyond)
+        verb = "is" if len(beyond) == 1 else "are"
+        notes.append(
+            f"{_list_names(beyond)} {verb} undefined for runs made with k={depth}; run again with `-k {needed}`"
+        )
+    limited = [*([] if undefined else beyond), *(one for one in own if _is_cut(judged, one, depth))]
+    if limited:
+        documents = "1 document" if depth == 1 else f"{depth:,} documents"
+        verb = "is" if len(limited) == 1 else "are"
+        notes.append(
+            f"{judged.name}: at most {documents} per query, so {_list_names(limited)} {verb} computed at depth {depth}"
+        )
+    return notes
+
+
+def _list_names(measures: Sequence[Measure]) -> str:
+    return ", ".join(map(str, measures))
+
+
+def _is_cut(judged: JudgedRanks, measure: Measure, depth: int) -> bool:
+    """Whether a measure of whole rankings lacks relevant documents because most rankings end at the depth."""
+    if measure.spec.name not in WHOLE_RANKING or measure.cutoff is not None or depth >= TREC_DEPTH:
+        return False
+    full = judged.retrieved == depth
+    if full.sum() * 2 <= judged.answered.sum():
+        return False
+    rel = dict(measure.options).get("rel", 1)
+    missing = TABLE["num_rel"].function(judged, rel=rel) > TABLE["num_rel_ret"].function(judged, None, rel=rel)
+    return bool((missing & full).any())
 
 
 def _counted(
@@ -104,7 +196,8 @@ def _counted(
         )
     options = dict(measure.options)
     column = spec(judged, measure.cutoff, options)
-    kept = convention.none == "zero" or (convention.none == "one" and spec.name in ("precision", "set_precision"))
+    zeros = {"one": ("precision", "set_precision"), "recall-one": set(TABLE) - {"recall", "set_recall"}}
+    kept = convention.none == "zero" or spec.name in zeros.get(convention.none, ())
     if spec.needs_relevant and not kept:
         # Measures of gain know no least relevant grade: any grade above 0 is worth something to them.
         pool = judged.pool
@@ -135,7 +228,7 @@ def _check_missing(judged: JudgedRanks, convention: Convention) -> None:
 
 
 def _notes(judged: JudgedRanks, convention: Convention) -> list[str]:
-    notes = []
+    notes = [f"{judged.name}: {describe_failures(judged.failures, judged.n)}"] if judged.failures else []
     absent = int((~judged.answered).sum())
     if absent:
         fate = "count 0" if convention.missing == "zero" else "are left out"

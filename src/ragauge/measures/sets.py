@@ -23,6 +23,20 @@ def num_ret(judged: JudgedRanks) -> Floats:
     return judged.retrieved.astype(np.float64)
 
 
+def num_q(judged: JudgedRanks) -> Floats:
+    """Count the queries that are scored.
+
+    Formula: 1 for each query.
+    Rule: a count; over queries it is summed.
+    Paper: trec_eval, m_num_q.c.
+
+    >>> from ragauge import evaluate
+    >>> evaluate({"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}, "r": {}}, ["num_q"]).means
+    {'num_q': 2.0}
+    """
+    return np.ones(judged.n)
+
+
 def num_rel(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     """How many documents are relevant.
 

@@ -55,7 +55,7 @@ def speed(timings: pl.DataFrame) -> Speed:
     status = timings["status"].to_numpy()
     return Speed(
         {stage: latency(values) for stage, values in milliseconds(timings).items()},
-        qps=_rate(timings, int((status == "ok").sum())),
+        throughput=_rate(timings, int((status == "ok").sum())),
         asked=len(status),
         failed=int((status == "error").sum()),
         timed_out=int((status == "timeout").sum()),

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.errors import MissingEvidence
+from ragauge.measures.claims import are_similarities
+from ragauge.measures.neighbour_rankings import ranking_columns
 from ragauge.measures.ranking import at_most
 from ragauge.measures.speed import latency
 from ragauge.outcomes import Latency
@@ -36,18 +38,17 @@ ROUNDING = 1e-5
 SINGLE = 1e-6
 """How far single precision may be off, as a share of what goes into a distance."""
 FLOOR_DRIFT = 1.5
-"""Left alone, the floor of a round stays within a tenth of the least; a busy twin of a processor makes it 1.7 times."""
-SPREAD = 0.25
-"""Left alone, repeats differ by a twentieth in speed; by a third where something ran beside one of them."""
-ASIDE = 0.05
-"""Left alone, a search has the processor for 99.4% of its time or more; beside one that wants the same, for half."""
-SWITCHES_PER_SECOND = 100.0
-"""A neighbour on another processor puts a process aside 60 times a second and costs it nothing; one on the same 125
-times."""
-SWITCHES = 10
+"""Limit of the harness's own time per query, as a multiple of its usual value: at most 1.1 by CPU time."""
+QPS_ERROR = 0.1
+"""Limit of the standard error of QPS over the repeats, as a share: at most 0.04 by CPU time."""
+DISPLACED = 0.05
+"""Limit of the share of time in which other processes had the CPU: below 0.01 on an idle machine."""
+SLICE_SECONDS = 0.01
+"""Longest time that one involuntary switch to another process is taken to cost. A process that waits by itself, for a
+disk or for its own threads, is rarely switched involuntarily."""
 STOLEN = 0.02
 STOLEN_TICKS = 3
-"""A tick is 10 ms: one or two may be anybody's."""
+"""A tick is 10 ms: one or two occur on any host."""
 LATE_NS = 1_000_000
 
 
@@ -81,9 +82,9 @@ def quality(truth: Truth, positions: Ints, data: VectorSet, k: int) -> dict[str,
 
     `recall(of=eps,eps=1e-06)@k` counts whatever is no farther than the k-th true neighbour, but for rounding (a
     millionth), so that of equally near ones each will do; `recall(of=eps)@k` is ANN-benchmarks' way, which lets a
-    thousandth pass; `recall(of=k)@k` is the share of the k true neighbours that were found. `recall@k`, `precision@k`
-    and `mrr@k` take all neighbours of the truth for relevant, as the RAGdbEval document does: with 100 of them a
-    perfect recall@10 is 0.10. A vector that stands twice in an answer counts once.
+    thousandth pass; `recall(of=k)@k` is the share of the k true neighbours that were found. `recall@k`, `precision@k`,
+    `precision(of=retrieved)@k`, `mrr@k`, nDCG, MAP, hit rate and F1 take all neighbours of the truth for relevant, as
+    RAGdbEval does: with 100 of them a perfect recall@10 is 0.10. A vector that is returned more than once counts once.
     """
     true = _true(truth, k, len(data.base))
     mine = np.where(_once(positions[:, :k]), positions[:, :k], -1)
@@ -99,7 +100,9 @@ def quality(truth: Truth, positions: Ints, data: VectorSet, k: int) -> dict[str,
         f"recall(of=k)@{k}": nearest.sum(axis=1) / k,
         f"recall@{k}": np.divide(good, total, out=np.zeros(len(good)), where=total > 0),
         f"precision@{k}": good / k,
+        f"precision(of=retrieved)@{k}": good / np.maximum((positions[:, :k] != -1).sum(axis=1), 1),
         f"mrr@{k}": first,
+        **ranking_columns(relevant, total, (positions[:, :k] != -1).sum(axis=1), k),
     }
     return {name: float(values.mean()) if len(values) else math.nan for name, values in columns.items()}
 
@@ -125,10 +128,18 @@ def lies(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> list[str]:
         off = there & (np.abs(claims - true) > np.maximum(CLAIM * np.maximum(np.abs(true), scale), least))
         rises = np.diff(np.where(positions == -1, np.inf, claims), axis=1)
         fallen = rises < -np.maximum(ROUNDING * scale, least[:, 1:])
+    if are_similarities(claims, true, there & np.isfinite(claims)):
+        found.append(
+            "the distances from `search` fall as the true distances rise; did you return similarities? "
+            "Return distances, nearest first"
+        )
+        return found
     if wrong := int(off.sum()):
         said, middle = float(np.median(claims[off])), float(np.median(true[off]))
         much = abs(middle) > float(np.median(least[off]))
         typical = f"{said / middle:.3g} times" if much else f"{said:.3g} where 0 is true"
+        if np.allclose(claims[off], true[off] ** 2, rtol=CLAIM):
+            typical = "their squares"
         found.append(
             f"{wrong / int(there.sum()):.0%} of the distances that it claims are not the true ones "
             f"(typically {typical})"
@@ -155,32 +166,47 @@ def qps_spread(nanoseconds: NDArray[Any]) -> float:
     return float((rates.max() - rates.min()) / np.median(rates))
 
 
-def clock(raw: Raw, *, in_process: bool = True, least_floor_ns: float = math.inf) -> Clock:
-    """Whether the machine let a setting's rounds alone: of `nanoseconds`, `floor_ns` and `readings`.
+def qps_error(nanoseconds: NDArray[Any]) -> float:
+    """Return the standard error of QPS over the repeats, as a share of QPS; NaN for a single repeat.
 
-    A round's floor is the lesser of those before and after it, since a hiccup of a millisecond between two rounds says
-    nothing of either. `least_floor_ns` is the least that was seen in any process with such queries: a machine may be
-    slow for as long as one of them lives. A server may be waited for; any other store should be at work.
+    >>> round(qps_error(np.array([[1e6], [1e6], [1.3e6]])), 3)
+    0.091
+    """
+    if len(nanoseconds) < 2:
+        return math.nan
+    means = np.asarray(nanoseconds, np.float64).mean(axis=1)
+    return float(means.std(ddof=1) / math.sqrt(len(means)) / means.mean())
+
+
+def clock(raw: Raw, *, in_process: bool = True, usual_floor_ns: float = math.inf) -> Clock:
+    """Decide from `nanoseconds`, `floor_ns` and `readings` whether the times of a configuration are reliable.
+
+    Reasons for doubt: the repeats leave QPS uncertain by more than 10% (standard error); the harness itself was much
+    slower than usual, by its median over the repeats; other processes or the host had the CPU. `usual_floor_ns` is what
+    the harness usually takes. A store that waits by itself is not in doubt, nor is a server that is waited for.
     """
     floors = np.asarray(raw["floor_ns"], np.float64).reshape(-1, 2)
-    seconds, cpu, switches, faults, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
-    least = min(float(floors.min(initial=math.inf)), least_floor_ns)
-    drift = float(floors.min(axis=1).max() / least) if floors.size and least > 0 else math.nan
+    seconds, cpu, switches, _, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
+    # The smaller of the two around a round: a short delay between two rounds says nothing about either.
+    drift = float(np.median(floors.min(axis=1))) / usual_floor_ns if floors.size and usual_floor_ns > 0 else math.nan
     steal = float(stolen / ticks) if ticks > 0 else math.nan
-    spread = qps_spread(raw["nanoseconds"])
+    error = qps_error(raw["nanoseconds"])
+    displaced = _displaced(seconds, cpu, switches) if in_process else 0.0
     doubts = []
-    if spread > SPREAD:
-        doubts.append(f"the repeats differ by {spread:.0%} in speed")
+    if error > QPS_ERROR:
+        doubts.append(f"QPS is uncertain by ±{error:.0%} (standard error over the repeats)")
     if drift > FLOOR_DRIFT:
-        doubts.append(f"a store that does nothing was {drift:.1f} times as slow as at another time")
-    if in_process and cpu < (1 - ASIDE) * seconds:
-        why = "it read from disk" if faults > 0 else "it waited"
-        doubts.append(f"{1 - cpu / seconds:.0%} of the time the process did not run: {why}")
-    if switches >= SWITCHES and switches > SWITCHES_PER_SECOND * seconds:
-        doubts.append(f"the process was put aside {switches / seconds:.0f} times a second for another")
+        doubts.append(f"the harness itself took {drift:.1f} times as long as usual")
+    if displaced > DISPLACED:
+        doubts.append(f"other processes had the CPU for {displaced:.0%} of the time")
     if steal > STOLEN and stolen >= STOLEN_TICKS:
-        doubts.append(f"the host took {steal:.0%} of the processor time away")
+        doubts.append(f"the host took {steal:.0%} of the CPU time")
     return Clock(float(np.median(floors)) / 1e6, 0 if math.isnan(switches) else int(switches), steal, doubts)
+
+
+def _displaced(seconds: float, cpu: float, switches: float) -> float:
+    """Return the share of time in which a process wanted the CPU and another had it; NaN if the system does not say."""
+    return float(min(seconds - cpu, SLICE_SECONDS * switches) / seconds) if seconds > 0 and switches >= 0 else math.nan
 
 
 def load(raw: Raw, note: str = "") -> Load:
@@ -200,12 +226,13 @@ def load(raw: Raw, note: str = "") -> Load:
         notes.append(f"{given_up} of {len(sent)} queries were given up before they could be sent")
     if empty := int(raw["empty"]):
         notes.append(f"{empty} answers were empty")
-    seconds, cpu, _, _, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
+    seconds, cpu, switches, _, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
     asleep = int(raw["server"]) or not math.isnan(rate) or int(raw["clients"]) > int(raw["cores"])
-    if not asleep and cpu < (1 - ASIDE) * seconds:
-        notes.append(f"{1 - cpu / seconds:.0%} of the time the clients did not run, though none had to wait")
+    doubts = []
+    if not asleep and (displaced := _displaced(seconds, cpu, switches)) > DISPLACED:
+        doubts.append(f"other processes had the CPU for {displaced:.0%} of the time")
     if ticks > 0 and stolen >= STOLEN_TICKS and stolen / ticks > STOLEN:
-        notes.append(f"the host took {stolen / ticks:.0%} of the processor time away")
+        doubts.append(f"the host took {stolen / ticks:.0%} of the CPU time")
     return Load(
         int(raw["clients"]),
         None if math.isnan(rate) else rate,
@@ -214,6 +241,7 @@ def load(raw: Raw, note: str = "") -> Load:
         latency_of((ended - began)[sent]),
         float(late.mean()) if len(late) else 0.0,
         "; ".join(notes),
+        doubts=doubts,
     )
 
 
@@ -230,7 +258,7 @@ def filtered(raw: Raw, mask: Mask, data: VectorSet, k: int, neighbours: Ints) ->
 
     Where fewer than k match, all of them are what can be found.
     """
-    positions = np.asarray(raw["positions"], np.int64)[:, :k]
+    positions, times = np.asarray(raw["positions"], np.int64)[:, :k], raw["nanoseconds"]
     matching = int(mask.sum())
     wanted = min(k, matching)
     there = positions >= 0
@@ -244,7 +272,9 @@ def filtered(raw: Raw, mask: Mask, data: VectorSet, k: int, neighbours: Ints) ->
         returned=float(((mine >= 0).sum(axis=1) / wanted).mean()) if len(mine) else math.nan,
         recall=float((near / wanted).mean()) if len(mine) else math.nan,
         wrong=int((positions != -1).sum() - good.sum()),
-        latency=latency_of(raw["ns"]),
+        latency=latency_of(times),
+        repeats=len(times),
+        qps_spread=qps_spread(times),
     )
 
 

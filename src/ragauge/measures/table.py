@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,6 +65,8 @@ class Spec:
     """Whether a query that the run does not have keeps its value: judgments are counted alone, or 0 would be best."""
     lower_is_better: bool = False
     """Whether a smaller value is a better one."""
+    bounds: tuple[float, float] = (0.0, 1.0)
+    """The least and the greatest possible value."""
     averages_ties: bool = False
     """Whether it is defined as a mean over the orders of equal scores."""
     trec: str = ""
@@ -82,6 +85,7 @@ class Spec:
         return self.function(judged, cutoff, **options) if self.cutoff else self.function(judged, **options)
 
 
+COUNT, ANY = (0.0, math.inf), (-math.inf, math.inf)
 GAIN = ("linear", "exp", "binary", "…:…")
 OF_RECALL = {"of": ("relevant", "capped", "k", "eps")}
 
@@ -89,7 +93,8 @@ TABLE: Mapping[str, Spec] = {
     spec.name: spec
     for spec in (
         # The order is that in which trec_eval prints, then ragauge's own.
-        Spec("num_ret", sets.num_ret, ("numret",), aggregate=total, needs_relevant=False, trec="num_ret"),
+        Spec("num_q", sets.num_q, ("numq",), aggregate=total, needs_relevant=False, keeps_missing=True, bounds=COUNT),
+        Spec("num_ret", sets.num_ret, ("numret",), aggregate=total, needs_relevant=False, trec="num_ret", bounds=COUNT),
         Spec(
             "num_rel",
             sets.num_rel,
@@ -98,6 +103,7 @@ TABLE: Mapping[str, Spec] = {
             needs_relevant=False,
             keeps_missing=True,
             trec="num_rel",
+            bounds=COUNT,
         ),
         Spec(
             "num_rel_ret",
@@ -107,6 +113,7 @@ TABLE: Mapping[str, Spec] = {
             aggregate=total,
             needs_relevant=False,
             trec="num_rel_ret",
+            bounds=COUNT,
         ),
         Spec(
             "map",
@@ -157,7 +164,7 @@ TABLE: Mapping[str, Spec] = {
             trec="recall",
             trec_cutoffs=TREC_CUTOFFS,
         ),
-        Spec("infap", pooled.inferred_ap, ("inf_ap",), trec="infAP"),
+        Spec("infap", pooled.inferred_ap, ("inf_ap",), trec="infAP", bounds=COUNT),
         Spec("gm_bpref", pooled.bpref, aggregate=geometric_mean, trec="gm_bpref"),
         Spec(
             "rprec_mult",
@@ -167,7 +174,7 @@ TABLE: Mapping[str, Spec] = {
             trec="Rprec_mult",
             trec_cutoffs=(0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0),
         ),
-        Spec("utility", sets.utility, needs_relevant=False, trec="utility"),
+        Spec("utility", sets.utility, needs_relevant=False, trec="utility", bounds=ANY),
         Spec(
             "11pt_avg",
             ranking.eleven_point_average,
@@ -218,6 +225,7 @@ TABLE: Mapping[str, Spec] = {
             needs_relevant=False,
             lower_is_better=True,
             trec="num_nonrel_judged_ret",
+            bounds=COUNT,
         ),
         Spec(
             "rbp",
@@ -239,7 +247,7 @@ TABLE: Mapping[str, Spec] = {
             trec="unj",
             trec_cutoffs=(5, 10, 20),
         ),
-        Spec("yaap", ranking.yaap, needs_relevant=False),
+        Spec("yaap", ranking.yaap, needs_relevant=False, bounds=ANY),
         Spec(
             "f1",
             ranking.f1,
@@ -248,9 +256,16 @@ TABLE: Mapping[str, Spec] = {
             {"of": ("queries", "means"), "precision_of": ("k", "retrieved"), "recall_of": ("relevant", "capped")},
             averages_ties=True,
         ),
-        Spec("dcg", graded.dcg, (), "rank?", {"gain": GAIN}, needs_relevant=False, averages_ties=True),
+        Spec("dcg", graded.dcg, (), "rank?", {"gain": GAIN}, needs_relevant=False, averages_ties=True, bounds=COUNT),
         Spec(
-            "ideal_dcg", graded.ideal_dcg, ("idcg",), "rank?", {"gain": GAIN}, needs_relevant=False, keeps_missing=True
+            "ideal_dcg",
+            graded.ideal_dcg,
+            ("idcg",),
+            "rank?",
+            {"gain": GAIN},
+            needs_relevant=False,
+            keeps_missing=True,
+            bounds=COUNT,
         ),
         Spec("err", graded.expected_reciprocal_rank, (), "rank?"),
         Spec("judged", pooled.judged_share, (), "rank", needs_relevant=False),
@@ -270,6 +285,7 @@ TABLE: Mapping[str, Spec] = {
             {"targets": ("map", "identity")},
             needs_relevant=False,
             needs_top=True,
+            bounds=COUNT,
         ),
         Spec("unique_ratio", diverse.unique_ratio, (), "rank", needs_relevant=False, needs_top=True),
         Spec(
@@ -291,6 +307,7 @@ TABLE: Mapping[str, Spec] = {
             lower_is_better=True,
             needs_top=True,
             keeps_missing=True,
+            bounds=COUNT,
         ),
     )
 }

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from ragauge.answer_dates import describe_answers
 from ragauge.comparisons import Comparison, Comparisons, figures
 from ragauge.reports.markdown import grid, safe
 from ragauge.reports.sparklines import BLOCKS, sparkline, thinned
@@ -265,7 +266,9 @@ def verdicts(found: Comparisons) -> list[str]:
     """What may be believed, in words: a line for each measure, and for each question that a margin asks."""
     lines = []
     for measure in found.measures:
-        mine = [row for row in found.rows if row.measure == measure]
+        mine = [row for row in found.rows if row.measure == measure and row.n]
+        if not mine:  # undefined for every pair; the notes say why
+            continue
         words: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
         for row in mine:
             word = "not told apart" if not found.sure(row) else "better" if row.better else "worse"
@@ -339,7 +342,7 @@ def about(found: Comparisons) -> list[str]:
     if method.detect is not None:
         lines.append(f"needs: so many queries detect a true difference of {method.detect:g}")
     data = ", ".join(filter(None, [found.dataset, found.convention and f"convention {found.convention}"]))
-    return [*lines, *([data] if data else []), *found.notes, *verdicts(found)]
+    return [*lines, *([data] if data else []), *describe_answers(found.answers), *found.notes, *verdicts(found)]
 
 
 def markdown(found: Comparisons, moved: int) -> str:
@@ -365,7 +368,8 @@ def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
         "systems": list(found.systems),
         "dataset": found.dataset or None,
         "convention": found.convention or None,
-        "method": asdict(found.method),
+        "answers": {name: date._asdict() for name, date in found.answers.items()},
+        "method": {name: value for name, value in asdict(found.method).items() if not name.endswith("_is_better")},
         "notes": list(found.notes),
         "verdicts": verdicts(found),
     }

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as Xml
 from rich.table import Table
 from rich.text import Text
 
+from ragauge.answer_dates import describe_answers
 from ragauge.errors import RagaugeError
 from ragauge.gates import Check, Figure, Gate
 from ragauge.reports.markdown import grid, safe
@@ -38,7 +39,7 @@ def figure_text(figure: Figure, value: float) -> str:
         return ""
     if figure.source == "count" or figure.name.startswith("num_") or figure.name in ("failed", "missing", "queries"):
         return f"{value:.6g}"
-    return milliseconds(value) if figure.name.endswith(("_ms", "_seconds", "qps")) else shown(value)
+    return milliseconds(value) if figure.name.endswith(("_ms", "_seconds", "throughput")) else shown(value)
 
 
 def told_apart(check: Check) -> tuple[str, str]:
@@ -129,7 +130,7 @@ def _checks(n: int) -> str:
 def about(gate: Gate) -> list[str]:
     """How to read the numbers, and what to know about them."""
     tested = [check for check in gate.checks if not math.isnan(check.p)]
-    notes = [f"convention {gate.convention}"]
+    notes = [*describe_answers(gate.answers), f"convention {gate.convention}"]
     if any(not math.isnan(check.ci[0]) for check in gate.checks):
         notes.append(
             f"in brackets: the {1 - 2 * gate.alpha:.0%} interval of the change, which a one-sided test goes by"
@@ -157,7 +158,7 @@ def markdown(gate: Gate) -> str:
             *told_apart(check),
             str(check.n or ""),
             "; ".join(evidence(check)),
-            why(check),
+            "" if check.passed else check.reason,
         ]
         for check in gate.checks
     ]
@@ -165,7 +166,7 @@ def markdown(gate: Gate) -> str:
         [
             f"## Gate: {safe(verdict(gate))}",
             "",
-            *grid(["", "check", "value", "limit", "n", "against the baseline", "why"], rows, numbers=False),
+            *grid(["", "check", "value", "limit", "n", "against the baseline", "reason"], rows, numbers=False),
             "",
             *(f"- {safe(note)}" for note in about(gate)),
             "",
@@ -192,7 +193,7 @@ def junit(gate: Gate) -> bytes:
         elif text:
             Xml.SubElement(case, "system-out").text = one_line(text)
         cases.append(case)
-    return _suite(gate.run, cases, failures=len(gate.failed))
+    return _suite(gate.run, cases, failures=len(gate.failed), notes=describe_answers(gate.answers))
 
 
 def undecided_junit(run: str, error: RagaugeError) -> bytes:
@@ -207,10 +208,16 @@ def _case(name: str) -> Xml.Element:
     return Xml.Element("testcase", classname="ragauge.gate", name=one_line(name), time="0")
 
 
-def _suite(run: str, cases: Sequence[Xml.Element], failures: int = 0, errors: int = 0) -> bytes:
+def _suite(
+    run: str, cases: Sequence[Xml.Element], failures: int = 0, errors: int = 0, notes: Sequence[str] = ()
+) -> bytes:
     counts = {"tests": str(len(cases)), "failures": str(failures), "errors": str(errors), "skipped": "0", "time": "0"}
     root = Xml.Element("testsuites", counts)
     suite = Xml.SubElement(root, "testsuite", {"name": one_line(f"ragauge gate {run}"), **counts})
+    if notes:
+        properties = Xml.SubElement(suite, "properties")
+        for note in notes:
+            Xml.SubElement(properties, "property", name="note", value=one_line(note))
     suite.extend(cases)
     Xml.indent(root)
     return bytes(Xml.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
@@ -245,6 +252,7 @@ def as_data(gate: Gate) -> dict[str, Any]:
         "alpha": gate.alpha,
         "correction": gate.correction,
         "checks": checks,
+        "answers": {name: date._asdict() for name, date in gate.answers.items()},
         "notes": list(gate.notes),
     }
     return dict(without_nan(data))

@@ -18,12 +18,12 @@ COLUMNS = {"before": "vs previous", "first": "vs first", "best": "vs best"}
 def figure(value: float, measure: str) -> str:
     """A value as its measure is read: four decimals, or three digits of a time.
 
-    >>> figure(0.27738, "ndcg@10"), figure(12.345, "p95_ms"), figure(1486.7, "qps"), figure(math.nan, "qps")
+    >>> figure(0.27738, "ndcg@10"), figure(12.345, "p95_ms"), figure(1486.7, "throughput"), figure(math.nan, "mrr")
     ('0.2774', '12.3', '1,487', '-')
     """
     if math.isnan(value):
         return "-"
-    if measure == "qps":
+    if measure == "throughput":
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
     if is_time(measure):
         sign = "-" if value < 0 else ""
@@ -34,10 +34,10 @@ def figure(value: float, measure: str) -> str:
 def is_time(measure: str) -> bool:
     """Whether a figure says how fast, not how good.
 
-    >>> [is_time(name) for name in ("p95_ms", "qps", "build_seconds", "ndcg@10")]
+    >>> [is_time(name) for name in ("p95_ms", "throughput", "build_seconds", "ndcg@10")]
     [True, True, True, False]
     """
-    return measure == "qps" or measure.endswith(("_ms", "_seconds"))
+    return measure == "throughput" or measure.endswith(("_ms", "_seconds"))
 
 
 def difference(value: float, measure: str) -> str:

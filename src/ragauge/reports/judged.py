@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import shorten
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from ragauge.reports import judged_rows
-from ragauge.reports.judged_words import about, reasons, short_who, unsupported, worst
+from ragauge.reports.judged_words import about, left_out, reasons, short_who, unsupported, worst
 from ragauge.reports.tables import cell, counted, drawn, one_line, shown
 from ragauge.verdicts import Estimate, Judged
 
 WORST, CLAIMS = 3, 3
 """So many of the worst samples are shown, and so many claims of each."""
+LONGEST = 80
+"""Maximum number of characters of a sentence in a note."""
 GROUNDED = "faithfulness"
 """The measure whose worst samples are told with their claims."""
 
@@ -71,10 +74,21 @@ def notes(judged: Judged) -> list[str]:
     empty = [one for one in judged.scores.measures if not judged.scores.n[one]]
     if empty:
         lines.append(f"no sample has a value of {', '.join(empty)}, so that there is no mean")
+    if skipped := left_out(judged):
+        lines.append(_left_out_note(skipped))
     lost = [one for one in judged.robustness if one.held is False]
     if lost:
         lines.append(f"{len(lost)} of {counted(len(judged.robustness), 'canary', 'canaries')} moved the judge")
     return [*dict.fromkeys([*lines, *judged.scores.notes, *judged.notes])]
+
+
+def _left_out_note(skipped: Sequence[tuple[str, str, str]]) -> str:
+    sample, _, sentence = skipped[0]
+    first = f'"{shorten(one_line(sentence), LONGEST, placeholder=" …")}" ({one_line(sample)})'
+    if len(skipped) == 1:
+        return f"1 sentence was left out because it claims nothing: {first}"
+    many = f"{counted(len(skipped), 'sentence')} were left out because they claim nothing"
+    return f"{many}, e.g. {first}; report.html and `left_out` in the JSON list all"
 
 
 def first_reason(judged: Judged) -> str:

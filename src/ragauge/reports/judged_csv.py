@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ragauge.reports.judged_words import figures, standings
-from ragauge.reports.tables import csv_text, number
+from ragauge.reports.tables import csv_text, direction, number
 from ragauge.verdicts import ANSWER, REFERENCE, Judged
 
 
@@ -28,7 +28,7 @@ def scores_csv(judged: Judged) -> str:
 
     It is a table of scores that `compare` and `gate` read.
     """
-    header = ["system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint"]
+    header = ["system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint", "lower_is_better"]
     return csv_text(header, _scores(judged))
 
 
@@ -38,7 +38,7 @@ def _scores(judged: Judged) -> Iterator[list[str]]:
         for query, value in zip(scores.queries, scores.values[name].tolist(), strict=True):
             why = scores.unscored[name].get(query, "") if math.isnan(value) else ""
             told = [judged.name, query, name, number(value), judged.judge, scores.convention, why]
-            yield [*told, scores.fingerprints.get(query, "")]
+            yield [*told, scores.fingerprints.get(query, ""), direction(scores, name)]
 
 
 def claims_csv(judged: Judged) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragauge.reports.judged_rows import total_estimate
 from ragauge.reports.judged_words import figures, headline, reasons, totals, who
 from ragauge.reports.overviews_data import plain
 from ragauge.reports.tables import without_nan
@@ -30,6 +31,11 @@ def as_data(judged: Judged, *, per_sample: bool = False) -> dict[str, Any]:
         "stopped": judged.stopped or None,
         "ledger": [step_data(one) for one in judged.ledger],
         "total": step_data(totals(judged.ledger)) if judged.ledger else None,
+        "left_out": {
+            one.sample: {text: list(listed) for text, listed in one.left_out.items()}
+            for one in judged.verdicts.values()
+            if one.left_out
+        },
         "robustness": robustness_data(judged.robustness),
         "notes": [*dict.fromkeys([*judged.scores.notes, *judged.notes])],
         "identity": judged.identity,
@@ -88,9 +94,5 @@ def robustness_data(canaries: Sequence[Canary]) -> dict[str, Any] | None:
 def estimate_data(judge: str, found: Sequence[Estimate], facts: Mapping[str, Any]) -> dict[str, Any]:
     """What judging would take."""
     steps = [one._asdict() for one in found]
-    costs = [one.cost for one in found]
-    whole: dict[str, Any] = {
-        name: sum(step[name] for step in steps) for name in ("calls", "prompt_tokens", "completion_tokens")
-    }
-    whole["cost"] = None if not costs or None in costs else math.fsum(one for one in costs if one is not None)
+    whole = {name: value for name, value in total_estimate(found)._asdict().items() if name != "step"}
     return dict(without_nan(plain({"judge": judge, **facts, "estimate": steps, "total": whole})))

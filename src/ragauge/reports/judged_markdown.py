@@ -6,13 +6,15 @@ import json
 
 from ragauge.reports.judged import GROUNDED, notes
 from ragauge.reports.judged_rows import parts
-from ragauge.reports.judged_words import about, headline, unsupported, who, worst
+from ragauge.reports.judged_words import about, headline, left_out, unsupported, who, worst
 from ragauge.reports.markdown import folded, grid, safe
 from ragauge.reports.tables import shown, without_nan
 from ragauge.verdicts import Judged
 
 WORST = 10
 """So many of the worst samples are listed."""
+LEFT_OUT = 20
+"""Maximum number of sentences without a claim that are listed."""
 
 
 def markdown(judged: Judged) -> str:
@@ -24,12 +26,22 @@ def markdown(judged: Judged) -> str:
     for part in parts(judged):
         lines += [f"## {safe(part.title)}", "", *grid(part.header, part.rows, numbers=part.numbers), ""]
     lines += _worst(judged)
+    lines += _left_out(judged)
     said = notes(judged)
     lines += ["## Notes", "", *(f"- {safe(line)}" for line in said), ""] if said else []
     about_it = {"identity": dict(judged.identity), "circumstances": dict(judged.circumstances)}
     kept = json.dumps(without_nan(about_it), indent=2, ensure_ascii=False, default=str)
     fence = "~" * (3 + kept.count("~~~"))
     return "\n".join([*lines, *folded("Circumstances", [f"{fence}json", *kept.splitlines(), fence]), ""])
+
+
+def _left_out(judged: Judged) -> list[str]:
+    skipped = left_out(judged)
+    if not skipped:
+        return []
+    rows = grid(["sample", "text", "sentence"], [list(one) for one in skipped[:LEFT_OUT]], numbers=False)
+    more = [f"{len(skipped) - LEFT_OUT:,} more are in the JSON report.", ""] if len(skipped) > LEFT_OUT else []
+    return ["## Sentences left out because they claim nothing", "", *rows, "", *more]
 
 
 def _worst(judged: Judged) -> list[str]:

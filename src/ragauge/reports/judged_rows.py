@@ -84,16 +84,24 @@ def moved(canaries: Sequence[Canary]) -> Rows:
 
 def estimates(found: Sequence[Estimate]) -> Rows:
     """What judging would take, step by step and together."""
-    rows = [
-        [one.step, f"{one.calls:,}", f"{one.prompt_tokens:,}", f"{one.completion_tokens:,}", money(one.cost)]
-        for one in found
-    ]
-    if len(found) > 1:
-        costs = [one.cost for one in found]
-        cost = None if None in costs else math.fsum(one for one in costs if one is not None)
-        sums = [sum(getattr(one, name) for one in found) for name in ("calls", "prompt_tokens", "completion_tokens")]
-        rows.append(["all", *(f"{one:,}" for one in sums), money(cost)])
-    return Rows("What it would take", ["step", "calls", "tokens in", "out", "cost"], rows)
+    timed = any(one.seconds is not None for one in found)
+
+    def row(one: Estimate) -> list[str]:
+        cells = [one.step, f"{one.calls:,}", f"{one.prompt_tokens:,}", f"{one.completion_tokens:,}", money(one.cost)]
+        return [*cells, *([f"{(one.seconds or 0.0) / 60:,.1f}"] if timed else [])]
+
+    rows = [row(one) for one in [*found, *([total_estimate(found)] if len(found) > 1 else [])]]
+    return Rows("Estimate", ["step", "calls", "tokens in", "out", "cost", *(["minutes"] if timed else [])], rows)
+
+
+def total_estimate(found: Sequence[Estimate]) -> Estimate:
+    """Add the estimates of all steps; None stays None."""
+    calls, prompt, completion = (
+        sum(getattr(one, name) for one in found) for name in ("calls", "prompt_tokens", "completion_tokens")
+    )
+    sums = [[getattr(one, name) for one in found] for name in ("cost", "seconds")]
+    cost, seconds = (None if not values or None in values else math.fsum(values) for values in sums)
+    return Estimate("all", calls, prompt, completion, cost, seconds)
 
 
 def parts(judged: Judged) -> list[Rows]:

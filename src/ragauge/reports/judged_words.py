@@ -77,6 +77,16 @@ def called(judge: str, identity: Mapping[str, Any]) -> str:
     return judge.partition(" [")[0] if identity.get("judge") == LEXICAL else judge
 
 
+def left_out(judged: Judged) -> list[tuple[str, str, str]]:
+    """List the sentences without a claim: sample, text (`answer` or `reference`), sentence."""
+    return [
+        (one.sample, text, sentence)
+        for one in judged.verdicts.values()
+        for text, listed in one.left_out.items()
+        for sentence in listed
+    ]
+
+
 def figures(judged: Judged) -> list[Figure]:
     """A figure for each measure."""
     scores, none = judged.scores, (math.nan, math.nan)
@@ -239,11 +249,12 @@ def totals(ledger: Sequence[Step]) -> Step:
 
 
 def money(cost: float | None) -> str:
-    """A cost with the digits that matter.
+    """A cost in US dollars with the digits that matter.
 
-    >>> money(12.3456), money(0.00123), money(0.0), money(None)
-    ('12.35', '0.0012', '0', '-')
+    >>> money(12.3456), money(0.00123), money(0.000072), money(0.0), money(None)
+    ('$12.35', '$0.0012', '$0.000072', '$0', '-')
     """
     if cost is None or math.isnan(cost):
         return "-"
-    return "0" if not cost else f"{cost:,.2f}" if cost >= 1 else f"{cost:.2g}"
+    decimals = 2 if not cost or cost >= 1 else max(2, 1 - math.floor(math.log10(cost)))
+    return f"${cost:,.{decimals}f}" if cost else "$0"

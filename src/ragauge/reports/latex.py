@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ragauge.answer_dates import describe_answers
 from ragauge.comparisons import Comparisons
 from ragauge.outcomes import Mean
 from ragauge.overviews import Overview
@@ -118,7 +119,7 @@ def overview_table(overview: Overview) -> str:
         _letters(found),
         p95,
     )
-    return _set(sheet)
+    return _comment(describe_answers(overview.answers)) + _set(sheet)
 
 
 def comparisons_table(found: Comparisons) -> str:
@@ -138,7 +139,12 @@ def comparisons_table(found: Comparisons) -> str:
         _raised(found),
         _letters(found),
     )
-    return _set(sheet)
+    return _comment(describe_answers(found.answers)) + _set(sheet)
+
+
+def _comment(lines: Sequence[str]) -> str:
+    """Return lines as LaTeX comments: a table in a paper does not print them."""
+    return "".join(f"% {line}\n" for line in lines)
 
 
 def _means_over(counts: Sequence[int], dataset: str, convention: str) -> str:

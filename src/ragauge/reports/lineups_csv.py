@@ -38,6 +38,7 @@ def _flat(found: Lineup, one: Entrant, stores: list[str]) -> dict[str, str]:
             for kind in PERCENTILES:
                 row[f"{store} {stage}_{kind}_ms"] = "" if latency is None else number(getattr(latency, kind))
         row[f"{store} build_seconds"] = "" if shelf is None else number(shelf.build_seconds)
+        row[f"{store} unreliable_times"] = "" if shelf is None else "; ".join(shelf.unreliable_times)
         row[f"{store} neighbours"] = "" if shelf is None else number(shelf.neighbours)
         row[f"{store} index_used"] = "" if shelf is None else _plain(shelf.index_used)
         row |= _mean(f"{store} {found.measures[0]}", None if shelf is None else shelf.means.get(found.measures[0]))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ragauge.comparisons import stars
 from ragauge.lineups import Entrant, Gap, Lineup, Shelf, Shrunk
 from ragauge.outcomes import Mean
+from ragauge.reports.sweeps_words import DOUBT
 from ragauge.reports.tables import Rows, milliseconds, p_value, rate
 
 NONE = "-"
@@ -278,7 +279,8 @@ def _shelf(one: Entrant) -> Shelf | None:
 
 def _ms(shelf: Shelf | None, stage: str, kind: str) -> str:
     latency = None if shelf is None else shelf.stages.get(stage)
-    return NONE if latency is None else milliseconds(getattr(latency, kind))
+    doubt = DOUBT if shelf is not None and shelf.unreliable_times else ""
+    return NONE if latency is None else f"{milliseconds(getattr(latency, kind))}{doubt}"
 
 
 def _range(values: Sequence[float]) -> str:

@@ -17,6 +17,7 @@ from ragauge.reports.lineups_rows import (
     store_names,
     unbeaten,
 )
+from ragauge.reports.sweeps_words import DOUBT
 from ragauge.reports.tables import counted, milliseconds, p_value
 
 KINDS = {"whole": "titles and texts", "text": "texts without titles", "title": "titles alone"}
@@ -31,8 +32,10 @@ def headline(found: Lineup) -> str:
     best, main = known[0], found.measures[0]
     mean = first(found, best)
     ends = "" if math.isnan(mean.low) else f" ({mean.low:.3f} to {mean.high:.3f})"
-    told = f"{best.name} is best by {main}: {mean.value:.3f}{ends} over {counted(mean.n, 'query', 'queries')}"
-    if len(known) > 1:
+    equal = [one.name for one in known if first(found, one).value == mean.value]
+    lead = f"{best.name} is best by {main}" if len(equal) == 1 else f"{listed(equal)} are equal by {main}"
+    told = f"{lead}: {mean.value:.3f}{ends} over {counted(mean.n, 'query', 'queries')}"
+    if len(known) > 1 and len(equal) == 1:
         told += f", {_next(found, known)}"
     cost = "" if math.isnan(best.milliseconds) else f"a query takes {milliseconds(best.milliseconds)} ms (median)"
     return f"{told}; {cost}." if cost else f"{told}."
@@ -90,7 +93,8 @@ def _chance(found: Lineup) -> str:
         return ""
     high = first(found, chance).high
     near = [one.name for one in found.entrants if one is not chance and first(found, one).low <= high]
-    return f"No better than chance, as far as intervals tell: {listed(near)}." if near else ""
+    measure, level = found.measures[0], f"{found.confidence:.0%}"
+    return f"No better than chance by {measure} ({level} intervals overlap): {listed(near)}." if near else ""
 
 
 def _fast(found: Lineup) -> str:
@@ -164,6 +168,13 @@ def about_quality(found: Lineup) -> str:
             "Stars are the corrected p-value of the paired t-test: *** below 0.001, ** 0.01, * 0.05, ns otherwise."
         )
     told.append("• is the best of a column.")
+    if found.context is not None and found.cut > 0:
+        told.append(
+            f"Every text is cut after {found.context:,} characters, which shortens {percent(found.cut)} of the "
+            "documents; `ragauge run` reads whole texts, so its scores differ (--context 0 cuts none)."
+        )
+    if any(one.kind == CHANCE for one in found.entrants):
+        told.append("chance ranks by random vectors and shows what no embedder should fall below (--no-baselines).")
     return " ".join(told)
 
 
@@ -171,14 +182,28 @@ def about_costs(found: Lineup) -> str:
     """How times and sizes are to be read."""
     columns = costs(found).header
     store = next((one.shelves[0].store for one in found.entrants if one.shelves and one.kind != "words"), "")
-    told = [f"Milliseconds of single queries, each embedded by itself{f', in the store {store}' if store else ''}."]
+    threads = found.circumstances.get("plan", {}).get("threads")
+    limited = f" with {counted(threads, 'thread')}" if isinstance(threads, int) else ""
+    where = f", in the store {store}" if store else ""
+    told = [f"Milliseconds of single queries, each embedded by itself{limited}{where}."]
+    told += [f"{DOUBT} marks unreliable times ({one})." for one in _doubted(found)]
     kinds = {
-        "docs/s": "docs/s are embedded in batches",
+        "docs/s": "docs/s are embedded in batches, with all threads",
         "bytes": "bytes are a vector's",
         "MB": "MB is memory beyond a process without it",
     }
     others = "; ".join(said for name, said in kinds.items() if name in columns)
     return " ".join([*(told if "ms p50" in columns else ()), *([f"{others}."] if others else ())])
+
+
+def _doubted(found: Lineup) -> list[str]:
+    told = [
+        f"{one.name}, {shelf.store}: {'; '.join(shelf.unreliable_times)}"
+        for one in found.entrants
+        for shelf in one.shelves
+        if shelf.unreliable_times
+    ]
+    return [" · ".join(told)] if told else []
 
 
 def about_stores(found: Lineup) -> str:

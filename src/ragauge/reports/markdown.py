@@ -29,7 +29,7 @@ def grid(
     numbers: bool = True,
     strong: Collection[tuple[int, int]] = (),
 ) -> list[str]:
-    """A table, line by line; all columns but the first are numbers, unless they are not.
+    """A table, line by line; all columns but the first and `store` are numbers, unless they are not.
 
     `strong` are the places, row and column, of what is in bold.
     """
@@ -39,7 +39,7 @@ def grid(
         marked = [f"**{text}**" if text and (row, i) in strong else text for i, text in enumerate(texts)]
         return "| " + " | ".join(marked) + " |"
 
-    rule = "|---|" + ("---:|" if numbers else "---|") * (len(header) - 1)
+    rule = "|---|" + "".join("---:|" if numbers and title != "store" else "---|" for title in header[1:])
     return [line(header, -1), rule, *(line(cells, i) for i, cells in enumerate(rows))]
 
 

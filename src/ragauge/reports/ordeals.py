@@ -25,6 +25,10 @@ def account(told: Ordeal) -> Account:
     broken = [way.broken for way in told.ways if way.broken is not None]
     parts = [
         *(Part(f"broken-{i}", f"How it broke {one.way}", "Broken", "", [_broken(one)]) for i, one in enumerate(broken)),
+        *(
+            Part(f"unreproduced-{i}", f"Not reproduced {one.way}", "Not reproduced", "", [_broken(one)])
+            for i, one in enumerate(_unreproduced(told))
+        ),
         Part("kept", "What came back", "Came back", _about_readings(told), _readings(told)),
         *([figures] if figures is not None else []),
         Part("pace", "How long putting takes as it fills", "Pace", charts=drawn(told)),
@@ -60,14 +64,23 @@ def headline(told: Ordeal) -> str:
         sentences.append(f"{told.store} gave back {kept}, filled {ways}: at once, reopened{killed}.")
         least = min((way.agreement for way in good if not math.isnan(way.agreement)), default=1.0)
         if least < GOOD:
-            sentences.append(f"Its rankings have {least:.1%} of the true neighbours.")
+            sentences.append(f"Its neighbour recall is {least:.1%}.")
+    sentences += [
+        f"A failure {one.way} while {one.stage} was not reproduced in {counted(len(one.tried), 'attempt')}."
+        for one in _unreproduced(told)
+    ]
     for broken in (way.broken for way in told.ways if way.broken is not None):
         first = one_line(broken.error.strip().partition("\n")[0])
         sentences.append(
             f"{told.store} broke {broken.way} while {broken.stage}, after {counted(broken.after, 'document')}: {first}"
             + ("" if first.endswith((".", "!", "?")) else ".")
+            + (" Not reproduced, but documents were lost or altered." if broken.reproduced is False else "")
         )
     return " ".join(sentences)
+
+
+def _unreproduced(told: Ordeal) -> list[Broken]:
+    return [one for way in told.ways for one in way.not_reproduced]
 
 
 def _kept(way: Way) -> str:
@@ -77,9 +90,13 @@ def _kept(way: Way) -> str:
 
 
 def verdict(told: Ordeal) -> str:
-    """The same in two words."""
-    stages = dict.fromkeys(way.broken.stage for way in told.ways if way.broken is not None)
-    return f"broke: {', '.join(stages)}" if stages else "held"
+    """State in a few words whether a store broke, and in which stages."""
+    return _verdict([way.broken for way in told.ways if way.broken is not None], _unreproduced(told))
+
+
+def _verdict(broken: Sequence[Broken], unreproduced: Sequence[Broken]) -> str:
+    stages = dict.fromkeys(one.stage for one in broken or unreproduced)
+    return f"{'broke' if broken else 'not reproduced'}: {', '.join(stages)}" if stages else "held"
 
 
 def _any(told: Ordeal) -> bool:
@@ -94,14 +111,16 @@ def _broken(broken: Broken) -> Rows:
     """How, how far, and the least that does it."""
     lines = broken.error.splitlines() or [""]
     tried = ", ".join(f"{n:,} {'broke' if broke else 'held'}" for n, broke in broken.tried)
+    prefix = NONE if broken.prefix is None else f"{broken.prefix:,}"
     rows = [
         ["while", broken.stage],
         ["what was found" if broken.silent else "its error, verbatim", lines[0]],
         *(["", line] for line in lines[1:]),
         ["documents put in", f"{broken.after:,}"],
         ["the document at hand", broken.document or NONE],
-        ["shortest prefix", NONE if broken.prefix is None else f"{broken.prefix:,}"],
+        ["shortest prefix" if broken.is_shortest or broken.prefix is None else "shortest prefix known", prefix],
         ["prefixes tried", tried or NONE],
+        ["reproduced", NONE if broken.reproduced is None else "yes" if broken.reproduced else "no"],
         ["every time", NONE if broken.steady is None else "yes" if broken.steady else "no"],
         *([["doubt", broken.doubt]] if broken.doubt else []),
         *([["reproducer", broken.reproducer]] if broken.reproducer else []),
@@ -141,8 +160,19 @@ def _harmed(reading: ReadBack) -> str:
 
 def _about_figures(told: Ordeal) -> str:
     judged = max((way.judged for way in told.ways), default=0)
-    means = f" Measures are means over {counted(judged, 'judged query', 'judged queries')}." if judged else ""
+    means = f" {_about_judged(judged, told)}" if judged else ""
     return f"Times are of single calls, one after the other, in a process of its own.{means}"
+
+
+def _about_judged(judged: int, told: Ordeal) -> str:
+    others = told.queries - judged
+    if not others:
+        return f"Measures are means over {counted(judged, 'query', 'queries')}."
+    return (
+        f"Measures are means over {judged:,} of {told.queries:,} queries: "
+        f"the other {others:,} {'has' if others == 1 else 'have'} no relevant document "
+        f"among the {counted(told.documents, 'document')} put in."
+    )
 
 
 def _figures(told: Ordeal) -> Rows:
@@ -161,7 +191,7 @@ def _figures(told: Ordeal) -> Rows:
         "opened again, s": lambda way: NONE if math.isnan(way.opening) else f"{way.opening:.2f}",
         "on disk, MB": lambda way: megabytes(way.bytes_on_disk),
         **{name: _measure(name) for name in names},
-        "of the true neighbours": lambda way: shown(way.agreement),
+        "neighbour recall": lambda way: shown(way.agreement),
         "rankings moved on reopening": lambda way: NONE if way.moved is None else f"{way.moved:,}",
         "rankings out of order": lambda way: f"{sum(way.disorder.values()):,}" if way.queries else NONE,
     }
@@ -271,7 +301,8 @@ def csv(told: Ordeal) -> str:
         facts |= {f"whole, {one.when}": float(one.whole) for one in way.read_back}
         facts |= {f"promised, {one.when}": float(one.expected) for one in way.read_back}
         rows += [[told.store, way.name, name, number(value)] for name, value in facts.items()]
-        rows.append([told.store, way.name, "verdict", "held" if way.broken is None else f"broke: {way.broken.stage}"])
+        broken = [] if way.broken is None else [way.broken]
+        rows.append([told.store, way.name, "verdict", _verdict(broken, way.not_reproduced)])
         if way.broken is not None:
             rows.append([told.store, way.name, "error", way.broken.error])
             rows.append([told.store, way.name, "shortest_prefix", number(way.broken.prefix)])

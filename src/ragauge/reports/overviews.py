@@ -9,12 +9,14 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from ragauge.answer_dates import describe_answers
 from ragauge.comparisons import Comparison
 from ragauge.outcomes import Mean
 from ragauge.overviews import Entry, Overview
 from ragauge.reports.comparisons import STARS, decided_by, signed
 from ragauge.reports.comparisons import interval as interval_text
 from ragauge.reports.overviews_trials import trials_rows, wavered_by, wavers
+from ragauge.reports.sweeps_words import DOUBT
 from ragauge.reports.tables import (
     best_of,
     cell,
@@ -36,6 +38,8 @@ Rows = tuple[list[str], list[list[str]]]
 UNKNOWN = Mean(math.nan, 0)
 FIGURES = ("p50", "p90", "p95", "p99", "mean")
 COSTS = {"cold_ms": "cold ms", "build_seconds": "build s"}
+CACHED = "cached"
+"""Shown instead of a build time if vectors of documents came from the cache."""
 DROPPED = ("mean", "p90", "cold ms", "p99", "build s", "rerank", "embed", "retrieve")
 """The columns of the speed table that a narrow terminal does without, the first first."""
 
@@ -64,6 +68,7 @@ def about(overview: Overview) -> list[str]:
     size += [f"convention {overview.convention}"] if overview.convention else []
     lines = [f"{overview.dataset}: {', '.join(size)}" if overview.dataset else ", ".join(size)] if size else []
     lines += [f"judged by {overview.judge}"] if overview.judge else []
+    lines += describe_answers(overview.answers)
     lines += [f"{line}; {STARS}" for line in tested_by(overview)]
     if overview.compared is not None or intervals_known(overview):
         lines.append(f"in brackets: a {100 * overview.confidence:g}% interval")
@@ -85,8 +90,16 @@ def timed_by(overview: Overview) -> list[str]:
     stages = _stages(overview, every_stage=True)
     medians = ", stages by their median" * bool(stages) + " (rerank: also fusing)" * ("rerank" in stages)
     harness = manifest_of(overview).get("harness_microseconds")
-    told = "" if harness is None else f"; the harness itself takes {harness:.0f} microseconds a query"
-    return [f"times in milliseconds{medians}{told}"]
+    told = (
+        f"; the harness itself takes {harness:.0f} microseconds per query" if isinstance(harness, int | float) else ""
+    )
+    return [f"times in milliseconds{medians}{told}", *doubted(overview)]
+
+
+def doubted(overview: Overview) -> list[str]:
+    """Explain the mark of unreliable times, one line for all systems."""
+    found = [f"{name}: {'; '.join(entry.doubts)}" for name, entry in overview.entries.items() if entry.doubts]
+    return [f"{DOUBT} marks unreliable times ({' · '.join(found)}); run again on an idle machine"] if found else []
 
 
 def manifest_of(overview: Overview) -> Mapping[str, Any]:
@@ -228,18 +241,29 @@ def speed_rows(overview: Overview, *, every_stage: bool = False) -> Rows:
     if every_stage:
         costs += [cost for cost in others if cost not in costs]
     failed = any(failures(entry) for entry in timed.values())
-    rated = any(entry.speed is not None and not math.isnan(entry.speed.qps) for entry in timed.values())
-    header = ["system", *stages, *(titles.get(figure, figure) for figure in figures), *(["QPS"] if rated else [])]
-    header += [*(COSTS.get(cost, cost) for cost in costs), *(["failed"] if failed else [])]
+    unknown = any(unknown_ids(entry) for entry in timed.values())
+    rated = any(entry.speed is not None and not math.isnan(entry.speed.throughput) for entry in timed.values())
+    # Files of other systems give QPS as 1000 / mean ms; a run gives queries per second of wall-clock time.
+    measured = any(entry.run is not None and entry.run.timings is not None for entry in timed.values())
+    rates = ["throughput" if measured else "QPS"] if rated else []
+    header = ["system", *stages, *(titles.get(figure, figure) for figure in figures), *rates]
+    header += [
+        *(COSTS.get(cost, cost) for cost in costs),
+        *(["failed"] if failed else []),
+        *(["unknown ids"] if unknown else []),
+    ]
     rows = []
     for name, entry in timed.items():
         if entry.speed is None:
             continue
         known, total = entry.speed.stages, entry.speed.stages.get("total")
-        row = [name, *(milliseconds(known[s].p50) if s in known else "" for s in stages)]
-        row += [milliseconds(None if total is None else getattr(total, figure)) for figure in figures]
-        row += [*([rate(entry.speed.qps)] if rated else []), *(_cost(entry, cost) for cost in costs)]
-        rows.append([*row, *([str(failures(entry))] if failed else [])])
+        times = [milliseconds(known[s].p50) if s in known else "" for s in stages]
+        times += [milliseconds(None if total is None else getattr(total, figure)) for figure in figures]
+        times += [rate(entry.speed.throughput)] if rated else []
+        row = [name, *(f"{one}{DOUBT}" if entry.doubts and one[:1].isdigit() else one for one in times)]
+        row += [_cost(entry, cost) for cost in costs]
+        row += [*([str(failures(entry))] if failed else []), *([f"{unknown_ids(entry):,}"] if unknown else [])]
+        rows.append(row)
     return header, rows
 
 
@@ -256,8 +280,21 @@ def failures(entry: Entry) -> int:
     return len(entry.failed) if entry.speed is None else entry.speed.failed + entry.speed.timed_out
 
 
+def unknown_ids(entry: Entry) -> int:
+    """Return how many of the ids that a system returned are not in the corpus; 0 if that was not recorded."""
+    counts = entry.manifest.get("unknown_ids")
+    return int(counts.get("unknown") or 0) if isinstance(counts, Mapping) else 0
+
+
+def is_cached_build(entry: Entry, cost: str) -> bool:
+    """Return whether a cost is the time of a build whose vectors came from the cache."""
+    return cost == "build_seconds" and entry.is_build_cached
+
+
 def _cost(entry: Entry, cost: str) -> str:
     value = entry.costs.get(cost, math.nan)
+    if is_cached_build(entry, cost):
+        return CACHED
     if math.isnan(value):
         return "-"
     if cost.endswith("_ms"):

@@ -9,20 +9,28 @@ from typing import TYPE_CHECKING
 
 from ragauge.overviews import Entry, Overview
 from ragauge.records import Scores
-from ragauge.reports.overviews import UNKNOWN, failures, known_n
-from ragauge.reports.tables import csv_text, number
+from ragauge.reports.overviews import CACHED, UNKNOWN, failures, is_cached_build, known_n, unknown_ids
+from ragauge.reports.tables import csv_text, direction, number
 
 if TYPE_CHECKING:
     import polars as pl
 
 FIGURES = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 """Of a latency."""
+DATE = ("made", "reused")
+"""Columns of when the answers of a system were made."""
 
 
 def summary_csv(overview: Overview) -> str:
     """Long: a row for each system and figure."""
-    rows = (row for entry in overview.entries.values() for row in _figures(overview, entry))
-    return csv_text(["system", "figure", "value", "low", "high", "n"], rows)
+    rows = ([*row, *_date(entry)] for entry in overview.entries.values() for row in _figures(overview, entry))
+    return csv_text(["system", "figure", "value", "low", "high", "n", *DATE], rows)
+
+
+def _date(entry: Entry) -> list[str]:
+    """Return when the answers of a system were made, and whether they were reused; empty cells if that is unknown."""
+    date = entry.answered
+    return ["", ""] if date is None else [date.made, str(date.reused).lower()]
 
 
 def _figures(overview: Overview, entry: Entry) -> Iterator[list[str]]:
@@ -44,11 +52,15 @@ def _figures(overview: Overview, entry: Entry) -> Iterator[list[str]]:
         for stage, one in entry.speed.stages.items():
             for figure in FIGURES:
                 yield [name, f"{stage}_{figure}_ms", number(getattr(one, figure)), "", "", str(one.n)]
-        yield [name, "qps", number(entry.speed.qps), "", "", str(entry.speed.asked)]
+        yield [name, "throughput", number(entry.speed.throughput), "", "", str(entry.speed.asked)]
+    if entry.doubts:
+        yield [name, "unreliable_times", "; ".join(entry.doubts), "", "", "1"]
     for cost, value in entry.costs.items():
-        yield [name, cost, number(value), "", "", "1"]
+        yield [name, cost, CACHED if is_cached_build(entry, cost) else number(value), "", "", "1"]
     if entry.speed is not None:
         yield [name, "failed", str(failures(entry)), "", "", str(entry.speed.asked)]
+    if unknown_ids(entry):
+        yield [name, "unknown_ids", str(unknown_ids(entry)), "", "", str(entry.manifest["unknown_ids"]["returned"])]
 
 
 def wide_csv(overview: Overview) -> str:
@@ -58,7 +70,7 @@ def wide_csv(overview: Overview) -> str:
     costs = list(dict.fromkeys(cost for one in entries for cost in one.costs))
     header = ["system", *(f"{m}{end}" for m in overview.measures for end in ("", "_low", "_high", "_n"))]
     header += [f"{stage}_{figure}_ms" for stage in stages for figure in FIGURES]
-    header += ["qps", "asked", "failed", *costs]
+    header += ["throughput", "asked", "failed", *costs, *DATE]
     rows = []
     for entry in entries:
         row = [entry.name]
@@ -70,8 +82,9 @@ def wide_csv(overview: Overview) -> str:
             row += [number(getattr(known[stage], figure)) if stage in known else "" for figure in FIGURES]
         row += ["", "", str(len(entry.failed)) if entry.failed else ""]
         if entry.speed is not None:
-            row[-3:] = [number(entry.speed.qps), str(entry.speed.asked), str(failures(entry))]
-        rows.append([*row, *(number(entry.costs.get(cost)) for cost in costs)])
+            row[-3:] = [number(entry.speed.throughput), str(entry.speed.asked), str(failures(entry))]
+        told = [CACHED if is_cached_build(entry, cost) else number(entry.costs.get(cost)) for cost in costs]
+        rows.append([*row, *told, *_date(entry)])
     return csv_text(header, rows)
 
 
@@ -123,9 +136,10 @@ def queries_csv(overview: Overview) -> str:
             for trial, scores in enumerate(entry.scores):
                 for m in _measures(overview, scores):
                     for query, value in zip(scores.queries, scores.values[m].tolist(), strict=True):
-                        yield [entry.name, *([str(trial)] if several else []), query, m, number(value)]
+                        lead = [entry.name, *([str(trial)] if several else [])]
+                        yield [*lead, query, m, number(value), direction(scores, m)]
 
-    return csv_text(["run", *(["trial"] if several else []), "query", "measure", "value"], rows())
+    return csv_text(["run", *(["trial"] if several else []), "query", "measure", "value", "lower_is_better"], rows())
 
 
 def _measures(overview: Overview, scores: Scores) -> list[str]:

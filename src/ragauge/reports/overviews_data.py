@@ -17,7 +17,7 @@ from ragauge.reports.overviews_csv import asked as asked_of
 from ragauge.reports.tables import without_nan
 from ragauge.reports.verdicts import verdict
 
-SCHEMA = "ragauge-report/1"
+SCHEMA = "ragauge-report/2"
 """The shape of the data. Another number would mean that what was there is gone or means something else."""
 
 
@@ -72,6 +72,8 @@ def _system(overview: Overview, entry: Entry, *, per_query: bool) -> dict[str, A
         "measures": {
             m: _mean(entry.means.get(m, UNKNOWN)) | {"unscored": _unscored(entry, m)} for m in overview.measures
         },
+        "made": None if entry.answered is None else entry.answered.made,
+        "reused": entry.answered is not None and entry.answered.reused,
         "trials": len(entry.scores),
         "speed": None if entry.speed is None else _speed(entry.speed),
         "costs": dict(entry.costs),
@@ -113,7 +115,7 @@ def _variation(entry: Entry, measure: str, one: Variation) -> dict[str, Any]:
 def _speed(speed: Speed) -> dict[str, Any]:
     return {
         "stages": {stage: asdict(one) for stage, one in speed.stages.items()},
-        "qps": speed.qps,
+        "throughput": speed.throughput,
         "asked": speed.asked,
         "failed": speed.failed,
         "timed_out": speed.timed_out,

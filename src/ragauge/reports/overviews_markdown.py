@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 
+from ragauge.answer_dates import describe_answers
 from ragauge.overviews import Overview, Told
 from ragauge.reports.accounts import markdown as accounts_markdown
 from ragauge.reports.comparisons import decided_by
@@ -80,7 +82,8 @@ def _good(overview: Overview) -> list[str]:
         confidence = f"{100 * found.method.confidence:g}%"
         told = f"vs {overview.baseline}: difference in {overview.first} with its {confidence} interval"
         said += f" {safe(told)}; p: {safe(decided_by(found))} ({STARS}); better/worse: on how many {overview.asked[1]}."
-    return [*grid(header, rows, strong=strong), "", said]
+    dates = [f"{line[:1].upper()}{line[1:]}." for line in describe_answers(overview.answers)]
+    return [*grid(header, rows, strong=strong), "", " ".join([said, *map(safe, dates)])]
 
 
 def _fast(overview: Overview) -> list[str]:
@@ -120,8 +123,8 @@ def _over_k(overview: Overview) -> list[str]:
         rows = [[str(k), *(shown(values[i]) for values in curve.values.values())] for i, k in enumerate(curve.ks)]
         lines += [*grid(header, rows), ""]
         for name, one in curve.enough.items():
-            value = next(row["value"] for row in one.table if row["k"] == one.k)
-            enough.append([name, curve.measure, str(one.k), shown(value), f"{one.tolerance:g}"])
+            value = next((row["value"] for row in one.table if row["k"] == one.k), math.nan)
+            enough.append([name, curve.measure, str(one.k or "none"), shown(value), f"{one.tolerance:g}"])
     if enough:
         lines += [*grid(["system", "measure", "k that is enough", "value there", "tolerated loss"], enough), ""]
     return folded("Over k", lines[:-1]) if lines else []
@@ -162,10 +165,11 @@ def _systems(overview: Overview) -> list[str]:
     rows = []
     for name, entry in overview.entries.items():
         system = entry.manifest.get("system") or {}
-        rows.append([name, str(system.get("description", "")), str(entry.manifest.get("finished", ""))])
+        made = "" if entry.answered is None else entry.answered.made + ", reused" * entry.answered.reused
+        rows.append([name, str(system.get("description", "")), made])
     if not any(row[1] or row[2] for row in rows):
         return []
-    return folded("What the systems are", grid(["system", "description", "finished"], rows, numbers=False))
+    return folded("What the systems are", grid(["system", "description", "answers made"], rows, numbers=False))
 
 
 def _circumstances(overview: Overview) -> list[str]:

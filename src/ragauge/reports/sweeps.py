@@ -9,7 +9,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ragauge.reports.sweeps_rows import Figure, Part, frontier, parts
+from ragauge.reports.sweeps_provenance import describe_reuse
+from ragauge.reports.sweeps_rows import frontier, parts
+from ragauge.reports.sweeps_tables import Figure, Part
 from ragauge.reports.sweeps_words import DOUBT, about, doubts, failed, floor, named, verdict
 from ragauge.reports.tables import cell, counted, fitting, milliseconds, plain_table, shortened
 from ragauge.sweeps import Sweep
@@ -58,11 +60,13 @@ def notes(sweep: Sweep) -> list[str]:
             f"a store of ours that does nothing takes {milliseconds(least)} ms a query (checks and ids): the floor of "
             f"every store here{but}"
         )
+    if reuse := describe_reuse(sweep):
+        lines.append(reuse)
     found = doubts(sweep)
     if found:
-        told = ", ".join(f"{name} ({why})" for name, why in list(found.items())[:MOST])
+        told = ", ".join(f"{name} ({why})" for name, why in found[:MOST])
         more = f", and {len(found) - MOST} more" if len(found) > MOST else ""
-        lines.append(f"{DOUBT} after a time: not to be believed: {told}{more}")
+        lines.append(f"{DOUBT} marks doubtful times: {told}{more}; measure them again with --remeasure doubtful")
     said: dict[str, list[str]] = {}
     for one in sweep.points:
         for note in () if one.is_floor else one.notes:
@@ -107,6 +111,9 @@ def _once(rows: Sequence[Sequence[Figure]]) -> list[Sequence[Figure]]:
 
 def _table(part: Part, kept: Sequence[int], width: int) -> Table:
     table = plain_table([part.header[i] for i in kept])
+    for column, i in zip(table.columns, kept, strict=True):
+        if part.header[i] == "store":
+            column.justify = "left"
     for name, row in zip(shortened(part.header, part.texts, kept, width), part.rows, strict=True):
         head = not row[0].text.startswith(" ") and not any(one.text for one in row[1:])
         cells = [cell(row[i].text, "bold" if row[i].best else "") for i in kept if i]

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ragauge.outcomes import Latency
+from ragauge.reports.sweeps_filters import list_filters, operating_points, points_with_filter
 from ragauge.reports.tables import csv_text, number
 from ragauge.sweeps import Point, Sweep, told
 
@@ -27,7 +28,7 @@ def points_csv(sweep: Sweep) -> str:
     header = ["series", "store", "name", *(f"build.{one}" for one in build), *(f"search.{one}" for one in search)]
     header += [*quality, *(f"relevance.{one}" for one in relevance), "qps", "qps_spread", *_latency_columns()]
     header += [*BUILD, "bytes_per_vector", "cost_per_million", "frontier", "series_frontier"]
-    header += ["floor_ms", "switches", "steal", "doubts", "notes"]
+    header += ["floor_ms", "switches", "steal", "doubts", "notes", "made", "reused"]
     own = {place for places in sweep.frontiers.values() for place in places}
     rows = []
     for place, one in enumerate(points):
@@ -44,7 +45,7 @@ def points_csv(sweep: Sweep) -> str:
                 *(number(one.build.bytes_per_vector), number(one.cost_per_million)),
                 *(str(place in set(sweep.frontier)).lower(), str(place in own).lower()),
                 *(number(clock.floor_ms), str(clock.switches), number(clock.steal)),
-                *("; ".join(clock.doubts), "; ".join(one.notes)),
+                *("; ".join(clock.doubts), "; ".join(one.notes), one.made, str(one.reused).lower()),
             ]
         )
     return csv_text(header, rows)
@@ -53,7 +54,7 @@ def points_csv(sweep: Sweep) -> str:
 def loads_csv(sweep: Sweep) -> str:
     """A row for each load of each configuration: times from when a query was due, and from when it was sent."""
     header = ["series", "configuration", "clients", "rate", "qps", "kept_up", "late"]
-    header += [*_latency_columns(), *_latency_columns("service_"), "note"]
+    header += [*_latency_columns(), *_latency_columns("service_"), "note", "doubts", "made", "reused"]
     return csv_text(header, (row for one in sweep.points for row in _loads(one)))
 
 
@@ -62,8 +63,30 @@ def _loads(one: Point) -> Iterator[list[str]]:
         yield [
             *(one.configuration.series, str(one.configuration), str(load.clients), number(load.rate)),
             *(number(load.qps), str(load.kept_up).lower(), number(load.late)),
-            *(*_latency(load.latency), *_latency(load.service), load.note),
+            *(*_latency(load.latency), *_latency(load.service), load.note, "; ".join(load.doubts)),
+            *(load.made, str(load.reused).lower()),
         ]
+
+
+def filters_csv(sweep: Sweep) -> str:
+    """Render one row per configuration and filter; `operating_point` marks the setting that was chosen for a store."""
+    header = ["filter", "selectivity", "matching", "series", "configuration", "operating_point", "recall", "returned"]
+    header += ["wrong", "qps", "qps_spread", "repeats", *_latency_columns(), "doubts", "made", "reused"]
+    rows = []
+    for key in list_filters(sweep):
+        chosen = [point.configuration for point in operating_points(sweep, key)]
+        for point in points_with_filter(sweep, key):
+            (one,) = point.filters
+            rows.append(
+                [
+                    *(one.name, number(one.selectivity), str(one.matching)),
+                    *(point.configuration.series, str(point.configuration)),
+                    *(str(point.configuration in chosen).lower(), number(one.recall), number(one.returned)),
+                    *(str(one.wrong), number(one.qps), number(one.qps_spread), str(one.repeats)),
+                    *(*_latency(one.latency), "; ".join(one.doubts), one.made, str(one.reused).lower()),
+                ]
+            )
+    return csv_text(header, rows)
 
 
 def _latency_columns(before: str = "") -> list[str]:

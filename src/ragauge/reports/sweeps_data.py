@@ -1,48 +1,19 @@
-"""A sweep as plain data for JSON, and back; `sweep.schema.json` beside it says what everything means."""
+"""A sweep as plain data for JSON; `sweep.schema.json` next to it describes every field."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from ragauge.errors import BadInput
-from ragauge.outcomes import Latency
 from ragauge.reports.overviews_data import plain
+from ragauge.reports.sweeps_filters import FilterKey, list_filters, operating_points, passes_filter
 from ragauge.reports.sweeps_words import enough, verdict
 from ragauge.reports.tables import without_nan
-from ragauge.sweeps import (
-    Build,
-    Change,
-    Clock,
-    Configuration,
-    Failure,
-    Filtered,
-    Load,
-    Mixed,
-    Point,
-    Reached,
-    Sweep,
-)
+from ragauge.sweeps import Point, Sweep
 
 SCHEMA = "ragauge-sweep/1"
 """The shape of the data. Another number would mean that what was there is gone or means something else."""
-R = TypeVar("R")
-PARTS: Mapping[str, Any] = {
-    "Latency": Latency,
-    "Build": Build,
-    "Clock": Clock,
-    "Configuration": Configuration,
-    "Mixed | None": Mixed,
-    "Sequence[Load]": Load,
-    "Sequence[Change]": Change,
-    "Sequence[Filtered]": Filtered,
-    "Sequence[Point]": Point,
-    "Sequence[Failure]": Failure,
-    "Sequence[Reached]": Reached,
-}
-"""What the types of fields are, as they are written."""
 
 
 def as_data(sweep: Sweep) -> dict[str, Any]:
@@ -53,6 +24,7 @@ def as_data(sweep: Sweep) -> dict[str, Any]:
         **_told(sweep),
         "points": [point_data(one) for one in sweep.points],
         "enough": [one._asdict() for one in enough(sweep)],
+        "with_filter": [_filter_data(sweep, key) for key in list_filters(sweep)],
     }
     return dict(without_nan(plain(data)))
 
@@ -64,6 +36,26 @@ def point_data(point: Point) -> dict[str, Any]:
         "series": point.configuration.series,
         "qps": point.qps,
         "loads": [{**_told(one), "kept_up": one.kept_up} for one in point.loads],
+        "filters": [{**_told(one), "qps": one.qps} for one in point.filters],
+    }
+
+
+def _filter_data(sweep: Sweep, key: FilterKey) -> dict[str, Any]:
+    """The operating point of each store under a filter; stores that pass it come first, the fastest of them first."""
+    chosen = operating_points(sweep, key)
+    return {
+        "name": key[0],
+        "selectivity": key[1],
+        "operating_points": [
+            {
+                "series": point.configuration.series,
+                "configuration": str(point.configuration),
+                "recall": point.filters[0].recall,
+                "qps": point.qps,
+                "passes": passes_filter(point.filters[0]),
+            }
+            for point in chosen
+        ],
     }
 
 
@@ -74,34 +66,3 @@ def _told(record: Any) -> Any:
     if isinstance(record, Mapping):
         return {str(name): _told(one) for name, one in record.items()}
     return [_told(one) for one in record] if isinstance(record, list | tuple) else record
-
-
-def from_data(data: Any, file: str | None = None) -> Sweep:
-    """The sweep that was written; what follows from other figures is not read but follows again."""
-    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
-        told = data.get("schema") if isinstance(data, Mapping) else None
-        raise BadInput(
-            f"this is no sweep: its schema is {told!r}, not {SCHEMA!r}", file=file, hint="sweep.json of `ragauge bench`"
-        )
-    try:
-        return _record(Sweep, data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"this sweep cannot be read: {type(error).__name__}: {error}", file=file) from error
-
-
-def _record(kind: type[R], data: Mapping[str, Any]) -> R:
-    """A record from a mapping: fields that it lacks have their defaults, and a number that is null is not one."""
-    found = {one.name: _value(str(one.type), data[one.name]) for one in fields(kind) if one.name in data}  # type: ignore[arg-type]
-    return kind(**found)
-
-
-def _value(kind: str, value: Any) -> Any:
-    if kind == "float":
-        return math.nan if value is None else float(value)
-    if kind == "Mapping[str, float]":
-        return {name: _value("float", one) for name, one in value.items()}
-    if kind in PARTS:
-        if isinstance(value, list):
-            return [_record(PARTS[kind], one) for one in value]
-        return None if value is None else _record(PARTS[kind], value)
-    return value

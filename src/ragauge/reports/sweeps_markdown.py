@@ -6,8 +6,9 @@ import json
 
 from ragauge.reports.markdown import folded, grid, safe
 from ragauge.reports.sweeps import notes
-from ragauge.reports.sweeps_rows import Part, frontier, parts
-from ragauge.reports.sweeps_words import about, failed, verdict
+from ragauge.reports.sweeps_rows import filters, frontier, parts
+from ragauge.reports.sweeps_tables import Part
+from ragauge.reports.sweeps_words import about, unmeasured, verdict
 from ragauge.reports.tables import without_nan
 from ragauge.sweeps import Sweep
 
@@ -18,10 +19,12 @@ def markdown(sweep: Sweep) -> str:
     for part in parts(sweep):
         lines += [f"## {safe(part.title)}", "", *_grid(part), "", *_legend(part)]
     lines += [*folded("Every configuration", _grid(frontier(sweep, every=True))), ""]
-    broke = failed(sweep)
-    if broke:
-        header = ["store", "stage", "what went wrong", "what may help"]
-        lines += ["## Not measured", "", *grid(header, broke, numbers=False), ""]
+    tried = filters(sweep, every=True)
+    lines += [*folded(tried.title, _grid(tried)), ""] if tried.rows else []
+    missing = unmeasured(sweep)
+    if missing:
+        header = ["store", "stage", "reason", "remedy"]
+        lines += ["## Not measured", "", *grid(header, missing, numbers=False), ""]
     said = notes(sweep)
     lines += ["## Notes", "", *(f"- {safe(line)}" for line in said), ""] if said else []
     kept = json.dumps(without_nan(dict(sweep.circumstances)), indent=2, ensure_ascii=False, default=str)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ragauge.outcomes import Latency
+from ragauge.reports.sweeps_filters import list_filters, operating_points, passes_filter, points_with_filter
+from ragauge.reports.sweeps_tables import Figure, Part, mark_reused
 from ragauge.reports.sweeps_words import (
     DOUBT,
     MEGABYTE,
+    chosen,
     enough,
     everyone,
     meant,
@@ -24,8 +26,8 @@ from ragauge.reports.sweeps_words import (
     shared,
     stops,
 )
-from ragauge.reports.tables import milliseconds, rate
-from ragauge.sweeps import LEVEL, Point, Sweep
+from ragauge.reports.tables import format_share, milliseconds, rate
+from ragauge.sweeps import LEVEL, Point, Sweep, points_around
 
 NOT_REACHED = "not reached"
 FLAT_OUT = "flat out"
@@ -33,34 +35,6 @@ FLAT_OUT = "flat out"
 TIMES = ("p50 ms", "p99 ms")
 LONG = 30
 """More configurations than that are too many for a terminal."""
-
-
-class Figure(NamedTuple):
-    """A cell: how it is shown, what it is sorted by, and whether it is the best of its column."""
-
-    text: str
-    value: float = math.nan
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class Part:
-    """A table with what is said of it."""
-
-    id: str
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Figure]]
-    legend: Sequence[str] = ()
-    goes: Sequence[int] = ()
-    """Which columns a narrow terminal does without, the first first."""
-    groups: Sequence[str] = ()
-    """For each row the store that it belongs to, where several rows do; a row's first cell then lacks it."""
-
-    @property
-    def texts(self) -> list[list[str]]:
-        """The cells without what is known of them."""
-        return [[one.text for one in row] for row in self.rows]
 
 
 class Column(NamedTuple):
@@ -76,7 +50,10 @@ class Column(NamedTuple):
 def parts(sweep: Sweep, *, brief: bool = False) -> list[Part]:
     """Every table that the sweep has figures for."""
     made = (loads, filters, changes, mixed)
-    first = (frontier(sweep, brief=brief), reached(sweep), relevance(sweep, brief=brief))
+    first = (
+        *(frontier(sweep, brief=brief), quality(sweep, brief=brief), latency(sweep, brief=brief)),
+        *(reached(sweep), relevance(sweep, brief=brief)),
+    )
     return [part for part in (*first, *(make(sweep) for make in made)) if part.rows]
 
 
@@ -127,7 +104,8 @@ def frontier(sweep: Sweep, *, every: bool = False, brief: bool = False) -> Part:
         "cost/million is for a million queries on one such thread at its price" * ("cost/million" in titles),
     ]
     title = "Every configuration" if every else "Worth having"
-    return Part("every" if every else "frontier", title, ["store", *titles], rows, _there(legend), goes, groups)
+    part = Part("every" if every else "frontier", title, ["store", *titles], rows, _there(legend), goes, groups)
+    return mark_reused(part, [[one] for one in chosen])
 
 
 def _worth(sweep: Sweep, brief: bool) -> list[Point]:
@@ -145,13 +123,56 @@ def _steps(sweep: Sweep, line: Sequence[Point]) -> list[Point]:
     return [line[i] for i in sorted(firsts | {len(line) - 1})] if line else []
 
 
+def quality(sweep: Sweep, *, brief: bool = False) -> Part:
+    """Recall, precision and MRR at each k; in brief those of one configuration per store."""
+    known = sweep.true_neighbours
+    measures = {
+        "recall": f"{sweep.recall.rpartition('@')[0]}@",
+        f"recall of {known}" if known else "recall of all": "recall@",
+        "precision": "precision@",
+        "MRR": "mrr@",
+    }
+    rows = [
+        [
+            Figure(named(sweep, point)),
+            Figure(f"{k:,}", k),
+            *(_recall(point.quality.get(f"{measure}{k}", math.nan)) for measure in measures.values()),
+        ]
+        for point in _shown(sweep, brief)
+        for k in sweep.scored_at
+    ]
+    several = f"every k is scored from one search at k = {sweep.k:,}; a search at a smaller k may find less"
+    legend = [
+        several * (len(sweep.scored_at) > 1),
+        f"in {', '.join(list(measures)[1:])} all {known or ''} exact neighbours count as relevant".replace("  ", " "),
+    ]
+    part = Part("quality", "Quality", ["store", "k", *measures], rows, _there(legend), (3,))
+    return mark_reused(part, [[point] for point in _shown(sweep, brief) for _ in sweep.scored_at])
+
+
+def latency(sweep: Sweep, *, brief: bool = False) -> Part:
+    """Percentiles of the time per query; in brief those of one configuration per store."""
+    kinds = ("p50", "p90", "p95", "p99", "mean", "max")
+    rows = []
+    for point in _shown(sweep, brief):
+        doubt = DOUBT * bool(point.clock.doubts)
+        values = [getattr(point.latency, kind) for kind in kinds]
+        cells = [Figure(milliseconds(value) + doubt, value) for value in values]
+        rows.append([Figure(named(sweep, point)), *cells, Figure(rate(point.qps) + doubt, point.qps)])
+    header = ["store", "p50 ms", *(kind for kind in kinds[1:]), "QPS"]
+    part = Part("latency", "Latency", header, rows, ["milliseconds per query of one client"], (6,))
+    return mark_reused(part, [[point] for point in _shown(sweep, brief)])
+
+
 def reached(sweep: Sweep) -> Part:
     """Queries per second at each recall, and the latency at the one that stores are ranked by."""
     levels = sorted({one.recall for one in sweep.reached})
     found = {(one.store, one.recall): one for one in sweep.reached}
     names = [one for one in ranked(sweep) if any((one, level) in found for level in levels)]
+    at_levels = {one: [found.get((one, level)) for level in levels] for one in names}
     values = [
-        [_known(found[one, level].qps) for level in levels] + [_known(found[one, level].p50_ms) for level in levels]
+        [_known(at.qps if at else None) for at in at_levels[one]]
+        + [_known(at.p50_ms if at else None) for at in at_levels[one]]
         for one in names
     ]
     best = _best(values, [1] * len(levels) + [-1] * len(levels))
@@ -161,7 +182,11 @@ def reached(sweep: Sweep) -> Part:
         for i, value in enumerate(values[at]):
             show = rate if i < len(levels) else milliseconds
             missing = NOT_REACHED if i < len(levels) else "-"
-            cells.append(Figure(missing if math.isnan(value) else show(value), value, (at, i) in best))
+            points = of_series(sweep, name)
+            speeds = [one.qps if i < len(levels) else 1 / (one.latency.p50 or math.nan) for one in points]
+            used = points_around(points, speeds, sweep.recall, levels[i % len(levels)])
+            doubt = DOUBT * any(one.clock.doubts for one in used)
+            cells.append(Figure(missing if math.isnan(value) else show(value) + doubt, value, (at, i) in best))
         rows.append(cells)
     header = ["store", *(f"QPS at {one:.2f}" for one in levels), *(f"p50 at {one:.2f}" for one in levels)]
     legend = [
@@ -170,7 +195,8 @@ def reached(sweep: Sweep) -> Part:
     ]
     far = sorted(range(len(levels)), key=lambda i: -abs(levels[i] - LEVEL))
     p50s = [len(levels) + 1 + i for i in far]
-    return Part("reached", "At the same recall", header, rows if levels else [], legend, p50s)
+    part = Part("reached", "At the same recall", header, rows if levels else [], legend, p50s)
+    return mark_reused(part, [of_series(sweep, name) for name in names] if levels else [])
 
 
 def relevance(sweep: Sweep, *, brief: bool = False) -> Part:
@@ -190,7 +216,8 @@ def relevance(sweep: Sweep, *, brief: bool = False) -> Part:
         for at, one in enumerate(points)
     ]
     legend = ["by recall, the least first", *(stops(one) for one in enough(sweep)[1:])]  # the verdict has the first
-    return Part("relevance", "Does it matter for answers?", ["store", "recall", *names, "QPS"], rows, legend)
+    part = Part("relevance", "Does it matter for answers?", ["store", "recall", *names, "QPS"], rows, legend)
+    return mark_reused(part, [[one] for one in points])
 
 
 def loads(sweep: Sweep) -> Part:
@@ -198,7 +225,7 @@ def loads(sweep: Sweep) -> Part:
     rows = []
     for point, load in ((one, load) for one in _in_order(sweep) for load in one.loads):
         asked = FLAT_OUT if load.rate is None else f"{load.rate:,.4g}/s" if load.rate < 100 else f"{load.rate:,.0f}/s"
-        doubt = DOUBT * bool(load.note)
+        doubt = DOUBT * bool(load.doubts)
         rows.append(
             [
                 Figure(named(sweep, point)),
@@ -211,40 +238,61 @@ def loads(sweep: Sweep) -> Part:
                 Figure(load.note),
             ]
         )
-    header = ["store", "clients", "asked", "QPS", "kept up", *TIMES, "sent p50", "sent p99", "note"]
+    header = ["store", "clients", "asked", "throughput", "kept up", *TIMES, "sent p50", "sent p99", "note"]
     if not any(row[-1].text for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
     closed = any(row[2].text == FLAT_OUT for row in rows)
     legend = [
-        "QPS by the wall clock, over all clients" + f"; {FLAT_OUT}: each asks as soon as it has its answer" * closed,
+        "throughput: queries per second of wall-clock time, over all clients"
+        + f"; {FLAT_OUT}: each asks as soon as it has its answer" * closed,
         "p50 and p99 count from the moment at which a query was due, so that a stall counts for all who had to wait; "
         "sent p50 and sent p99 count from when it was sent, as a closed loop does",
     ]
-    return Part("loads", "Under load", header, rows, legend, [i for i in (9, 7, 5) if i < len(header)])
+    part = Part("loads", "Under load", header, rows, legend, [i for i in (9, 7, 5) if i < len(header)])
+    return mark_reused(part, [[load] for point in _in_order(sweep) for load in point.loads])
 
 
-def filters(sweep: Sweep) -> Part:
-    """Search among the vectors that a condition lets through."""
-    rows = [
-        [
-            Figure(named(sweep, point)),
-            Figure(f"{100 * one.selectivity:g}%", one.selectivity),
-            Figure(f"{one.matching:,}", one.matching),
-            Figure(f"{100 * one.returned:.1f}%", one.returned),
-            _recall(one.recall),
-            Figure(f"{one.wrong:,}", one.wrong),
-            *_times(one.latency),
-        ]
-        for point in _in_order(sweep)
-        for one in point.filters
-    ]
-    header = ["store", "let through", "matching", "returned", "recall", "wrong", *TIMES]
+def filters(sweep: Sweep, *, every: bool = False) -> Part:
+    """Operating points of each store under each filter, or every setting; the fastest with the recall is marked."""
+    choose = points_with_filter if every else operating_points
+    rows, results = [], []
+    for key in list_filters(sweep):
+        fastest = [one.filters[0] for one in operating_points(sweep, key)[:1] if passes_filter(one.filters[0])]
+        for point in choose(sweep, key):
+            (one,) = point.filters
+            doubt = DOUBT * bool(one.doubts)
+            times = (one.latency.p50, one.latency.p95, one.latency.p99)
+            rows.append(
+                [
+                    Figure(one.name or format_share(one.selectivity)),
+                    Figure(named(sweep, point)),
+                    _recall(one.recall),
+                    Figure(rate(one.qps) + doubt, one.qps, one in fastest),
+                    *(Figure(milliseconds(value) + doubt, value) for value in times),
+                    Figure(f"{100 * one.returned:.1f}%", one.returned),
+                    Figure(f"{one.wrong:,}", one.wrong),
+                    Figure(format_share(one.selectivity), one.selectivity),
+                    Figure(f"{one.matching:,}", one.matching),
+                    Figure(str(one.repeats), one.repeats),
+                ]
+            )
+            results.append([one])
+    header = ["filter", "store", "recall", "QPS", "p50 ms", "p95 ms", "p99 ms", "returned", "wrong", "selectivity"]
+    header += ["matching", "repeats"]
     legend = [
-        f"returned: rows that came back, of those that should: the smaller of {sweep.k} and what matches",
-        "recall against the exact neighbours among what matches",
-        "wrong: rows that do not match",
-    ]
-    return Part("filters", "With a filter", header, rows, legend, (2, 7, 5))
+        f"each store at its fastest setting with recall {LEVEL:g} under the filter, or else with the most recall",
+        "recall against the exact neighbours among the vectors that match",
+        f"returned: share of the rows that should be returned, the smaller of {sweep.k} and the number of matches",
+        "wrong: number of rows that do not match",
+    ][every:]
+    goes = [header.index(title) for title in ("matching", "repeats", "wrong", "p95 ms", "returned", "p99 ms")]
+    if not any(name for name, _ in list_filters(sweep)):  # the first column has the selectivity of random filters
+        at = header.index("selectivity")
+        header, rows = header[:at] + header[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
+        goes = [place - (place > at) for place in goes]
+    title = "Every setting with a filter" if every else "With a filter"
+    part = Part("every_filter" if every else "filters", title, header, rows, legend, goes)
+    return mark_reused(part, results)
 
 
 def changes(sweep: Sweep) -> Part:
@@ -267,7 +315,8 @@ def changes(sweep: Sweep) -> Part:
         "next: the search right after, which pays for what was put off",
         "seen: the share of changes that it saw; an update also has to be gone from its old place",
     ]
-    return Part("changes", "Changes", header, rows, legend, (4,))
+    part = Part("changes", "Changes", header, rows, legend, (4,))
+    return mark_reused(part, [[one] for point in _in_order(sweep) for one in point.changes])
 
 
 def mixed(sweep: Sweep) -> Part:
@@ -291,7 +340,15 @@ def mixed(sweep: Sweep) -> Part:
         "recall of each search against the exact neighbours of what was there when it began",
         "in turns: the engine takes one thing at a time",
     ]
-    return Part("mixed", "Search while inserting", header, rows, legend, (6, 2))
+    part = Part("mixed", "Search while inserting", header, rows, legend, (6, 2))
+    return mark_reused(part, [[point.mixed] for point in _in_order(sweep) if point.mixed is not None])
+
+
+def _shown(sweep: Sweep, brief: bool) -> list[Point]:
+    """Return the configuration that represents each store, or all of the frontiers."""
+    if not brief:
+        return _worth(sweep, brief)
+    return [point for series in ranked(sweep) if (point := chosen(sweep, series)) is not None]
 
 
 def _real(sweep: Sweep) -> list[Point]:

@@ -6,17 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ragauge.reports.sweeps_acceptance import failing, is_more_requested
+from ragauge.reports.sweeps_filters import list_filters, name_filter, points_with_filter, without_filters
+from ragauge.reports.sweeps_provenance import describe_mixture
+from ragauge.reports.sweeps_speeds import compare_speeds, describe_filters
 from ragauge.reports.tables import counted, milliseconds, one_line, rate
 from ragauge.sweeps import LEVEL, RECALL, Configuration, Point, Reached, Sweep, representative, told
 
 CLOSE = 0.005
 """Of a measure of relevance: so much nobody would notice."""
-ALIKE, UNKNOWN = 0.05, 0.2
-"""Of queries per second: so much more is about as many; and so much where nobody knows how they differ."""
 FULL = 0.9995
 """From this recall on the neighbours are the exact ones, as far as it shows."""
 DOUBT = "?"
-"""Stands behind times that should not be believed."""
+"""The mark of doubtful times."""
 MEGABYTE = 1e6
 
 
@@ -101,17 +103,17 @@ def floor(sweep: Sweep) -> float:
     return own[0] if own else min((one.clock.floor_ms for one in sweep.points), default=math.nan)
 
 
-def doubts(sweep: Sweep) -> dict[str, str]:
-    """Why the times of some configurations and loads that are shown should not be believed, by their names."""
-    on = {place for places in sweep.frontiers.values() for place in places}
-    shown = [one for place, one in enumerate(sweep.points) if place in on]
-    found = {named(sweep, one): "; ".join(one.clock.doubts) for one in shown if one.clock.doubts}
+def doubts(sweep: Sweep) -> list[tuple[str, str]]:
+    """Return every result with doubtful times and why: configurations, results with a filter, results under load."""
+    found = [(named(sweep, one), one.clock.doubts) for one in sweep.points if not one.is_floor]
+    for key in list_filters(sweep):
+        filtered = points_with_filter(sweep, key)
+        found += [(f"{named(sweep, one)} with {name_filter(key)}", one.clock.doubts) for one in filtered]
     for one in sweep.points:
         for load in one.loads:
-            if load.note:
-                asked = counted(load.clients, "client") if load.rate is None else f"{load.rate:,.4g} a second"
-                found[f"{named(sweep, one)} with {asked}"] = load.note
-    return found
+            asked = counted(load.clients, "client") if load.rate is None else f"{load.rate:,.4g} queries per second"
+            found.append((f"{named(sweep, one)} with {asked}", load.doubts))
+    return [(name, "; ".join(reasons)) for name, reasons in found if reasons]
 
 
 def enough(sweep: Sweep) -> list[Enough]:
@@ -147,23 +149,46 @@ def stops(one: Enough) -> str:
 
 
 def about(sweep: Sweep) -> str:
-    """What was measured, in a line."""
-    parts = [
+    """Describe the benchmark in one line."""
+    return ", ".join(facts(sweep))
+
+
+def facts(sweep: Sweep) -> list[str]:
+    """List what was measured: vectors, queries, metric, k, threads, repeats."""
+    cutoffs = f"k = {', '.join(map(str, sweep.scored_at))}"
+    return [
         f"{counted(sweep.vectors, 'vector')} of {sweep.dimension:,} numbers",
         counted(sweep.queries, "query", "queries"),
         sweep.metric,
-        f"k = {sweep.k}",
+        cutoffs + f" (one search at k = {sweep.k})" * (len(sweep.scored_at) > 1),
         counted(sweep.threads, "thread"),
-        f"each query asked {counted(sweep.repeats, 'time')}",
+        _timed_searches(sweep),
     ]
-    return ", ".join(parts)
+
+
+def _timed_searches(sweep: Sweep) -> str:
+    """State the number of trials and of timed searches per configuration."""
+    sizes = sorted({point.latency.n for point in sweep.points if point.latency.n})
+    trials = counted(sweep.repeats, "trial")
+    if not sizes:
+        return trials
+    searches = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    return f"{trials}, {searches} timed searches per configuration"
 
 
 def verdict(sweep: Sweep) -> list[str]:
     """The whole sweep in a few sentences."""
     if not ranked(sweep):
         return [*([_harness(one) for one in sweep.points] or ["No store could be measured."]), *_broken(sweep)]
-    said = [_fastest(sweep), _small(sweep), _short(sweep), *_judged(sweep), _doubtful(sweep), *_broken(sweep)]
+    said = [
+        *describe_filters(sweep, ranked(sweep)),
+        _fastest_without_filter(sweep),
+        _failing(sweep),
+        _small(sweep),
+        _short(sweep),
+        *_judged(sweep),
+    ]
+    said += [_doubtful(sweep), describe_mixture(sweep), *_broken(sweep)]
     return [one for one in said if one]
 
 
@@ -172,19 +197,33 @@ def _fastest(sweep: Sweep) -> str:
     if not there:
         best = max(ranked(sweep), key=lambda one: most(sweep, one))
         return f"No store reaches recall {LEVEL:g}; {best} comes nearest, with {most(sweep, best):.3f}."
-    (name, qps), *others = there
-    head = f"At recall {LEVEL:g} {name} is the fastest: {rate(qps)} queries per second"
+    wrong = failing(sweep, ranked(sweep))
+    fit = [one for one in there if one[0] not in wrong]
+    (name, qps), *others = fit or there
+    head = f"At recall {LEVEL:g} {name} is the fastest"
+    if not fit:
+        none = f"No store with recall {LEVEL:g} passes everything that was requested"
+        head = f"{none}; by search alone {name} is the fastest"
+    elif is_more_requested(sweep):
+        head += " of those that pass everything that was requested"
+    head += f": {rate(qps)} queries per second"
     if not others:
         return f"{head}; no other store gets there." if len(ranked(sweep)) > 1 else f"{head}."
     second, next_qps = others[0]
     both = [one for one in (chosen(sweep, name), chosen(sweep, second)) if one is not None]
-    spreads = [one.qps_spread for one in both if math.isfinite(one.qps_spread)]
-    doubt = "; on a quiet machine this may come out otherwise" if any(one.clock.doubts for one in both) else ""
-    if spreads and qps <= next_qps * (1 + max(spreads)):
-        return f"{head}, but {second} ({rate(next_qps)}) is within what one store differs from time to time{doubt}."
-    if qps < next_qps * (1 + (ALIKE if spreads else UNKNOWN)):
-        return f"{head}, about as many as {second} ({rate(next_qps)}){doubt}."
-    return f"{head}, {qps / next_qps:.1f} times as many as {second}{doubt}."
+    return compare_speeds(head, qps, second, next_qps, both)
+
+
+def _fastest_without_filter(sweep: Sweep) -> str:
+    if not list_filters(sweep):
+        return _fastest(sweep)
+    told = _fastest(without_filters(sweep))
+    return f"Without a filter, {told[:1].lower()}{told[1:]}"
+
+
+def _failing(sweep: Sweep) -> str:
+    told = [f"{series} ({'; '.join(reasons)})" for series, reasons in failing(sweep, ranked(sweep)).items()]
+    return f"Not everything that was requested is passed by {_listed(told, 'and')}." if told else ""
 
 
 def _harness(point: Point) -> str:
@@ -235,12 +274,19 @@ def _judged(sweep: Sweep) -> list[str]:
 
 
 def _doubtful(sweep: Sweep) -> str:
-    found = [one for one in sweep.points if one.clock.doubts and not one.is_floor]
-    if not found:
+    results = {
+        "configurations": [bool(one.clock.doubts) for one in sweep.points if not one.is_floor],
+        "results with a filter": [bool(result.doubts) for one in sweep.points for result in one.filters],
+        "results under load": [bool(result.doubts) for one in sweep.points for result in one.loads],
+    }
+    if not any(map(any, results.values())):
         return ""
-    all_of = sum(not one.is_floor for one in sweep.points)
-    of = "All times" if len(found) == all_of else f"The times of {len(found)} of {all_of} configurations"
-    return f"{of} are to be doubted, since the machine was busy with something else."
+    told = [f"{sum(those)} of {len(those)} {name}" for name, those in results.items() if any(those)]
+    of = "All times" if all(map(all, results.values())) else f"The times of {_listed(told, 'and')}"
+    return (
+        f"{of} are doubtful (marked {DOUBT}). Measure them again while nothing else runs, with `--remeasure doubtful`; "
+        "if the repeats differ, with more `--repeats`."
+    )
 
 
 def _broken(sweep: Sweep) -> list[str]:
@@ -258,6 +304,19 @@ def failed(sweep: Sweep) -> list[tuple[str, str, str, str]]:
         (_called(one.configuration), one.stage, one_line(one.message), one_line(one.hint or ""))
         for one in sweep.failures
     ]
+
+
+def unmeasured(sweep: Sweep) -> list[tuple[str, str, str, str]]:
+    """Return what was requested and not measured: failures, and what stores cannot do."""
+    unable = [
+        (named(sweep, one), "load" if what == "load" else what, _UNABLE.get(what, f"the store cannot {what}"), "")
+        for one in sweep.points
+        for what in one.unsupported
+    ]
+    return [*failed(sweep), *unable]
+
+
+_UNABLE = {"load": "the store cannot be opened by another process, so it was not put under load"}
 
 
 def _called(found: Configuration) -> str:

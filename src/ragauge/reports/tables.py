@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from ragauge.csv_cells import neutralise_cell
 from ragauge.records import Scores
 
 
@@ -137,15 +138,15 @@ def as_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
 
 
 def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
-    """Long: `run,measure,mean,n,unscored`, or `run,query,measure,value` (empty where unscored)."""
+    """Long: `run,measure,mean,n,unscored`, or `run,query,measure,value,lower_is_better` (empty if unscored)."""
     if per_query:
         long = (
-            [name, query, m, number(value)]
+            [name, query, m, number(value), direction(one, m)]
             for name, one in scores.items()
             for m in one.measures
             for query, value in zip(one.queries, one.values[m].tolist(), strict=True)
         )
-        return csv_text(["run", "query", "measure", "value"], long)
+        return csv_text(["run", "query", "measure", "value", "lower_is_better"], long)
     means = (
         [name, m, number(one.means[m]), str(one.n[m]), str(len(one.unscored[m]))]
         for name, one in scores.items()
@@ -154,14 +155,21 @@ def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
     return csv_text(["run", "measure", "mean", "n", "unscored"], means)
 
 
+def direction(scores: Scores, measure: str) -> str:
+    """Format the direction of a measure as `lower_is_better` in a table of scores; empty if it is not stated."""
+    lower = scores.is_lower_better(measure)
+    return "" if lower is None else str(lower).lower()
+
+
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Comma-separated lines that every reader takes apart again: a carriage return, too, stands in quotes.
+    """Comma-separated lines with quotes where necessary; a cell that a spreadsheet would run gets an apostrophe.
 
     >>> csv_text(["query", "text"], [["1", "a, b"]]).splitlines()
     ['query,text', '1,"a, b"']
     """
 
     def field(text: str) -> str:
+        text = neutralise_cell(text)
         quoted = any(mark in text for mark in ',"\r\n')
         return '"' + text.replace('"', '""') + '"' if quoted else text
 
@@ -201,6 +209,17 @@ def milliseconds(value: float | None) -> str:
         return "-"
     decimals = 3 - sum(value >= bound for bound in (1, 10, 100))
     return f"{value:.{decimals}f}"
+
+
+def format_share(share: float) -> str:
+    """Format a share as a percentage with three significant digits; 100% and 0% only if exact.
+
+    >>> format_share(0.0100025), format_share(0.5), format_share(0.99999), format_share(1.0), format_share(0.00012345)
+    ('1%', '50%', '>99.9%', '100%', '0.0123%')
+    """
+    if math.isnan(share):
+        return "-"
+    return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.3g}%"
 
 
 def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:

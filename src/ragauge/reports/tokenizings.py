@@ -76,12 +76,23 @@ def headline(found: Tokenizers) -> str:
             only = "Only " if len(found.rows) > 1 else ""
             told = [f"{only}{best.tokenizer} brings every text back: {figures}."]
         else:
-            most = f"; {worst.tokenizer} needs most ({_mean(worst)})"
-            told = [f"Of those that bring every text back, {best.tokenizer} needs fewest tokens: {figures}{most}."]
+            told = [f"Of those that bring every text back, {_fewest(whole)}: {figures}{_most(best, worst)}."]
     gaps = [f"{one.tokenizer} ({_share(one.unknown_rate)})" for one in found.rows if one.unknown_rate >= MANY]
     if gaps:
         told.append(f"Not everything is known to {listed(gaps)}.")
     return " ".join(told)
+
+
+def _fewest(ordered: Sequence[Tokens]) -> str:
+    """Name the tokenizers with the fewest tokens, all of them if several are equal."""
+    least = [one.tokenizer for one in ordered if one.tokens == ordered[0].tokens]
+    if len(least) == 1:
+        return f"{least[0]} needs fewest tokens"
+    return f"{listed(least)} need the same number of tokens" + (", the fewest" if len(least) < len(ordered) else "")
+
+
+def _most(best: Tokens, worst: Tokens) -> str:
+    return "" if best.tokens == worst.tokens else f"; {worst.tokenizer} needs most ({_mean(worst)})"
 
 
 def _mean(one: Tokens) -> str:

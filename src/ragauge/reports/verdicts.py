@@ -91,6 +91,8 @@ def _said(overview: Overview) -> str:
     if row.n and not row.wins and not row.losses:
         price = _price(overview, best, other)
         return f"{best} and {other} have the same {overview.first} on every {overview.asked[0]}{price}."
+    if row.n and not row.difference:
+        return f"{best} and {other} have the same mean {overview.first}, {told}{_price(overview, best, other)}."
     if math.isnan(row.p_corrected):
         by = f"{abs(row.difference):.4f}"
         return f"{best} is ahead of {other} on {overview.first} by {by}; {_asked(overview, row.n)} cannot be tested."
@@ -309,10 +311,12 @@ def _cost(overview: Overview) -> Answer:
         if theirs:
             parts.append(f"{_times(mine / theirs)} {other} ({milliseconds(theirs)} ms)")
     parts.append(f"{milliseconds(entry.speed.stages['total'].p50)} ms at p50")
-    if not math.isnan(entry.speed.qps):
-        parts.append(f"{rate(entry.speed.qps)} queries a second")
+    if not math.isnan(entry.speed.throughput):
+        parts.append(f"throughput {rate(entry.speed.throughput)} queries/s")
     built = entry.costs.get("build_seconds")
-    if built is not None:
+    if entry.is_build_cached:
+        parts.append("built with cached vectors")
+    elif built is not None:
         parts.append(f"built in {built:,.1f} s")
     return Answer(question, f"{milliseconds(mine)} ms at p95", "; ".join(parts), "", "latency")
 

@@ -23,6 +23,9 @@ TOLERANCE = 1e-12
 """Of the numbers that are compared: a mean of a million values is off by less, and no rule means more digits."""
 
 
+NO_BASELINE = "no baseline given; name an earlier run with --baseline (baseline=)"
+
+
 def _percentile(percent: int) -> Callable[[Floats], Floats]:
     return lambda rows: np.asarray(np.percentile(rows, percent, axis=1))
 
@@ -52,6 +55,8 @@ class Case:
     """`{tag: {query: value}}`."""
     former: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """`{tag: the values that the baseline's queries had}`."""
+    common: Some = None
+    """The queries that rules about a change are computed on, if the corpora differ; None is all of them."""
 
 
 def check_all(rules: Sequence[Rule], case: Case) -> list[Check]:
@@ -82,6 +87,12 @@ def _checked(rule: Rule, case: Case) -> Check:
         some = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & asked
         if not some:
             return Check(rule, False, f"no judged query has {rule.tag}={rule.value}")
+    if rule.needs_baseline and case.common is not None:
+        some = case.common if some is None else some & case.common
+        if not some:
+            return Check(rule, False, "no query is in the run and in the baseline")
+        if not rule.figure.splits and rule.figure.source == "measure":
+            return Check(rule, False, f"{rule.figure.name} cannot be computed on the common queries alone")
     mine = case.run.read(rule.figure, some, lenient=_may_lack(rule, case, case.run, some))
     if mine.reason:
         return Check(rule, False, mine.reason, n=mine.n)
@@ -96,7 +107,7 @@ def _checked(rule: Rule, case: Case) -> Check:
         named = f" ({some_of(absent)})" if absent else ", which it was not asked"
         return replace(check, reason=f"the run lacks {mine.value:.0f} of {mine.n} judged queries{named}")
     if case.baseline is None:
-        return Check(rule, False, "there is no baseline to compare with", mine.value, n=mine.n)
+        return Check(rule, False, NO_BASELINE, mine.value, n=mine.n)
     base = case.baseline.read(rule.figure, some, lenient=_may_lack(rule, case, case.baseline, some))
     reason = f"the baseline has none: {base.reason}" if base.reason else _unlike(rule, case, case.baseline, some)
     check = Check(rule, False, reason, mine.value, n=mine.n, baseline=base.value)
@@ -166,7 +177,7 @@ def _unlike(rule: Rule, case: Case, base: Subject, some: Some) -> str:
     if measure is None or (measure.cutoff is not None and measure.cutoff <= min(mine, before)):
         return ""
     asked = [one.manifest["plan"]["k"] for one in (case.run, base)]
-    return f"the run has {asked[0]} documents a query, the baseline {asked[1]}"
+    return f"the run was made with k={asked[0]}, the baseline with k={asked[1]}"
 
 
 def _other_queries(name: str, run: Subject, base: Subject, some: Some) -> str:
@@ -182,13 +193,14 @@ def _other_queries(name: str, run: Subject, base: Subject, some: Some) -> str:
 
 
 def _shallow(rule: Rule, subject: Subject, what: str) -> str:
-    """Why a run that was asked for fewer documents than a measure looks at does not have that measure."""
+    """Return why a figure needs more documents per query than the run retrieved; empty if it does not."""
     measure = measure_of(rule.figure.name) if rule.figure.source == "measure" else None
     cutoff = depth_of_age(rule.figure.name) if measure is None else measure.cutoff
-    depth = subject.depth
+    judged = subject.scores.judged
+    depth = subject.depth if measure is None else None if judged is None else judged.depth
     if cutoff is None or depth is None or cutoff <= depth:
         return ""
-    return f"{what} has {depth} documents a query, so {measure or rule.figure.name} is that of {depth}"
+    return f"{rule.figure.name} needs {cutoff:g} documents per query, but {what} was made with k={depth:g}"
 
 
 def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:
@@ -248,6 +260,8 @@ def _by_times(check: Check, case: Case, base: Subject, some: Some) -> Check:
         return _changed(check)
     if n < max(2, case.least):
         return _too_few(check, n, case)
+    if 0.5**n >= case.alpha:  # even if every query is slower, swapping gives as large a difference that often
+        return replace(check, n=n, reason=f"{n} queries are too few for a test of times at alpha {case.alpha:g}")
     check = replace(check, n=n)
     if check.rule.kind == "not worse":
         return replace(check, p=swap_test(now, then, figure)[0])

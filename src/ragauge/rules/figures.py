@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ragauge.ages import RATES
 from ragauge.errors import BadInput, UnknownName
@@ -18,7 +19,7 @@ from ragauge.records import Floats, Scores
 STATISTICS = ("p50", "p90", "p95", "p99", "mean", "max")
 LATENCY = re.compile(rf"(?:(?P<stage>.+)_)?(?P<statistic>{'|'.join(STATISTICS)})_ms", re.I)
 WHOLE = {
-    "qps": Figure("qps", "whole", lower_is_better=False, paired=False, splits=False),
+    "throughput": Figure("throughput", "whole", lower_is_better=False, paired=False, splits=False),
     "cold_ms": Figure("cold_ms", "whole", lower_is_better=True, paired=False, splits=False),
     "build_seconds": Figure("build_seconds", "whole", lower_is_better=True, paired=False, splits=False),
 }
@@ -32,7 +33,7 @@ AGE = re.compile(rf"(?P<what>stale|conflict|{'|'.join(RATES)})(?:@(?P<k>[1-9]\d*
 LACKING = re.compile(rf"{UNSCORED}\s*\(\s*(.+?)\s*\)", re.I)
 TIMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE)
 NAMES = (*TIMES, *COUNTS, *(f"{one}@10" for one in RATES))
-QUICK = re.compile(r"latenc|time|speed|slow|fast|duration|delay|second|throughput|response|per_?sec|_ms$|^ms$")
+QUICK = re.compile(r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$")
 """Words for times, none of which is the name of one."""
 
 
@@ -53,7 +54,8 @@ def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Fig
     for scores in known:
         if name in scores.values:
             own = name if name in scores.measures else scores.values._canonical(name)
-            return _of_measure(own, own in scores.lower_is_better)
+            unknown = own in scores.direction_unstated
+            return replace(_of_measure(own, own in scores.lower_is_better), direction_known=not unknown)
     if any(scores.judge for scores in known) and answers.is_known(name):  # one that was not judged
         judged = answers.parse(name, convention)
         return _of_measure(str(judged), judged.spec.lower_is_better)
@@ -104,11 +106,11 @@ def depth_of_age(name: str) -> int | None:
 def _time_like(lower: str) -> str:
     """Which time somebody may have meant.
 
-    >>> _time_like("mean latency")
-    'did you mean `mean_ms`? there are p50_ms, p90_ms, p95_ms, p99_ms, mean_ms, max_ms, qps, cold_ms, build_seconds'
+    >>> _time_like("mean latency").partition(" there")[0]
+    'did you mean `mean_ms`?'
     """
     statistic = next((one for one in STATISTICS if one in lower), "p95")
-    meant = "qps" if re.search("through|per_?sec", lower) else f"{statistic}_ms"
+    meant = "throughput" if re.search("qps|through|per_?sec", lower) else f"{statistic}_ms"
     return f"did you mean `{meant}`? there are {', '.join(TIMES)}"
 
 

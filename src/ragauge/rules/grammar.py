@@ -161,12 +161,18 @@ def _scope(written: _Text) -> tuple[str, str | None]:
 def _refuse_nonsense(rule: Rule) -> None:
     """What can be read and still makes no sense."""
     figure, name = rule.figure, rule.figure.name
+    if rule.needs_baseline and not figure.direction_known:
+        raise BadInput(
+            f"rule `{rule}`: the direction of `{name}` is unknown",
+            hint=f"add `--lower-is-better {name}` or `--higher-is-better {name}` (in Python `lower_is_better=[...]`), "
+            "or a column `lower_is_better` (true or false) to the table",
+        )
     wrong = "rise" if not figure.lower_is_better else "drop"
     if rule.kind == wrong:
-        right, less = ("rise", "less") if figure.lower_is_better else ("drop", "more")
+        right, better = ("rise", "lower") if figure.lower_is_better else ("drop", "higher")
         number = str(rule).removeprefix(f"{name} {wrong} ")
         raise BadInput(
-            f"the rule `{rule}` limits a change for the better: {less} {name} is better",
+            f"the rule `{rule}` limits an improvement: {name} is a {better}-is-better measure",
             hint=f"`{name} {right} {number}`",
         )
     if rule.percent and rule.kind == "limit" and (figure.source != "count" or name == "queries"):

@@ -12,10 +12,11 @@ import numpy as np
 
 from ragauge.ages import Freshness
 from ragauge.gates import Figure
+from ragauge.measures.judged import defined_depth
 from ragauge.measures.scoring import MISSING, NONE
 from ragauge.measures.speed import speed
 from ragauge.outcomes import Speed
-from ragauge.records import Floats, Scores
+from ragauge.records import Floats, Run, Scores
 from ragauge.rules.figures import aggregate_of, depth_of_age, stage_of
 from ragauge.stats.pairs import gaps_of
 
@@ -101,16 +102,10 @@ class Subject:
 
     @property
     def depth(self) -> float | None:
-        """How many documents a query it was asked for; infinite where that is all there are, None where unknown."""
-        k = self.manifest.get("plan", {}).get("k")
-        documents = self.manifest.get("dataset", {}).get("documents") or math.inf  # 0: they are elsewhere
-        return math.inf if k is not None and documents <= k else k
+        """Deepest cutoff that is defined."""
+        import polars as pl
 
-    @property
-    def deepest(self) -> int:
-        """The length of its longest ranking; 0 where that is not known."""
-        judged = self.scores.judged
-        return 0 if judged is None else int(judged.retrieved.max(initial=0))
+        return defined_depth(Run(pl.DataFrame(), timings=self.timings, manifest=self.manifest))
 
     def read(self, figure: Figure, some: Some = None, *, lenient: bool = False) -> Reading:
         """A figure of the run, or of a part of its queries; `lenient`: also a mean that is not over all of them."""
@@ -148,6 +143,8 @@ class Subject:
         n = int(scored.sum())
         reasons = {query: scores.unscored[name].get(query, "") for query in queries if query in scores.unscored[name]}
         odd = [query for query, reason in reasons.items() if reason not in EXPECTED]
+        if odd and not n and len(set(reasons.values())) == 1:  # undefined for the run, not for single queries
+            return Reading(reason=reasons[odd[0]])
         if odd and not (lenient and n):
             have = "1 query has" if len(odd) == 1 else f"{len(odd)} queries have"
             return Reading(n=n, reason=f"{have} no {name} ({some_of(odd)}): {reasons[odd[0]]}")
@@ -243,12 +240,16 @@ class Subject:
         return Reading(count, len(judged) + left)
 
     def _whole(self, figure: Figure, some: Some) -> Reading:
-        if figure.name == "qps":
+        if figure.name == "throughput":
             found = self.speed_of(some)
-            return Reading(reason=NO_TIMES) if found is None else Reading(found.qps, found.asked)
+            return Reading(reason=NO_TIMES) if found is None else Reading(found.throughput, found.asked)
         value = self.manifest.get(figure.name)
+        if value is None and figure.name == "build_seconds" and self.manifest.get("build_cached") is True:
+            return Reading(
+                reason="the build time is unknown: vectors came from the cache (set RAGAUGE_CACHE to a new folder)"
+            )
         if value is None:
-            return Reading(reason=f"the run does not know its {figure.name}: only what `ragauge run` built anew does")
+            return Reading(reason=f"the run does not know its {figure.name}: only `ragauge run` records it")
         return Reading(float(value), 1)
 
     def times(self, stage: str) -> dict[str, dict[int, float]]:

@@ -12,16 +12,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput
+from ragauge.formats.fields import check_manifest
+from ragauge.formats.parquet import check_columns, read_parquet, write_parquet
+from ragauge.formats.unicode_text import replace_surrogates
 from ragauge.formats.writing import whole_file
 from ragauge.records import Run
 from ragauge.runs.execute import Answer
 from ragauge.stages import STAGES
+from ragauge.structured_text import InvalidText, parse_json
 
 if TYPE_CHECKING:
     import polars as pl
 
 EXPERIMENT = "experiment.json"
 """Beside the runs of an experiment: what they were compared by, and what could not be run."""
+MANIFEST, RANKING, JOURNAL = "manifest.json", "run.parquet", "journal.jsonl"
+RERUN = "the command that wrote it writes it again with --fresh"
+
+
+RUN_COLUMNS = {"query": "text", "doc": "text", "score": "number"}
+"""The columns that a ranking must have."""
+TIMING_COLUMNS = {
+    "query": "text", "repeat": "number", "session": "number", "status": "text", "attempts": "number",
+    "began_ns": "number", "total_ns": "number",
+}  # fmt: skip
+"""The columns that timings must have."""
 
 
 def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) -> Run:
@@ -42,6 +57,7 @@ def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) ->
             "status": pl.Series([one.status for one in answers], dtype=pl.String),
             "error": pl.Series([_text(one.error) or None for one in answers], dtype=pl.String),
             "attempts": pl.Series([one.attempts for one in answers], dtype=pl.Int32),
+            "complete": pl.Series([bool(one.complete) for one in answers], dtype=pl.Boolean),
             "began_ns": pl.Series([one.began for one in answers], dtype=pl.Int64),
             **{
                 _column(stage): pl.Series([one.stages.get(stage) for one in answers], dtype=pl.Int64)
@@ -106,6 +122,7 @@ def good_answers(run: Run) -> list[Answer]:
             total=row["total_ns"],
             stages={name.removesuffix("_ns"): row[name] for name in stages if row[name] is not None},
             session=row["session"],
+            complete=bool(row.get("complete")),
         )
         for row in timings.iter_rows(named=True)
     ]
@@ -129,50 +146,85 @@ def write(run: Run, folder: Path) -> None:
     for name, table in (("run", run.table), ("repeats", run.repeats), ("timings", run.timings)):
         if table is not None:
             with whole_file(str(folder / f"{name}.parquet")) as out:
-                table.write_parquet(out)
+                write_parquet(table, out)
     write_json(run.manifest, folder / "manifest.json")
 
 
 def write_json(data: Mapping[str, Any], path: Path) -> None:
     """A JSON file, whole."""
     with whole_file(str(path)) as out:
-        out.write(json.dumps(dict(data), indent=2, ensure_ascii=False, default=str).encode() + b"\n")
+        text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
+        out.write(replace_surrogates(text).encode() + b"\n")
 
 
 def is_complete(folder: Path) -> bool:
     """Whether a folder holds a finished run."""
-    return (folder / "manifest.json").exists() and (folder / "run.parquet").exists()
+    return (folder / MANIFEST).exists() and (folder / RANKING).exists()
 
 
-def circumstance(folder: str | Path, name: str, *, of: str = "manifest.json") -> Any:
-    """What the manifest of the run in a folder says under a name; None where no such run is there."""
+def has_run(folder: Path) -> bool:
+    """Whether a folder holds a finished run; a finished run that lacks one of its files is refused."""
+    if (folder / JOURNAL).exists():
+        return is_complete(folder)
+    there = [name for name in (RANKING, "timings.parquet") if (folder / name).exists()]
+    if RANKING in there and (folder / MANIFEST).exists():
+        return True
+    if there or (circumstance(folder, "plan") is not None and circumstance(folder, "system") is not None):
+        missing = MANIFEST if RANKING in there else RANKING
+        raise BadInput(f"{missing} of the finished run is missing", file=str(folder), hint=RERUN)
+    return False
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return the folders of the finished runs in a folder, by name."""
+    return [one for one in sorted(folder.iterdir()) if one.is_dir() and has_run(one)] if folder.is_dir() else []
+
+
+def circumstance(folder: str | Path, name: str, *, of: str = MANIFEST) -> Any:
+    """Return an entry of the manifest in a folder; None if there is no manifest, or no such entry in it."""
+    return read_manifest(folder, of=of).get(name)
+
+
+def read_manifest(folder: str | Path, *, of: str = MANIFEST) -> dict[str, Any]:
+    """Return the manifest in a folder; empty if there is none."""
+    path = Path(folder) / of
     try:
-        return json.loads((Path(folder) / of).read_text(encoding="utf-8"))[name]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def made_with(folder: str | Path, setting: str) -> Any:
-    """A setting of the plan that the run in a folder was made with; None where no such run is there."""
-    plan = circumstance(folder, "plan")
-    return plan.get(setting) if isinstance(plan, dict) else None
+        found = parse_json(path.read_bytes(), file=str(path), hint=RERUN)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
+    except InvalidText as error:
+        raise BadInput(f"is corrupt or incomplete ({error.reason})", file=str(path), hint=RERUN) from None
+    if not isinstance(found, dict):
+        raise BadInput("is corrupt or incomplete (expected a JSON object)", file=str(path), hint=RERUN)
+    return found
 
 
 def read(folder: Path) -> Run:
     """A run that was written here."""
     if not is_complete(folder):
         raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
-    import polars as pl
-
     timings, repeats = folder / "timings.parquet", folder / "repeats.parquet"
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        return Run(
-            pl.read_parquet(folder / "run.parquet", glob=False),
-            str(manifest.get("system", {}).get("name", folder.name)),
-            pl.read_parquet(timings, glob=False) if timings.exists() else None,
-            manifest,
-            pl.read_parquet(repeats, glob=False) if repeats.exists() else None,
+        manifest = parse_json(
+            (folder / "manifest.json").read_text(encoding="utf-8"), file=str(folder / "manifest.json")
         )
-    except (ValueError, AttributeError, OSError, pl.exceptions.PolarsError) as error:
+        check_manifest(manifest)
+        return Run(
+            read_parquet(folder / "run.parquet", columns=RUN_COLUMNS),
+            str(manifest.get("system", {}).get("name", folder.name)),
+            read_timings(timings) if timings.exists() else None,
+            manifest,
+            read_parquet(repeats, columns={**RUN_COLUMNS, "repeat": "number"}) if repeats.exists() else None,
+        )
+    except (ValueError, AttributeError, OSError) as error:
         raise BadInput(f"the run here is damaged ({error})", file=str(folder), hint="--fresh runs it again") from None
+
+
+def read_timings(path: Path) -> pl.DataFrame:
+    """The timings of a run: one row per query and trial."""
+    found = read_parquet(path, columns=TIMING_COLUMNS)
+    stages = [name for name in found.columns if name.endswith("_ns")]
+    check_columns(found, {"error": "text", **dict.fromkeys(stages, "number")}, str(path), complete=False)
+    return found

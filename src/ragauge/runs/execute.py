@@ -19,9 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.chances import trial
-from ragauge.errors import BadInput
+from ragauge.errors import BackendRestarted, BadInput, check_count
+from ragauge.keys import redact
 from ragauge.seams import Retriever, close, is_async
 from ragauge.stages import Stopwatch
+from ragauge.thread_limits import limit_this_thread
 from ragauge.threads import in_a_thread
 from ragauge.together import each
 
@@ -42,11 +44,16 @@ class Plan:
     """Attempts after the first, each after a longer pause."""
     pause: float = 0.1
     """Seconds before the first retry; doubled each time."""
+    threads: int = 1
+    """Threads that each worker may use in numeric libraries while queries are timed."""
 
     def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("repeats", 1), ("warmup", 0), ("workers", 1), ("retries", 0)):
-            if getattr(self, name) < least:
-                raise BadInput(f"{name} is {getattr(self, name)}, not at least {least}")
+        check_count("k", self.k, 1, 10_000_000)
+        check_count("repeats", self.repeats, 1, 100_000)
+        check_count("warmup", self.warmup, 0)
+        check_count("workers", self.workers, 1, 10_000)
+        check_count("retries", self.retries, 0, 1000)
+        check_count("threads", self.threads, 1, 10_000)
         if self.timeout is not None and not self.timeout > 0:
             raise BadInput(f"the time-out is {self.timeout:g} seconds")
         if not self.pause >= 0:
@@ -83,10 +90,14 @@ class Answer:
     stages: dict[str, int] = field(default_factory=dict)
     session: int = 1
     """Which process asked, where several had to; times of different ones do not compare."""
+    complete: bool = False
+    """Whether the system returned fewer documents than requested, so that a larger k would add none."""
 
 
 Keep = Callable[[Answer], None]
 LONGEST_ERROR = 500
+MAX_RESTARTS = 3
+"""Number of times that one query is run again, with a new clock, because a server died and was restarted."""
 
 
 def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
@@ -112,6 +123,7 @@ def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None 
     answer = Answer(job.query, job.repeat, attempts=job.made + 1)
     first = job.first
     hits: Any = ()
+    restarts = 0
     while True:
         watch = Stopwatch()
         failure: Exception | None = None
@@ -123,6 +135,9 @@ def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None 
         except Exception as error:  # whatever a system raises is its answer to this query
             failure = error
         given_up = worker is not None and not worker.finish()
+        if isinstance(failure, BackendRestarted) and not given_up and restarts < MAX_RESTARTS:
+            restarts += 1
+            continue
         first = first or watch.began
         if failure is None or given_up or answer.attempts > plan.retries:
             return _finished(answer, watch, first, failure, hits, plan.k)
@@ -134,6 +149,7 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
     answer = Answer(job.query, job.repeat)
     first = 0
     hits: Any = ()
+    restarts = 0
     while True:
         watch = Stopwatch()
         failure: Exception | None = None
@@ -143,18 +159,26 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
                     if direct:
                         found: Any = retriever.search(job.text, plan.k)
                     else:  # a search that is not async must not hold up the loop
-                        found = await in_a_thread(retriever.search, job.text, plan.k)
+                        found = await in_a_thread(_search_limited, retriever, job.text, plan.k)
                     hits = await found if inspect.isawaitable(found) else found
         except TimeoutError as error:
             own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
             failure = TimedOut(plan.timeout or 0) if own else error
         except Exception as error:  # whatever a system raises is its answer to this query
             failure = error
+        if isinstance(failure, BackendRestarted) and restarts < MAX_RESTARTS:
+            restarts += 1
+            continue
         first = first or watch.began
         if failure is None or answer.attempts > plan.retries:
             return _finished(answer, watch, first, failure, hits, plan.k)
         await asyncio.sleep(_wait(plan, answer.attempts))
         answer.attempts += 1
+
+
+def _search_limited(retriever: Retriever, text: str, k: int) -> Any:
+    limit_this_thread()
+    return retriever.search(text, k)
 
 
 class TimedOut(Exception):
@@ -175,12 +199,13 @@ def _finished(answer: Answer, watch: Stopwatch, first: int, failure: Exception |
         try:
             answer.docs = [str(hit[0]) for hit in hits[:k]]
             answer.scores = [float(hit[1]) for hit in hits[:k]]
+            answer.complete = len(hits) < k
         except (TypeError, ValueError, IndexError) as error:
             answer.docs, failure = [], error
     if failure is not None:
         answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
         # One line of bounded length: the text may be whatever a server had to say.
-        answer.error = " ".join(f"{type(failure).__name__}: {failure}".split())[:LONGEST_ERROR]
+        answer.error = redact(" ".join(f"{type(failure).__name__}: {failure}".split()))[:LONGEST_ERROR]
     return answer
 
 
@@ -291,6 +316,7 @@ class _Worker(threading.Thread):
             return self._job
 
     def run(self) -> None:
+        limit_this_thread()
         while self._wanted:
             try:
                 job = self._left.popleft()
@@ -300,7 +326,8 @@ class _Worker(threading.Thread):
                 answer = _ask_one(self._retriever, job, self._plan, self)
             except BaseException as error:  # even what would end a thread is an answer: somebody waits for it
                 self.finish()
-                answer = Answer(job.query, job.repeat, status="error", error=f"{type(error).__name__}: {error}")
+                words = redact(f"{type(error).__name__}: {error}")
+                answer = Answer(job.query, job.repeat, status="error", error=words)
                 answer.began = self.first
             if self._wanted:
                 self._answers.put(answer)

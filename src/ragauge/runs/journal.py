@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.errors import BadInput
+from ragauge.keys import redact_data
 from ragauge.runs.execute import Answer
+from ragauge.structured_text import parse_json
 
 
 class Journal:
@@ -27,6 +29,8 @@ class Journal:
         self.sessions: list[dict[str, Any]] = []
         """What each process that worked on it noted down when it began."""
         self.replaced = ""
+        self.corrupt: list[int] = []
+        """Numbers of the lines that cannot be read: their answers are requested again."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: an answer is the operating system's when `keep` returns, and survives a kill.
@@ -60,28 +64,35 @@ class Journal:
     def _read(self, purpose: Mapping[str, Any]) -> int:
         """Take in what is there; the number of bytes that stay."""
         whole, found, seen = 0, None, set()
-        for line in self._file.read().splitlines(keepends=True):
+        for number, line in enumerate(self._file.read().splitlines(keepends=True), 1):
             if not line.endswith(b"\n"):
                 break
             whole += len(line)
             try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if "purpose" in row:
-                found = row["purpose"]
-            elif "session" in row:
-                self.sessions.append(row["session"])
-            elif (row["a"][0], row["a"][1]) not in seen:
-                seen.add((row["a"][0], row["a"][1]))
-                self.answers.append(_answer(row["a"]))
+                row = parse_json(line)
+                if "purpose" in row:
+                    found = dict(row["purpose"])
+                elif "session" in row:
+                    self.sessions.append(dict(row["session"]))
+                elif (row["a"][0], row["a"][1]) not in seen:
+                    self.answers.append(_answer(row["a"]))
+                    seen.add((row["a"][0], row["a"][1]))
+            except (ValueError, TypeError, LookupError, AttributeError):
+                self.corrupt.append(number)
+        if found is None and self.answers:
+            raise BadInput(
+                f"the line that names the system is corrupt or missing, and {len(self.answers)} answers follow it",
+                file=str(self.path),
+                line=1,
+                hint="restore the file, or use --fresh to discard the answers and run all queries again",
+            )
         if found is not None and self.answers:
             other = changes(found, purpose)
             if not other:
                 return whole
             refuse_unless_system(other, self.path.parent, "an unfinished run")
             self.replaced = told(other)
-        self.answers, self.sessions = [], []
+        self.answers, self.sessions, self.corrupt = [], [], []
         return 0
 
     def begin(self, session: Mapping[str, Any]) -> None:
@@ -99,7 +110,7 @@ class Journal:
         self.answers.append(answer)
 
     def _write(self, row: Any) -> None:
-        self._file.write(_ENCODE(row).encode("ascii") + b"\n")
+        self._file.write(redact_data(_ENCODE(row)).encode("ascii") + b"\n")
 
     def close(self) -> None:
         """Close the file; it stays."""
@@ -118,7 +129,8 @@ def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
     """
     out: Changes = {}
     for part, value in json.loads(_ENCODE(dict(wanted))).items():
-        before = found.get(part) or {}
+        before = found.get(part)
+        before = before if isinstance(before, Mapping) else {}  # a corrupt line may hold anything
         names = [*before, *(name for name in value if name not in before)]
         out |= {f"{part}.{n}": (before.get(n), value.get(n)) for n in names if before.get(n) != value.get(n)}
     return out
@@ -153,14 +165,24 @@ def _line(answer: Answer) -> str:
     return (
         f'{{"a":[{_TEXT(one.query)},{one.repeat},{_TEXT(docs) if plain else _ENCODE(one.docs)},'
         f'"{array("d", one.scores).tobytes().hex()}","{one.status}",{_TEXT(one.error)},'
-        f"{one.attempts},{one.began},{one.total},{{{stages}}},{one.session}]}}\n"
+        f"{one.attempts},{one.began},{one.total},{{{stages}}},{one.session},{int(one.complete)}]}}\n"
     )
 
 
 def _answer(row: list[Any]) -> Answer:
     query, repeat, docs, scores, *rest = row
     doubles = array("d", bytes.fromhex(scores))
-    return Answer(query, repeat, docs.split("\n") if isinstance(docs, str) else docs, doubles.tolist(), *rest)
+    found = Answer(query, repeat, docs.split("\n") if isinstance(docs, str) else docs, doubles.tolist(), *rest)
+    texts = (found.query, found.status, found.error, *found.docs, *found.stages)
+    numbers = (found.repeat, found.attempts, found.began, found.total, found.session, *found.stages.values())
+    if not all(isinstance(one, str) for one in texts) or not isinstance(found.docs, list):
+        raise TypeError("an answer has no text where it needs one")
+    if not all(isinstance(one, int) and abs(one) < 2**63 for one in numbers):
+        raise TypeError("an answer has no integer where it needs one")
+    if max(found.repeat, found.attempts, found.session) >= 2**31 or len(found.docs) != len(found.scores):
+        raise ValueError("an answer has numbers that cannot be right")
+    found.query.encode()  # a query has no unpaired surrogate
+    return found
 
 
 _TEXT = json.encoder.encode_basestring_ascii

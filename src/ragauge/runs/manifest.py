@@ -22,9 +22,22 @@ rensa ftfy py3langid
 """
 
 
+HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
+"""Entries of a dataset's fingerprint that must be equal for two runs to be compared, and the counts next to them."""
+
+
 def now() -> str:
     """The time, in a form that sorts."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def from_timestamp(seconds: float) -> str:
+    """Return a time of the system clock, such as that of a file, as `now` writes it.
+
+    >>> from_timestamp(0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def circumstances() -> dict[str, Any]:

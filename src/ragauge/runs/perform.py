@@ -8,13 +8,15 @@ import inspect
 import random
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from ragauge.records import Document
-from ragauge.runs.execute import Answer, Job, Keep, Plan, ask, ask_async
+from ragauge.errors import BackendRestarted
+from ragauge.records import NOTHING, Document
+from ragauge.runs.execute import MAX_RESTARTS, Answer, Job, Keep, Plan, ask, ask_async
 from ragauge.seams import Retriever, evidence, is_async
+from ragauge.thread_limits import limit_threads, plan_threads
 
 T = TypeVar("T")
 Opened = Callable[[], AbstractAsyncContextManager[Retriever]]
@@ -27,12 +29,22 @@ class Performed(NamedTuple):
     """Its answer to the first query of all, before anything was warm."""
     evidence: Mapping[str, Any]
     """What it says of itself: parameters, sizes, whether an index was used."""
+    threads: Mapping[str, Any] = NOTHING
+    """Thread limit of the timed queries, and the threads that each library reported."""
 
 
-def perform(opened: Opened, jobs: Sequence[Job], plan: Plan, warm: Sequence[str], keep: Keep) -> Performed:
+def perform(
+    opened: Opened,
+    jobs: Sequence[Job],
+    plan: Plan,
+    warm: Sequence[str],
+    keep: Keep,
+    observed: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> Performed:
     """Open a system, warm it up on other queries, ask every job.
 
-    Works in a plain script and inside a running event loop, whether or not the system is async.
+    Threads are limited once the system is built; `observed` is entered around the queries that are timed. Works in a
+    plain script and inside a running event loop, whether or not the system is async.
     """
     if not jobs:
         return Performed(None, {})
@@ -40,29 +52,43 @@ def perform(opened: Opened, jobs: Sequence[Job], plan: Plan, warm: Sequence[str]
     said: dict[str, Any] = {}
     once = replace(plan, workers=1, retries=0)
     warming = [Job(str(i), text, -1) for i, text in enumerate(warm)]
+    threads: dict[str, Any] = {}
 
     async def whole() -> Retriever | None:
-        async with opened() as retriever:
+        async with contextlib.AsyncExitStack() as closing:
+            with plan_threads(plan.threads):
+                retriever = await closing.enter_async_context(opened())
             if not is_async(retriever):
                 return retriever
-            await ask_async(retriever, warming, once, gone_cold.append)
-            await ask_async(retriever, jobs, plan, keep)
+            with limit_threads(plan.threads) as limit:
+                await ask_async(retriever, warming, once, gone_cold.append)
+                limit.apply()  # libraries that the first queries loaded
+                with observed():
+                    await ask_async(retriever, jobs, plan, keep)
+                threads.update(limit.describe())
             try:
-                found = evidence(retriever, jobs[0].text, plan.k)
-                said.update(await found if inspect.isawaitable(found) else found)
+                for _ in range(MAX_RESTARTS):
+                    with contextlib.suppress(BackendRestarted):
+                        found = evidence(retriever, jobs[0].text, plan.k)
+                        said.update(await found if inspect.isawaitable(found) else found)
+                        break
             except Exception as error:  # every query is answered: what is said afterwards must not undo that
                 said["error"] = f"{type(error).__name__}: {error}"
             return None
 
     retriever = in_a_loop(whole())
     if retriever is not None:
-        ask(retriever, warming, once, gone_cold.append)
-        ask(retriever, jobs, plan, keep)
+        with limit_threads(plan.threads) as limit:
+            ask(retriever, warming, once, gone_cold.append)
+            limit.apply()
+            with observed():
+                ask(retriever, jobs, plan, keep)
+            threads.update(limit.describe())
         try:
             said.update(evidence(retriever, jobs[0].text, plan.k))
         except Exception as error:
             said["error"] = f"{type(error).__name__}: {error}"
-    return Performed(gone_cold[0] if gone_cold else None, said)
+    return Performed(gone_cold[0] if gone_cold else None, said, threads)
 
 
 def in_a_loop(work: Coroutine[Any, Any, T]) -> T:

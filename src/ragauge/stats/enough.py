@@ -21,10 +21,14 @@ def enough(
 ) -> Advice:
     """The smallest k whose loss against the best k is within the tolerance, with confidence.
 
+    If that is the largest k that was tried and the measure still rises there, no k is enough. Of equal means the
+    largest k is the best; with few queries no smaller one is enough.
     `values` has for each k a value a query (NaN where unscored), `tokens` the mean tokens of a context of k documents.
 
     >>> print(enough({1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, "hit_rate"))
     k=5: hit_rate 1.0000, the best
+    >>> print(enough({1: np.zeros(100), 5: np.array([0.0, 1.0] * 50)}, "hit_rate"))
+    no tried k is enough: hit_rate still rises from 0.0000 at k=1 to 0.5000 at k=5
     """
     return enough_each({"": values}, measure, tolerance, confidence, tokens)[""]
 
@@ -66,7 +70,8 @@ class _Losses:
             raise MissingEvidence("a recommendation needs at least two scored queries", hint="give more ground truth")
         known = table[:, self.scored]
         self.means = known.mean(axis=1)
-        self.best = max(range(len(self.ks)), key=lambda i: (self.means[i], -self.ks[i]))
+        # Of equal means the largest k, so that a smaller one has to show that it loses nothing on other queries either.
+        self.best = max(range(len(self.ks)), key=lambda i: (self.means[i], self.ks[i]))
         self.losses: Floats = (known[self.best] - known).T
 
     def advice(
@@ -79,18 +84,21 @@ class _Losses:
     ) -> Advice:
         table: list[dict[str, float]] = []
         for i, k in enumerate(self.ks):
-            lossless = k >= self.ks[self.best] and not (self.losses[:, i] > 0).any()
             row = {
                 "k": float(k),
                 "value": float(self.means[i]),
                 "loss": float(self.losses[:, i].mean()),
-                "loss_at_most": 0.0 if lossless else float(bounds[i]),
+                "loss_at_most": 0.0 if i == self.best else float(bounds[i]),
             }
             if tokens is not None:
                 row |= {"tokens": tokens[k], "tokens_more": tokens[k] - (table[-1]["tokens"] if table else 0.0)}
             table.append(row)
-        enough = (int(row["k"]) for row in table if row["loss_at_most"] <= tolerance)
-        return Advice(next(enough, self.ks[self.best]), measure, tolerance, confidence, table)
+        enough = next((int(row["k"]) for row in table if row["loss_at_most"] <= tolerance), self.ks[self.best])
+        # The largest k has no loss by definition; a larger one could still add, unless every query has the maximum.
+        rises = len(self.ks) == 1 or self.means[-1] > self.means[-2]
+        open_ended = enough == self.ks[-1] and self.means[-1] < 1 and rises
+        n = int(self.scored.sum())
+        return Advice(None if open_ended else enough, measure, tolerance, confidence, table, n)
 
 
 def quarter_of_bytes(text: str) -> float:

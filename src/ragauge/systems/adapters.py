@@ -28,9 +28,17 @@ LISTS = ("documents", "hits", "results", "matches")
 class Adapted:
     """A retriever made of a function `(query, k)`; what it returns is brought to hits."""
 
-    def __init__(self, function: Callable[[str, int], Any], *, asynchronous: bool) -> None:
+    def __init__(self, function: Callable[[str, int], Any], *, asynchronous: bool, id: str = "") -> None:
         self._function = function
         self.asynchronous = asynchronous
+        self.id = id
+        """Field of a hit that holds the document id, e.g. `metadata.source`; empty for the usual ones."""
+        self.wrapped: Any = None
+        """The object of the user that searches, if `adapt_retriever` wrapped one."""
+        self.own_k: int | None = None
+        """Number of documents that the object of the user is set to return; `search` requests k instead."""
+        self.most_returned = 0
+        """Largest number of documents that a search returned."""
         self.owned: Any = None
         """What is to be closed with it: something that was built for it, and nothing that a user passed."""
 
@@ -39,10 +47,22 @@ class Adapted:
         found = self._function(query, k)
         if self.asynchronous:
             return self._later(found, k)
-        return _Later(found, k) if inspect.isawaitable(found) else hits_of(found)[:k]
+        return _Later(self, found, k) if inspect.isawaitable(found) else self.cut(found, k)
 
     async def _later(self, found: Awaitable[Any], k: int) -> list[Hit]:
-        return hits_of(await found)[:k]
+        return self.cut(await found, k)
+
+    def cut(self, found: Any, k: int) -> list[Hit]:
+        """Return the first k hits of what was found."""
+        hits = hits_of(found, self.id)
+        self.most_returned = max(self.most_returned, len(hits))
+        return hits[:k]
+
+    def evidence(self, query: str, k: int) -> dict[str, Any]:
+        """Return what is known of the number of documents: the object's own k, and the most that were returned."""
+        del query
+        more = {"most_returned": self.most_returned} if self.most_returned > k else {}
+        return more if self.own_k in (None, k) else {"own_k": self.own_k, **more}
 
     def close(self) -> Any:
         """Close what was built for it."""
@@ -52,15 +72,33 @@ class Adapted:
 class _Later:
     """Hits that unexpectedly are still to come; closing it closes what they come from, where nobody awaits it."""
 
-    def __init__(self, found: Awaitable[Any], k: int) -> None:
+    def __init__(self, retriever: Adapted, found: Awaitable[Any], k: int) -> None:
+        self._retriever = retriever
         self._found = found
         self._k = k
 
     def __await__(self) -> Generator[Any, Any, list[Hit]]:
-        return (hits_of((yield from self._found.__await__())))[: self._k]
+        return self._retriever.cut((yield from self._found.__await__()), self._k)
 
     def close(self) -> None:
         close(self._found)
+
+
+def adapt_retriever(thing: Any, *, id: str) -> Adapted:
+    """Wrap a function or retriever so that document ids are read from a field of its hits.
+
+    `id` is a path such as `metadata.source`. Use it if a store generates ids of its own: chunks of one document then
+    share its id, and the first one counts.
+
+    >>> store = adapt_retriever(lambda query, k: [{"id": "7f3a", "metadata": {"source": "d1"}}], id="metadata.source")
+    >>> [hit.id for hit in store.search("?", 10)]
+    ['d1']
+    """
+    if not isinstance(id, str) or not all(id.split(".")):
+        raise BadInput(f"id must be a field or a path of fields, got {id!r}", hint='use id="metadata.source"')
+    adapted = as_retriever(thing)
+    adapted.id, adapted.wrapped = id, thing
+    return adapted
 
 
 def as_retriever(thing: Any) -> Adapted:
@@ -73,6 +111,7 @@ def as_retriever(thing: Any) -> Adapted:
         raise BadInput(f"{thing.__name__} is a class", hint="give an object of it, or a function (query, k)")
     method = getattr(thing, "search", None)
     if callable(method):
+        check_signature(method, "", 1)
         return Adapted(method, asynchronous=is_async(thing))
     for name, later, make in (
         ("invoke", "ainvoke", _langchain),
@@ -81,13 +120,41 @@ def as_retriever(thing: Any) -> Adapted:
     ):
         if callable(getattr(thing, name, None)):
             own = _own_async(thing, later)
-            return Adapted(make(thing, later if own else name), asynchronous=own)
+            adapted = Adapted(make(thing, later if own else name), asynchronous=own)
+            adapted.own_k = _own_k(thing)
+            return adapted
     if callable(thing):
+        check_signature(thing, "", 1)
         return Adapted(thing, asynchronous=_is_async_call(thing))
     raise BadInput(
         f"{type(thing).__name__} cannot search",
         hint="a function (query, k), a thing with search(query, k), a retriever of LangChain, LlamaIndex or Haystack",
     )
+
+
+def check_signature(function: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """Raise BadInput if a function cannot be called with the query and k; one without a signature is not checked."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **options)
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise BadInput(
+            f"{name}{signature} cannot search: {error}; expected the parameters (query, k)",
+            hint="pass a function, e.g. `lambda query, k: search(query, limit=k)`",
+        ) from None
+
+
+def _own_k(thing: Any) -> int | None:
+    """Return the number of documents that a retriever of a framework is set to return; None if it is not set."""
+    options = getattr(thing, "search_kwargs", None)
+    found = options.get("k") if isinstance(options, dict) else None
+    for name in ("k", "similarity_top_k", "_similarity_top_k", "top_k"):
+        found = found if found is not None else getattr(thing, name, None)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def _is_async_call(thing: Any) -> bool:
@@ -156,13 +223,13 @@ def _haystack(thing: Any, method: str) -> Callable[[str, int], Any]:
     return search
 
 
-def hits_of(found: Any) -> list[Hit]:
+def hits_of(found: Any, id: str = "") -> list[Hit]:
     """Hits from ids, `(id, score)` pairs, mappings, or objects with an id, in the order in which they came.
 
     The order is the ranking. Where no scores came, or where they rise on the way down (distances do), a hit's score is
-    one over its place, so that nobody who sorts by score turns the ranking round.
+    one over its place, so that sorting by score keeps the ranking. `id` is the field with the ids.
     """
-    hits = [one if type(one) is Hit else _hit(one) for one in _listed(found)]
+    hits = [one if type(one) is Hit and not id else _hit(one, id) for one in _listed(found)]
     last = math.inf
     for hit in hits:
         if not hit.score <= last:  # NaN comes here too
@@ -187,22 +254,22 @@ def _listed(found: Any) -> Iterable[Any]:
     return found
 
 
-def _hit(one: Any) -> Hit:
+def _hit(one: Any, id: str = "") -> Hit:
     if isinstance(one, Hit):
-        return one
+        return one._replace(id=_id_at(one, id)) if id else one
     if isinstance(one, str | Integral | UUID):  # NumPy's whole numbers are Integral, but not int
-        return Hit(str(one), math.nan)
+        return Hit(_id_at(one, id) if id else str(one), math.nan)
     if isinstance(one, tuple | list) and len(one) == 2 and _get(one, IDS) is None:
         thing, score = one
         if isinstance(thing, Real) and (
             not isinstance(score, Real) or (isinstance(score, Integral) and not isinstance(thing, Integral))
         ):
             thing, score = score, thing
-        return _hit(thing)._replace(score=_number(score))
+        return _hit(thing, id)._replace(score=_number(score))
     node = None if isinstance(one, Mapping) and _get(one, IDS) is not None else _get(one, ("node", "document"))
     inner = node if node is not None and _get(node, IDS) is not None else one
     metadata = _get(inner, ("metadata", "meta")) or NOTHING
-    name = _get(inner, IDS)
+    name = _id_at(inner, id) if id else _get(inner, IDS)
     if name is None and isinstance(metadata, Mapping):
         name = _get(metadata, (*IDS, "source"))
     if name is None:
@@ -218,6 +285,18 @@ def _hit(one: Any) -> Hit:
         text if isinstance(text, str) else "",
         metadata if isinstance(metadata, Mapping) else NOTHING,
     )
+
+
+def _id_at(hit: Any, path: str) -> str:
+    """Return the id that a hit has at a path of fields; Haystack's `meta` is the `metadata` of others."""
+    found = hit
+    for part in path.split("."):
+        found = _get(found, ("metadata", "meta") if part in ("metadata", "meta") else (part,))
+        if found is None:
+            held = hit if isinstance(hit, Mapping) else _get(hit, ("metadata", "meta"))
+            fields = f", got the fields {', '.join(map(str, held))}"[:200] if isinstance(held, Mapping) else ""
+            raise BadInput(f"a hit of type {type(hit).__name__} has no `{path}`; expected an id there{fields}")
+    return str(found)
 
 
 def _number(score: Any) -> float:

@@ -27,6 +27,8 @@ class BM25:
     The defaults k1 = 0.9 and b = 0.4 are those of Anserini's published BEIR baselines.
     """
 
+    nested_rankings = True
+
     def __init__(
         self,
         documents: Sequence[Document],
@@ -60,6 +62,7 @@ class BM25:
         self._stem = lru_cache(maxsize=1 << 16)(stem)
         self._stop = frozenset(STOPWORDS_EN) if language == "english" else frozenset()
         self._documents = documents
+        self._ids = frozenset(one.id for one in documents)
         self._index: Any = bm25s.BM25(k1=k1, b=b, method=method)
         words = [self._words(one.whole) for one in documents]
         # The library divides by the mean length, which must not be 0; without any word nothing is ever asked of it.
@@ -68,6 +71,9 @@ class BM25:
         self._columns = len(self._index.scores["indptr"]) - 1
         self._empty = not any(words)
         self.description = {"k1": k1, "b": b, "method": method, "language": language}
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._ids
 
     def _words(self, text: str) -> list[str]:
         return [self._stem(word) for word in WORD.findall(text.lower()) if word not in self._stop]

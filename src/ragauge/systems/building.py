@@ -14,8 +14,14 @@ from ragauge import plugins, seams
 from ragauge.errors import BadInput
 from ragauge.records import Document
 from ragauge.seams import Embedder, Retriever, is_async
-from ragauge.systems.adapters import as_retriever
-from ragauge.systems.embedders.cached import Cached
+from ragauge.systems.adapters import Adapted, as_retriever
+from ragauge.systems.composition import ALIASES as _ALIASES
+from ragauge.systems.composition import FAMILIES as _FAMILIES
+from ragauge.systems.composition import GRAPH, as_list, is_reproducible, parts_of
+from ragauge.systems.composition import MADE_OF as _MADE_OF
+from ragauge.systems.composition import PARTS as _PARTS
+from ragauge.systems.composition import WALKERS as _WALKERS
+from ragauge.systems.embedders.cached import Cached, VectorCaches
 from ragauge.systems.embedders.pieces import InPieces
 from ragauge.systems.graphs.terrain import Terrain
 from ragauge.systems.identity import code_hash
@@ -23,8 +29,6 @@ from ragauge.systems.specs import Spec, parse, without_secrets
 
 Heard = Callable[[int, int], None]
 """How much of how much is done."""
-GRAPH = ("links", "knn")
-"""What a graph is made from where nothing is said."""
 
 
 class Workshop:
@@ -44,10 +48,12 @@ class Workshop:
         self._documents = documents
         self._progress = progress
         self._systems = dict(systems or {})
-        self._cache = cache
         self._built: dict[str, Any] = {}
         self._seconds: dict[str, float] = {}
         self._parts: dict[str, set[str]] = {}
+        self._caches: dict[str, list[Cached]] = {}
+        """Caches of vectors that each part was built with."""
+        self._vectors = None if cache is None else VectorCaches(cache / "embeddings")
         self._inside: list[tuple[str, list[float]]] = []
         """What is being built now, the innermost last, and the seconds of parts that were built for it meanwhile."""
 
@@ -69,6 +75,11 @@ class Workshop:
         else:
             as_retriever(found)
 
+    def parts(self, system: Any) -> list[tuple[str, str]]:
+        """Return the family and name of every plug-in that a system is built from; none for an object."""
+        found = self._found(system)
+        return list(parts_of("retrievers", self._whole(found, ()))) if isinstance(found, Spec) else []
+
     def identity(self, system: Any) -> dict[str, str]:
         """What a system is: its whole description; for your own objects their name and a hash of their code.
 
@@ -77,23 +88,40 @@ class Workshop:
         found = self._found(system)
         if isinstance(found, Spec):
             return {"description": str(without_secrets(_told(self._whole(found, ()))))}
+        if isinstance(found, Adapted) and found.id:
+            return {"description": f"{_name(found.wrapped)}(id={found.id})", "code": code_hash(found.wrapped)}
         return {"description": _name(found), "code": code_hash(found)}
+
+    def is_reproducible(self, system: Any) -> bool:
+        """Return whether the description of a system identifies it; never for a user's function or object."""
+        found = self._found(system)
+        return isinstance(found, Spec) and is_reproducible("retrievers", self._whole(found, ()))
 
     def seconds(self, system: Any) -> float:
         """What building a system took, its parts included, whoever had them built."""
+        return sum(self._seconds.get(part, 0.0) for part in self._all_parts(system))
+
+    def is_cached(self, system: Any) -> bool:
+        """Return whether vectors of documents came from the cache, so that the build time says nothing."""
+        return any(cache.is_reused for part in self._all_parts(system) for cache in self._caches.get(part, ()))
+
+    def _all_parts(self, system: Any) -> set[str]:
+        """Return the keys of a described system and of the parts that it was built with."""
         found = self._found(system)
         if not isinstance(found, Spec):
-            return 0.0
+            return set()
         parts = {str(self._whole(found, ()))}
         while more := {inner for part in parts for inner in self._parts.get(part, ())} - parts:
             parts |= more
-        return sum(self._seconds.get(part, 0.0) for part in parts)
+        return parts
 
     def close(self) -> None:
         """Close what was built."""
         for built in self._built.values():
             seams.close(built)
         self._built.clear()
+        if self._vectors is not None:
+            self._vectors.close()
 
     def _found(self, system: Any) -> Any:
         """What a system stands for, a description or an object; names of this experiment are followed."""
@@ -115,7 +143,7 @@ class Workshop:
             return Spec(spec.name, {"of": inner if len(inner) > 1 else inner[0], **options})
         for key in ("of", "retriever"):
             if key in options:
-                found = [self._found(one) for one in _as_list(options[key])]
+                found = [self._found(one) for one in as_list(options[key])]
                 whole = [self._whole(one, (*above, str(spec))) if isinstance(one, Spec) else one for one in found]
                 options[key] = whole if isinstance(options[key], list) else whole[0]
         return Spec(spec.name, options)
@@ -127,7 +155,7 @@ class Workshop:
             return found
         options = dict(whole.options)
         made_of = next((name for name in ("of", "retriever") if name in options), None)
-        inner = _as_list(options.pop(made_of)) if made_of else []
+        inner = as_list(options.pop(made_of)) if made_of else []
         retrievers = [
             await self._retriever(one, closing) if isinstance(one, Spec) else as_retriever(one) for one in inner
         ]
@@ -157,10 +185,10 @@ class Workshop:
         if spec.name == "hybrid":
             first = [retrievers]
             if "weights" in options:
-                options["weights"] = _as_list(options["weights"])
+                options["weights"] = as_list(options["weights"])
         elif spec.name == "pipeline":
             wanted = options.pop("rerankers", options.pop("reranker", []))
-            first = [retrievers[0], [self._reranker(one) for one in _as_list(wanted)]]
+            first = [retrievers[0], [self._reranker(one) for one in as_list(wanted)]]
         elif spec.name == "filtered":
             if not isinstance(options.get("where"), Mapping):
                 # On the command line the conditions stand among the options: filtered(of=bm25, module=json).
@@ -198,7 +226,7 @@ class Workshop:
 
     def _terrain(self, options: dict[str, Any]) -> Terrain:
         """What walkers of one embedder and one graph share; both are taken out of the options."""
-        described, linked = options.pop("embedder", "wordllama"), _as_list(options.pop("graph", GRAPH))
+        described, linked = options.pop("embedder", "wordllama"), as_list(options.pop("graph", GRAPH))
 
         def made() -> Terrain:
             embedder, remembering = self._embedders(described)
@@ -211,7 +239,12 @@ class Workshop:
     def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
         """The embedder for queries, and the one for documents, which may remember."""
         embedder = self._learned(self._part("embedders", description))
-        cached: Embedder = Cached(embedder, self._cache / "embeddings") if self._cache else embedder
+        cached: Embedder = embedder
+        if self._vectors is not None:
+            spec = parse(description) if isinstance(description, str) else description
+            is_own = not isinstance(spec, Spec) or spec.name not in plugins.TABLE["embedders"]
+            cached = remembered = self._vectors.of(embedder, is_own=is_own)
+            self._caches.setdefault(self._inside[-1][0] if self._inside else "", []).append(remembered)
         return embedder, cached if self._progress is None else InPieces(cached, self._progress)
 
     def _learned(self, embedder: Embedder) -> Embedder:
@@ -260,33 +293,6 @@ class Workshop:
             self._inside.pop()
 
 
-_WALKERS = ("pagerank", "graphflow", "swarm")
-"""What goes along the links of a graph."""
-_MADE_OF = {"hybrid": ("dense", "bm25"), "pipeline": ("bm25",), "filtered": ("bm25",)}
-"""What a system is made of where the description does not say."""
-_PARTS = {
-    "dense": ("embedder", "store"),
-    "pgvector": ("embedder",),
-    "hybrid": ("of",),
-    "pipeline": ("of", "reranker"),
-    "filtered": ("of",),
-    **dict.fromkeys(_WALKERS, ("embedder", "graph")),
-    "mmr": ("embedder",),
-    "embedding": ("embedder",),
-}
-"""Options that are built before the rest is handed on."""
-_ALIASES = ("retriever", "rerankers")
-"""Other words for `of` and `reranker`."""
-_FAMILIES = {
-    "of": "retrievers",
-    "retriever": "retrievers",
-    "embedder": "embedders",
-    "store": "stores",
-    "graph": "graphs",
-    "reranker": "rerankers",
-    "rerankers": "rerankers",
-}
-"""What the names in an option are names of."""
 _FIRST = {
     "retrievers": {"bm25": 1, "dense": 3, "hybrid": 1, "pipeline": 2, "pgvector": 2, **dict.fromkeys(_WALKERS, 1)},
     "rerankers": {"mmr": 2, "embedding": 2, "swarm": 1},
@@ -343,7 +349,7 @@ def _check_names(family: str, spec: Spec) -> None:
     if spec.name == "filtered" and not spec.options.keys() - {"of", "retriever", "most"}:
         raise BadInput("`filtered` filters by nothing", hint="filtered(of=bm25, module=json)")
     for option, inner in _FAMILIES.items():
-        for one in _as_list(spec.options.get(option)):
+        for one in as_list(spec.options.get(option)):
             described = parse(one) if isinstance(one, str) else one
             if isinstance(described, Spec):
                 _check_names(inner, described)
@@ -379,10 +385,6 @@ async def _close(thing: Any) -> None:
     closing = seams.close(thing)
     if inspect.isawaitable(closing):
         await closing
-
-
-def _as_list(value: Any) -> list[Any]:
-    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _name(thing: Any) -> str:

@@ -13,6 +13,7 @@ from ragauge.errors import BadInput
 from ragauge.records import Document, Hit
 from ragauge.seams import Embedder, Store
 from ragauge.stages import stage
+from ragauge.systems.stores.contract import check_neighbours
 
 
 class Dense:
@@ -47,6 +48,9 @@ class Dense:
             if callable(build):
                 build()  # else the first query would pay for the index
 
+    def __contains__(self, id: object) -> bool:
+        return id in self._documents
+
     def search(self, query: str, k: int) -> list[Hit]:
         """The nearest `k`; the score is 1 - distance, so that it is the cosine where the store's metric is cosine."""
         with stage("embed"):
@@ -54,10 +58,11 @@ class Dense:
         if not np.any(vector):
             return []
         with stage("retrieve"):
-            ids, distances = self._store.search(vector, k)
+            answer = self._store.search(vector, k)
+        (ids,), (distances,) = check_neighbours(answer, 1, k)
         return [
-            Hit(name, 1.0 - distance, self._documents[name].text, self._documents[name].metadata)
-            for name, distance in zip(ids[0].tolist(), distances[0].tolist(), strict=True)
+            Hit(name, 1.0 - float(distance), self._documents[name].text, self._documents[name].metadata)
+            for name, distance in zip(ids, distances, strict=True)
             if name is not None
         ]
 

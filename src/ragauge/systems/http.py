@@ -7,28 +7,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.http_client import open_async_client
+from ragauge.keys import register_fields, register_secrets, register_url
 from ragauge.records import Hit
 from ragauge.stages import stage
 from ragauge.systems.adapters import LISTS, hits_of
+from ragauge.systems.specs import without_secrets
 
 
 class HTTP:
     """POSTs `{"query": …, "k": …}` to `url`; the reply is a list of hits, or has one under `hits`.
 
     `query` and `k` name the fields where the service calls them otherwise, `extra` is sent along, and `path` says where
-    in the reply the hits are (`data.items`). `bearer` names an environment variable with a token, which is sent and
-    neither shown nor written. Connections are kept open, so that a query is timed and not a handshake.
+    in the reply the hits are (`data.items`). `id` is the field of a hit that holds its id (`metadata.source`).
+    `bearer` names an environment variable with a token, which is sent and neither shown nor written. Connections are
+    kept open, so that a query is timed and not a handshake.
     """
 
     asynchronous = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option of the description
         self,
         url: str,
         *,
         query: str = "query",
         k: str = "k",
         path: str = "",
+        id: str = "",
         extra: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         bearer: str = "",
@@ -43,11 +48,17 @@ class HTTP:
         except httpx.InvalidURL:
             address = httpx.URL()
         if address.scheme not in ("http", "https") or not address.host:
-            raise BadInput(f"`{url}` is no address", hint="http(url=http://localhost:8000/search)")
+            raise BadInput(
+                f"`{without_secrets(url)}` is not an http or https address",
+                hint="http(url=http://localhost:8000/search)",
+            )
+        register_url(url)
+        register_fields(headers or {})
         self._url = url
         self._shown = str(address.copy_with(username=None, password=None, query=None))
         self._names = (query, k)
         self._path = [part for part in path.split(".") if part]
+        self._id = id
         self._extra = dict(extra or {})
         self._failures = (httpx.HTTPError,)
         sent = dict(headers or {})
@@ -56,8 +67,9 @@ class HTTP:
                 raise BadInput(
                     f"there is no environment variable `{bearer}`", hint="bearer names the one with the token"
                 )
+            register_secrets(os.environ[bearer])
             sent["Authorization"] = f"Bearer {os.environ[bearer]}"
-        self._client: Any = httpx.AsyncClient(timeout=timeout, headers=sent)
+        self._client: Any = open_async_client(httpx, timeout=timeout, headers=sent)
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """What the service finds."""
@@ -74,7 +86,7 @@ class HTTP:
             body: Any = reply.json()
         except ValueError:
             raise BackendFailed(f"{self._shown} answered no JSON: {reply.text[:300]!r}") from None
-        return hits_of(self._listed(body))[:k]
+        return hits_of(self._listed(body), self._id)[:k]
 
     def _listed(self, body: Any) -> list[Any]:
         for part in self._path:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.structured_text import parse_json
 
 UNUSED = "pooler"
 """What models call the head over the first token that some are saved with; nothing here reads it."""
@@ -40,14 +41,21 @@ def load(kind: str, model: str, *, what: str, device: str | None, download: bool
 
 
 WHERE = "give a folder with the model, or its name on the hub with download=true"
+OFFLINE = (
+    "check the network and the name, or download the model on another machine with "
+    "`hf download NAME --local-dir FOLDER` and give the folder: model=FOLDER"
+)
 
 
 def not_loaded(
     model: str, error: Exception, *, of: str = "model", download: bool = False, hint: str = WHERE
 ) -> BackendFailed:
     """What is said of a model, or of something of it, that a library stumbled over or did not find."""
-    if isinstance(error, OSError) and not download and not Path(model).expanduser().is_dir():
-        return BackendFailed(f"the model `{model}` is no folder, and was not fetched from the hub before", hint=hint)
+    local = Path(model).expanduser().is_dir()
+    if isinstance(error, OSError) and not download and not local:
+        message = f"the model `{model}` was not found: it is not a local folder, and not in the hub cache"
+        return BackendFailed(message, hint=hint)
+    hint = OFFLINE if download and not local else hint
     return BackendFailed(f"the {of} `{model}` cannot be loaded: {first_line(error)}", hint=hint)
 
 
@@ -150,7 +158,7 @@ def refuse_pickles(folder: Path, kind: str) -> None:
 def _refuse_code(folder: Path) -> None:
     """Refuse a folder whose files name classes outside the library: some versions import these without being asked."""
     try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        modules = parse_json((folder / "modules.json").read_text(encoding="utf-8"), file=str(folder / "modules.json"))
     except OSError:  # a name on the hub, or a plain encoder
         return refuse_pickles(folder, "AutoModel")
     except ValueError:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ragauge import plugins
 from ragauge.errors import BadInput
-from ragauge.records import Document, Hit
+from ragauge.records import Document, Documents, Hit, to_documents
 from ragauge.seams import Embedder
 from ragauge.stages import stage
 from ragauge.systems.pgvector_sql import Statements
@@ -46,7 +46,7 @@ class PgVectorDB:
     @classmethod
     async def create(  # noqa: PLR0913 - everything that a table and pgvector's indexes can be told
         cls,
-        documents: Sequence[Document],
+        documents: Documents,
         embedder: Embedder | str,
         *,
         dsn: str | None = None,
@@ -69,11 +69,10 @@ class PgVectorDB:
 
         `document_embedder` may be a cached or differently prompted one; queries always go to `embedder`.
         """
+        documents = to_documents(documents)
         if not documents:
             raise BadInput("there are no documents to put into the database")
         named: Embedder = plugins.find("embedders", embedder)() if isinstance(embedder, str) else embedder
-        if not all(isinstance(document, Document) for document in documents):
-            raise BadInput("a document has to be a ragauge.Document", hint='Document("id", "text", metadata={…})')
         chosen = VectorIndex(index, "cosine", half, m, ef_construction, ef_search, lists, probes, force)
         statements = Statements(postgres.table_name(table), chosen.over(len(documents)), language, rank)
         db = cls(Table(statements, keep=keep), named, document_embedder or named)
@@ -96,6 +95,9 @@ class PgVectorDB:
     def __len__(self) -> int:
         return len(self._intake)
 
+    def __contains__(self, id: object) -> bool:
+        return id in self._intake
+
     def describe(self) -> dict[str, Any]:
         """What a manifest should say about this system."""
         return {
@@ -111,8 +113,9 @@ class PgVectorDB:
         """The name of the table."""
         return self._statements.table
 
-    async def add(self, documents: Sequence[Document]) -> None:
+    async def add(self, documents: Documents) -> None:
         """Put more documents in: all of them or, if one cannot be taken, none."""
+        documents = to_documents(documents)
         if not documents:
             return
         ids = [document.id for document in documents]
@@ -231,6 +234,9 @@ class PgVectorDB:
             found = await asyncio.to_thread(self._embedder.embed, [query])
         (vector,) = self._intake.queries(found, 1)
         return vector if vector.any() else None
+
+
+pgVectorDB = PgVectorDB  # noqa: N816 - the spelling of the package pgvectordb
 
 
 class PgVectorRetriever:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ class Table:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: AsyncConnectionPool[Any] | None = None
         self._made = False
+        self._connections = 1
+        self._reconnecting = asyncio.Lock()
+        self._recovery = postgres.Recovery()
 
     def describe(self) -> dict[str, Any]:
         """Server, table and index, for manifests."""
@@ -44,24 +48,17 @@ class Table:
             **self.statements.index.describe(),
             "language": self.statements.language,
             "rank": self.statements.rank,
+            **self._recovery.describe(),
         }
 
     async def open(self, dsn: str | None, connections: int) -> None:
         """Find a server, and connect to it."""
-        whole("connections", connections)
+        self._connections = whole("connections", connections)
         self._dsn, self._versions = await asyncio.to_thread(_ready, dsn, self.statements.language)
-        from psycopg_pool import AsyncConnectionPool
-
+        # What the pool logs is in our errors; without a handler Python would write it to standard error as well.
+        logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
         self._loop = asyncio.get_running_loop()
-        self._pool = AsyncConnectionPool(
-            postgres.conninfo(self._dsn),
-            kwargs={"autocommit": True},
-            min_size=1,
-            max_size=connections,
-            configure=self._configured,
-            open=False,
-            name="ragauge",
-        )
+        self._pool = self._new_pool()
         with postgres.speaking(self._dsn):
             await self._pool.open(wait=True)
 
@@ -87,15 +84,27 @@ class Table:
                 await connection.execute(self.statements.plain("ANALYZE {table}"))
 
     async def rows(self, statement: Any, given: Mapping[str, Any], local: Sequence[tuple[str, str]] = ()) -> list[Any]:
-        """What a statement gives, under settings for it alone."""
+        """Run a statement under settings for it alone and return its rows.
+
+        BackendRestarted is raised if the server died meanwhile and is back.
+        """
+        import psycopg
+
         pool = self.check()
+        self._recovery.check()
         with stage("retrieve"), postgres.speaking(self._dsn):
-            async with pool.connection() as connection:
-                if not local:
-                    return list(await (await connection.execute(statement, given)).fetchall())
-                async with connection.transaction():
-                    await connection.execute(*postgres.configured(local, local=True))
-                    return list(await (await connection.execute(statement, given)).fetchall())
+            try:
+                async with pool.connection() as connection:
+                    if not local:
+                        return list(await (await connection.execute(statement, given)).fetchall())
+                    async with connection.transaction():
+                        await connection.execute(*postgres.configured(local, local=True))
+                        return list(await (await connection.execute(statement, given)).fetchall())
+            except psycopg.OperationalError as error:
+                if not postgres.is_lost(error):
+                    raise
+                await self._reconnect(pool)
+                raise postgres.restart_error(self._dsn) from None
 
     async def close(self) -> None:
         """Drop the table, unless it is to be kept, and give the connections back."""
@@ -104,11 +113,47 @@ class Table:
             return
         try:
             if self._made and not self._keep:
-                with postgres.speaking(self._dsn):
-                    async with pool.connection() as connection:
-                        await connection.execute(self.statements.plain("DROP TABLE IF EXISTS {table}"))
+                await self._drop(pool)
         finally:
             await pool.close()
+
+    async def _drop(self, pool: AsyncConnectionPool[Any]) -> None:
+        import psycopg
+
+        statement = self.statements.plain("DROP TABLE IF EXISTS {table}")
+        with postgres.speaking(self._dsn):
+            try:
+                async with pool.connection() as connection:
+                    await connection.execute(statement)
+            except psycopg.OperationalError as error:
+                if not postgres.is_lost(error):
+                    raise
+                self._dsn = await asyncio.to_thread(self._recovery.recover, self._dsn)
+                await asyncio.to_thread(_execute, self._dsn, statement)
+
+    async def _reconnect(self, pool: AsyncConnectionPool[Any]) -> None:
+        """Replace a pool whose server died, once for all queries that noticed it."""
+        async with self._reconnecting:
+            if self._pool is not pool:
+                return
+            await pool.close()  # first: it would keep trying to connect, and wait 30 s for each query
+            self._dsn = await asyncio.to_thread(self._recovery.recover, self._dsn)
+            fresh = self._new_pool()
+            await fresh.open(wait=True)
+            self._pool = fresh
+
+    def _new_pool(self) -> AsyncConnectionPool[Any]:
+        from psycopg_pool import AsyncConnectionPool
+
+        return AsyncConnectionPool(
+            postgres.conninfo(self._dsn),
+            kwargs={"autocommit": True},
+            min_size=1,
+            max_size=self._connections,
+            configure=self._configured,
+            open=False,
+            name="ragauge",
+        )
 
     async def _configured(self, connection: AsyncConnection[Any]) -> None:
         from pgvector.psycopg import register_vector_async
@@ -139,6 +184,12 @@ class Table:
                 about = postgres.json_of(document.metadata, f"the metadata of {document.id!r}")
                 embedding = kept(vector) if vector.any() else None
                 await copy.write_row((document.id, document.title, document.text, about, embedding))
+
+
+def _execute(dsn: str, statement: Any) -> None:
+    """Run one statement on a connection of its own."""
+    with postgres.connect(dsn) as connection:
+        connection.execute(statement)
 
 
 def _ready(dsn: str | None, language: str) -> tuple[str, dict[str, str]]:

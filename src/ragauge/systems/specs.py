@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from ragauge.errors import BadInput
+from ragauge.keys import register_fields, register_secrets, register_url
 
 TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
@@ -50,6 +52,7 @@ def parse(text: str, what: str = "system") -> Spec:
     reader = _Reader(text, what)
     spec = reader.spec()
     reader.end()
+    register_options(spec)
     return spec
 
 
@@ -65,6 +68,7 @@ def parse_several(text: str, what: str = "system") -> list[Spec]:
         reader.take("+")
         found.append(reader.spec())
     reader.end()
+    register_options(found)
     return found
 
 
@@ -85,10 +89,38 @@ def from_table(name: str, table: Mapping[str, Any]) -> Spec:
     if not isinstance(kind, str):
         raise BadInput(f"the kind of system `{name}` is {kind!r}, not a name")
     read = parse(kind)
-    return Spec(read.name, {**read.options, **{key: _value(value) for key, value in options.items()}})
+    spec = Spec(read.name, {**read.options, **{key: _value(value) for key, value in options.items()}})
+    register_options(spec)
+    return spec
 
 
-SECRET = re.compile(r"(^|_)(pass|password|pwd|secret|token|key|auth|headers|extra|dsn)$", re.I)
+_NAMES = "pass|password|pwd|secret|token|key|auth|headers|extra|dsn"
+SECRET = re.compile(rf"(^|_)({_NAMES})$", re.I)
+IN_TEXT = re.compile(rf"(?:^|[(,\s_])(?:{_NAMES})\s*=\s*|\w://", re.I)
+"""Where a secret may begin in a description that cannot be parsed."""
+DSN_PASSWORD = re.compile(r"""\b\w*password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s'"]+)""", re.I)
+
+
+def register_options(value: Any) -> None:
+    """Register the secrets in the options of a description, so that no message and no file shows them."""
+    if isinstance(value, Spec):
+        register_options(value.options)
+    elif isinstance(value, list):
+        for one in value:
+            register_options(one)
+    elif isinstance(value, Mapping):
+        register_fields(value)
+        for one in value.values():
+            register_options(one)
+    elif isinstance(value, str):
+        _register_text(value)
+
+
+def _register_text(text: str) -> None:
+    if "://" in text:
+        with suppress(ValueError):  # not a valid URL
+            register_url(text)
+    register_secrets(*(found.strip("'") for found in DSN_PASSWORD.findall(text)))
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
@@ -141,13 +173,18 @@ class _Reader:
         while text[place:].strip():
             found = TOKEN.match(text, place)
             if found is None:
-                raise self.wrong("a quote is not closed")
+                raise self.wrong("expected a closing quote, got the end")
             self.tokens.append(found["word"] or found["mark"])
             place = found.end()
 
-    def wrong(self, what: str) -> BadInput:
+    def wrong(self, what: str, token: str = "") -> BadInput:
+        """Return the error of a description that cannot be parsed; all that may be part of a secret is left out."""
+        secret = IN_TEXT.search(self.text)
+        shown = self.text if secret is None else f"{self.text[: secret.end()]}…"
+        got = f" `{token}`" if token and token in shown else ""
         return BadInput(
-            f"the {self.what} `{self.text}` cannot be read: {what}", hint=EXAMPLES.get(self.what, EXAMPLES["system"])
+            f"the {self.what} `{shown}` cannot be read: {what}{got}",
+            hint=EXAMPLES.get(self.what, EXAMPLES["system"]),
         )
 
     def peek(self) -> str:
@@ -156,19 +193,19 @@ class _Reader:
     def take(self, wanted: str = "") -> str:
         token = self.peek()
         if not token or (wanted and token != wanted):
-            found = f"`{token}`" if token else "the end"
-            raise self.wrong(f"expected `{wanted}`, found {found}" if wanted else "something is missing")
+            expected = f"`{wanted}`" if wanted else "a name or a value"
+            raise self.wrong(f"expected {expected}, got {'' if token else 'the end'}".rstrip(), token)
         self.at += 1
         return token
 
     def end(self) -> None:
         if self.at < len(self.tokens):
-            raise self.wrong(f"`{self.tokens[self.at]}` is too much")
+            raise self.wrong("expected the end, got", self.tokens[self.at])
 
     def word(self) -> str:
         token = self.take()
         if token in ("(", ")", "=", ",", "+"):
-            raise self.wrong(f"expected a name, found `{token}`")
+            raise self.wrong("expected a name, got", token)
         return token
 
     def spec(self) -> Spec:
@@ -179,7 +216,7 @@ class _Reader:
             while self.peek() != ")":
                 key = self.word()
                 if key in options:
-                    raise self.wrong(f"`{key}` is given twice")
+                    raise self.wrong("duplicate option", key)
                 self.take("=")
                 options[key] = self.value()
                 if self.peek() != ")":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ragauge.errors import UnknownName
@@ -39,6 +39,8 @@ class Layout:
     """The usual cutoffs, where they can be chosen."""
     mapped: tuple[str, ...] = ()
     """What it has places for where a dataset has a target map, if that is something else."""
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Measures by the preset, if its names can also be read under other presets."""
 
     def measures(self, ks: Sequence[int] = ()) -> tuple[str, ...]:
         """What systems must be scored by before they are written, by canonical names; at other cutoffs if given.
@@ -48,6 +50,8 @@ class Layout:
         """
         return self.wanted(ks or self.ks)
 
+
+_RAGDBEVAL = {name: tuple(measures.values()) for name, measures in ragdbeval.MEASURES.items()}
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
@@ -83,6 +87,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 ragdbeval.read,
                 ragdbeval.write,
                 frozenset({"/results", "/results/experiment_name", "/results/mean_metrics"}),
+                variants=_RAGDBEVAL,
             ),
             Layout(
                 "ragdbeval-csv",
@@ -93,12 +98,13 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 ragdbeval.read_csv,
                 ragdbeval.write_csv,
                 frozenset({"experiment", "database", "num_runs"}),
+                variants=_RAGDBEVAL,
             ),
             Layout(
                 "rig",
                 "rig's MultiReport: one system, every query",
                 ".json",
-                "rig",
+                rig.CONVENTION,
                 rig.measures,
                 rig.read,
                 rig.write,
@@ -109,7 +115,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 "rig-diff",
                 "rig's ReportDiff: a system against a baseline, every query",
                 ".json",
-                "rig",
+                rig.CONVENTION,
                 rig.measures,
                 rig_diff.read,
                 rig_diff.write,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragauge.csv_cells import neutralise_cell
 from ragauge.errors import BadInput
 from ragauge.formats.files import Source
 from ragauge.formats.rows import Rows, read_rows
@@ -100,7 +101,7 @@ def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     plain = as_plain(value)
-    return "" if plain is None else str(plain)
+    return "" if plain is None else neutralise_cell(plain) if isinstance(plain, str) else str(plain)
 
 
 def as_json(value: Any) -> str:
@@ -127,13 +128,13 @@ def as_plain(value: Any) -> Any:
     return plain if math.isfinite(plain) else None
 
 
-def speed_of(stages: Mapping[str, Mapping[str, float]], asked: int = 0, qps: float = math.nan) -> Speed | None:
+def speed_of(stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughput: float = math.nan) -> Speed | None:
     """Speed as a file tells it, which is seldom all of it; None where it tells nothing."""
     kinds = ("mean", "p50", "p90", "p95", "p99", "std", "min", "max")
     found = {
         stage: Latency(asked, *(mine.get(kind, math.nan) for kind in kinds)) for stage, mine in stages.items() if mine
     }
-    return Speed(found, qps, asked, 0, 0) if found or not math.isnan(qps) else None
+    return Speed(found, throughput, asked, 0, 0) if found or not math.isnan(throughput) else None
 
 
 def milliseconds(speed: Speed | None, stage: str, kind: str = "mean") -> float | None:
@@ -155,11 +156,13 @@ class Wanted:
     layout: str
     convention: str
     measures: tuple[str, ...]
+    accepted: tuple[str, ...] = ()
+    """Other conventions whose numbers may be written in this layout."""
 
     def check(self, overview: Overview) -> None:
         """Refuse an overview whose figures would mean something else under this layout's names."""
         given = overview.convention
-        if given not in ("", "as given") and given.partition(",")[0] != self.convention:
+        if given not in ("", "as given") and given.partition(",")[0] not in (self.convention, *self.accepted):
             raise BadInput(
                 f"these figures follow the convention {given}, and the names of {self.layout} mean {self.convention}'s",
                 hint=f"--convention {self.convention}",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ragauge.errors import BadInput
@@ -44,7 +46,12 @@ QUALITY: Mapping[str, str] = {
     "hit_rate@10": "hit_rate@10",
     "f1@10": "f1(precision_of=retrieved,recall_of=capped)@10",
 }
-"""As its code has them, since that is what writes the files; its document divides recall otherwise."""
+"""Measures behind the columns as RAGdbEval's code computes them. Its code writes the files, so this is the default."""
+DOCUMENTED: Mapping[str, str] = {column: re.sub(r"\(.*\)", "", measure) for column, measure in QUALITY.items()}
+"""Measures behind the columns as RAGdbEval's document defines them: recall / all true neighbours, precision / k."""
+CODE, DOCUMENT = "ragdbeval-capped", "ragdbeval"
+MEASURES: Mapping[str, Mapping[str, str]] = {CODE: QUALITY, DOCUMENT: DOCUMENTED}
+"""Measures behind the columns, by convention."""
 LATENCY: Mapping[str, str] = {
     f"latency_{kind}_ms": kind for kind in ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
 }
@@ -86,7 +93,9 @@ KEYS = (
     *("hardware_info", "success", "error_message"),
 )
 COLUMNS = ("experiment", "database", "dataset", "num_runs", *QUALITY, *PERFORMANCE, *RESOURCES)
-WANTED = Wanted("ragdbeval", "ragdbeval-capped", tuple(QUALITY.values()))
+CONVENTION = "convention"
+"""Key in the metadata of the JSON and last column of the CSV; RAGdbEval's own files have neither."""
+WANTED = Wanted("ragdbeval", CODE, tuple(QUALITY.values()))
 
 
 def read(path: str) -> Overview:
@@ -103,6 +112,7 @@ def read(path: str) -> Overview:
     about = held.get("metadata") or {}
     if not isinstance(about, dict):
         raise BadInput("metadata is no object", file=source.label)
+    followed = _convention(about.get(CONVENTION), source.label)
     told = count(about.get("num_results"), "num_results", source.label)
     if told is not None and told != len(results):
         raise BadInput(
@@ -123,17 +133,17 @@ def read(path: str) -> Overview:
         if result.get("success") is False:
             failures[name] = str(message or "failed")
             continue
-        if message:
-            notes.append(f"{name}: {message}")
+        notes += [f"{name}: {warning}" for warning in _warnings(result)]
         figures = _figures(result, f"result {at}", source.label)
         odd |= dict.fromkeys(one for one in figures if one not in COLUMNS and one not in OPERATIONS)
-        entries[name] = _entry(name, figures, _circumstances(result, about))
+        entries[name] = _entry(name, figures, _circumstances(result, about), followed)
     if odd:
         notes.append(f"not of this layout and left out: {', '.join(odd)}")
     if not entries:
         raise BadInput("no result succeeded" if failures else "no results", file=source.label)
     made = about.get("generated_at")
-    return _overview(source, entries, notes, failures, made if isinstance(made, str) else "")
+    found = _overview(source, entries, notes, followed)
+    return replace(found, failures=failures, made=made if isinstance(made, str) else "")
 
 
 def read_csv(path: str) -> Overview:
@@ -141,6 +151,14 @@ def read_csv(path: str) -> Overview:
     source = Source(path)
     rows = read_sheet(path, ("experiment", "database"), QUALITY, "RAGdbEval")
     entries: dict[str, Entry] = {}
+    said = dict.fromkeys(rows.columns.get(CONVENTION, [None]))
+    if len(said) > 1:
+        raise BadInput(
+            f"results of several conventions; expected one, got {', '.join(map(str, said))}",
+            file=source.label,
+            hint="split the file by its column `convention`",
+        )
+    followed = _convention(next(iter(said)), source.label)
     for at in range(len(rows)):
         name = rows.id("experiment", at, "experiment")
         if name in entries:
@@ -148,16 +166,20 @@ def read_csv(path: str) -> Overview:
         cells = {column: rows.columns[column][at] for column in COLUMNS[1:4] if column in rows.columns}
         runs = count(cells.get("num_runs"), "num_runs", source.label, rows.line(at))
         about = _circumstances({"experiment_name": name, **cells, "num_runs": runs}, {})
-        entries[name] = _entry(name, figures_of(rows, at, COLUMNS[4:]), about)
-    return _overview(source, entries, left_out(rows, COLUMNS))
+        entries[name] = _entry(name, figures_of(rows, at, COLUMNS[4:]), about, followed)
+    return _overview(source, entries, left_out(rows, (*COLUMNS, CONVENTION)), followed)
 
 
 def write(overview: Overview) -> str:
-    """The JSON of whatever was scored by its measures; what is not known is null."""
-    WANTED.check(overview)
+    """Write the JSON of systems that were scored by its measures; null if a figure is unknown.
+
+    A result that has figures succeeded and has no error message; what limits its figures is in its `warnings`.
+    """
+    followed = _followed(overview)
     results: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
-        told, figures = entry.manifest, figures_in(entry)
+        told, figures = entry.manifest, figures_in(entry, followed)
+        warnings, success = _warnings(told) + _failed(entry), _has_answers(entry)
         results.append(
             {
                 **_named(name, entry, overview),
@@ -165,8 +187,9 @@ def write(overview: Overview) -> str:
                 "index_config": told.get("index_config"),
                 "mean_metrics": {f"{group}{key}": figures.get(key) for group, keys in GROUPS.items() for key in keys},
                 "hardware_info": told.get("machine"),
-                "success": True,
-                "error_message": told.get("error_message", _failed(entry)),
+                "success": success,
+                "error_message": None if success else "; ".join(warnings),
+                **({"warnings": warnings} if success and warnings else {}),
             }
         )
     results += [
@@ -178,24 +201,26 @@ def write(overview: Overview) -> str:
         "num_results": len(results),
         "random_seed": _shared(overview, "random_seed"),
         "strict_mode": _shared(overview, "strict_mode"),
+        CONVENTION: followed,
     }
-    return as_json({"metadata": metadata, "results": [{key: one.get(key) for key in KEYS} for one in results]})
+    return as_json({"metadata": metadata, "results": [dict.fromkeys(KEYS) | one for one in results]})
 
 
 def write_csv(overview: Overview) -> str:
-    """The same as a table, which has no place for what failed."""
-    WANTED.check(overview)
+    """Write the table; it has no column for failures and warnings."""
+    followed = _followed(overview)
     rows = []
     for name, entry in overview.entries.items():
         named = _named(name, entry, overview)
-        rows.append({"experiment": named["experiment_name"], **named, **figures_in(entry)})
-    return as_csv(COLUMNS, rows)
+        figures = figures_in(entry, followed)
+        rows.append({"experiment": named["experiment_name"], **named, **figures, CONVENTION: followed})
+    return as_csv((*COLUMNS, CONVENTION), rows)
 
 
-def figures_in(entry: Entry) -> dict[str, float | None]:
-    """Everything that is known of a system, under RAGdbEval's names."""
+def figures_in(entry: Entry, convention: str = CODE) -> dict[str, float | None]:
+    """Return all known figures of a system by RAGdbEval's names; the convention says what its quality columns mean."""
     found: dict[str, float | None] = {
-        told: entry.means[mine].value for told, mine in QUALITY.items() if mine in entry.means
+        told: entry.means[mine].value for told, mine in MEASURES[convention].items() if mine in entry.means
     }
     found |= {told: milliseconds(entry.speed, "total", kind) for told, kind in LATENCY.items()}
     mean = found["latency_mean_ms"]
@@ -203,7 +228,7 @@ def figures_in(entry: Entry) -> dict[str, float | None]:
         found["qps_single_thread"] = 1000 / mean  # its definition: one thread, no pause between queries
     for told in (*PERFORMANCE[len(LATENCY) :], *RESOURCES, *OPERATIONS):
         known = entry.costs.get(COSTS.get(told, told))
-        if known is not None:
+        if known is not None and not math.isnan(known):  # a cached build has no time
             found[told] = known
     for mega, plain in MEGABYTES.items():
         size = found.get(plain)
@@ -228,8 +253,44 @@ def _named(name: str, entry: Entry, overview: Overview) -> dict[str, Any]:
     }
 
 
-def _failed(entry: Entry) -> str | None:
-    return f"{len(entry.failed)} queries failed" if entry.failed else None
+def _failed(entry: Entry) -> list[str]:
+    failed = len(entry.failed)
+    return [f"{failed:,} {'query' if failed == 1 else 'queries'} failed"] if failed else []
+
+
+def _has_answers(entry: Entry) -> bool:
+    """Return False if every query failed."""
+    return not entry.failed or len(entry.failed) < max((mean.n for mean in entry.means.values()), default=0)
+
+
+def _warnings(result: Mapping[str, Any]) -> list[str]:
+    """Return the warnings of a result that has figures; RAGdbEval's own files put them into `error_message`."""
+    held = result.get("warnings")
+    listed = held if isinstance(held, list) else [held]
+    return [str(one) for one in (result.get("error_message"), *listed) if one]
+
+
+def _followed(overview: Overview) -> str:
+    """Return the convention that the quality figures follow; refuse one that the layout has no names for."""
+    base = overview.convention.partition(",")[0]
+    if base == DOCUMENT:
+        Wanted("ragdbeval", DOCUMENT, tuple(DOCUMENTED.values())).check(overview)
+        return DOCUMENT
+    WANTED.check(overview)
+    return CODE
+
+
+def _convention(value: Any, label: str) -> str:
+    """Return the convention that a file names; that of RAGdbEval's code if it names none."""
+    if value in (None, ""):
+        return CODE
+    if value not in MEASURES:
+        raise BadInput(
+            f"unknown convention; expected one of {', '.join(MEASURES)}, got `{str(value)[:40]}`",
+            file=label,
+            hint="correct or delete the field `convention`",
+        )
+    return str(value)
 
 
 def _shared(overview: Overview, key: str) -> Any:
@@ -263,13 +324,14 @@ def _circumstances(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[
         "plan": {"repeats": result.get("num_runs")},
         "machine": result.get("hardware_info"),
         "error_message": result.get("error_message"),
+        "warnings": result.get("warnings"),
         "random_seed": about.get("random_seed"),
         "strict_mode": about.get("strict_mode"),
     }
 
 
-def _entry(name: str, figures: Mapping[str, float], told: Mapping[str, Any]) -> Entry:
-    means = {mine: Mean(figures[column], 0) for column, mine in QUALITY.items() if column in figures}
+def _entry(name: str, figures: Mapping[str, float], told: Mapping[str, Any], convention: str) -> Entry:
+    means = {mine: Mean(figures[column], 0) for column, mine in MEASURES[convention].items() if column in figures}
     latency = {kind: figures[column] for column, kind in LATENCY.items() if column in figures}
     redundant = {mega for mega, plain in MEGABYTES.items() if plain in figures}
     costs = {
@@ -277,34 +339,20 @@ def _entry(name: str, figures: Mapping[str, float], told: Mapping[str, Any]) -> 
         for column, value in figures.items()
         if column in COLUMNS[len(QUALITY) + len(LATENCY) + 4 :] + OPERATIONS and column not in redundant
     }
-    speed = speed_of({"total": latency}, qps=figures.get("qps_single_thread", math.nan))
+    speed = speed_of({"total": latency}, throughput=figures.get("qps_single_thread", math.nan))
     return Entry(name, means, speed=speed, costs=costs, told=told)
 
 
-def _overview(
-    source: Source,
-    entries: Mapping[str, Entry],
-    notes: list[str],
-    failures: Mapping[str, str] | None = None,
-    made: str = "",
-) -> Overview:
-    """All results together, with what a reader should know before believing them."""
-    measures = [one for one in WANTED.measures if any(one in entry.means for entry in entries.values())]
+def _overview(source: Source, entries: Mapping[str, Entry], notes: list[str], convention: str) -> Overview:
+    """Return all results together, with notes on their limits."""
+    known = MEASURES[convention].values()
+    measures = [one for one in known if any(one in entry.means for entry in entries.values())]
     if not measures:
         raise BadInput("no result has a figure of quality", file=source.label, hint="such as quality_recall@10")
     named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
-    if any(value == 0 for entry in entries.values() for value in figures_in(entry).values()):
+    if any(value == 0 for entry in entries.values() for value in figures_in(entry, convention).values()):
         notes = [*notes, "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that"]
     if len(named) > 1:
         notes = [*notes, f"the results are of {len(named)} datasets: they are not comparable"]
     dataset = named.pop() if len(named) == 1 else ""
-    return Overview(
-        source.stem,
-        entries,
-        measures,
-        WANTED.convention,
-        dataset=dataset,
-        failures=failures or {},
-        notes=notes,
-        made=made,
-    )
+    return Overview(source.stem, entries, measures, convention, dataset=dataset, notes=notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ragauge.formats.layouts import ragdbeval
@@ -10,50 +11,47 @@ from ragauge.outcomes import Mean, Speed
 from ragauge.overviews import Entry, Overview
 from ragauge.sweeps import Point, Sweep
 
-CUTS = (1, 10, 50, 100)
-"""The k that the layout has columns for."""
 AT = {0.90: "qps_at_recall_90", 0.95: "qps_at_recall_95", 0.99: "qps_at_recall_99"}
 
 
-def write(sweep: Sweep) -> str:
-    """The JSON; what is not known is null."""
-    return ragdbeval.write(overview(sweep))
+def write(sweep: Sweep, convention: str = ragdbeval.CODE) -> str:
+    """Write the JSON; null if a figure is unknown."""
+    return ragdbeval.write(overview(sweep, convention))
 
 
-def write_csv(sweep: Sweep) -> str:
-    """The table, which has no place for what failed."""
-    return ragdbeval.write_csv(overview(sweep))
+def write_csv(sweep: Sweep, convention: str = ragdbeval.CODE) -> str:
+    """Write the table; it has no column for failures."""
+    return ragdbeval.write_csv(overview(sweep, convention))
 
 
-def overview(sweep: Sweep) -> Overview:
-    """The sweep as what its layout is written from.
+def overview(sweep: Sweep, convention: str = ragdbeval.CODE) -> Overview:
+    """Return a benchmark as the overview that the layout is written from.
 
-    Its recall@k is the share of the k nearest that were found, which is recall(of=k)@k here: among exactly k relevant
-    ones, dividing by the smaller of both numbers is dividing by k. Its precision is over what came back, which is the
-    same where all k did, as where each is among the 100 nearest. Its mrr is left out below k = 100: ours takes the 100
-    nearest for relevant, and two meanings of relevant in a row would be one too many.
+    Relevant are all exact neighbours that are known of a query (100 unless k is larger), as in RAGdbEval. Its document
+    divides recall by their number, its code by min(k, their number). Precision is over k in the document, and over
+    what was returned in the code. `mrr` has depth 100 and is empty if fewer neighbours were searched for.
     """
     entries = {}
     for one in (point for point in sweep.points if not point.is_floor):
         name = f"{one.configuration.name}={one.configuration}" if one.configuration.name else str(one.configuration)
         told = _told(sweep, one, name)
         speed = Speed({"total": one.latency}, one.qps, one.latency.n, 0, 0)
-        entries[name] = Entry(name, _means(sweep, one), speed=speed, costs=_costs(sweep, one), told=told)
+        means = _means(sweep, one, ragdbeval.MEASURES[convention])
+        entries[name] = Entry(name, means, speed=speed, costs=_costs(sweep, one), told=told)
     failures = {str(one.configuration): f"{one.stage}: {one.message}" for one in sweep.failures}
     made = str(sweep.circumstances.get("made") or "")
-    measures = [name for name in ragdbeval.WANTED.measures if any(name in one.means for one in entries.values())]
-    return Overview(
-        sweep.data, entries, measures, ragdbeval.WANTED.convention, dataset=sweep.data, failures=failures, made=made
-    )
+    wanted = ragdbeval.MEASURES[convention].values()
+    measures = [name for name in wanted if any(name in one.means for one in entries.values())]
+    return Overview(sweep.data, entries, measures, convention, dataset=sweep.data, failures=failures, made=made)
 
 
-def _means(sweep: Sweep, one: Point) -> dict[str, Mean]:
-    found = {mine: one.quality[mine] for mine in ragdbeval.QUALITY.values() if mine in one.quality}
-    for k in CUTS:
-        if f"recall(of=k)@{k}" in one.quality:
-            found[f"recall(of=capped)@{k}"] = one.quality[f"recall(of=k)@{k}"]
-            if one.quality.get(f"precision@{k}") == 1:
-                found[f"precision(of=retrieved)@{k}"] = one.quality[f"recall(of=k)@{k}"]
+def _means(sweep: Sweep, one: Point, wanted: Mapping[str, str]) -> dict[str, Mean]:
+    # At most as many neighbours are searched for as are known, so min(k, number of relevant ones) is k.
+    known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in one.quality.items()}
+    # If all k are relevant, all k were returned; a benchmark of an earlier version has no precision over what was.
+    whole = {name: value for name, value in one.quality.items() if name.startswith("precision@") and value == 1}
+    known |= {name.replace("@", "(of=retrieved)@"): value for name, value in whole.items()}
+    found = {mine: (known | dict(one.quality)).get(mine, math.nan) for mine in wanted.values()}
     return {name: Mean(value, sweep.queries) for name, value in found.items() if math.isfinite(value)}
 
 
@@ -83,12 +81,12 @@ def _told(sweep: Sweep, one: Point, name: str) -> dict[str, Any]:
     _, _, options = str(one.configuration).partition(":")
     return {
         "experiment_name": name,
-        "finished": about.get("made"),
+        "finished": one.made or about.get("made"),
         "database": one.configuration.store,
         "dataset": {"name": sweep.data},
         "index_config": options or None,
         "plan": {"repeats": sweep.repeats},
         "machine": about.get("machine"),
-        "error_message": "; ".join([*one.clock.doubts, *one.notes]) or None,
+        "warnings": [*one.clock.doubts, *one.notes, *([f"reused; made {one.made}"] if one.reused else [])] or None,
         "random_seed": about.get("seed"),
     }

@@ -14,6 +14,7 @@ from ragauge.errors import BadInput
 from ragauge.formats.documents import read_json
 from ragauge.formats.files import Source
 from ragauge.formats.layouts.cells import Wanted, as_json, count, dataset_of, number
+from ragauge.formats.rows import as_id
 from ragauge.formats.scores import read_scores
 from ragauge.outcomes import Mean
 from ragauge.overviews import Entry, Overview
@@ -30,6 +31,8 @@ MEASURES: Mapping[str, str] = {
 }
 """Each with its cutoff; `mrr` has none. Any other name is kept as it is."""
 KS = (10,)
+CONVENTION = "rig-code"
+"""The preset of the numbers that rig writes: those of its code, not of its document."""
 ABOUT = ("dataset_id", "store_kind", "judge_fingerprint")
 NEAR = 5e-4
 """How far a stated mean may be from that of the stated values: three decimals."""
@@ -75,14 +78,14 @@ def read(path: str) -> Overview:
     (scores,) = read_scores(path)[0].values()
     if not isinstance(scores, Scores):  # a report has no seeds
         raise BadInput("this is no report of rig", file=source.label)
-    report = read_json(source)
+    report = read_json(source, ids=True)
     told: dict[str, Any] = {"iterations": {}, "freshness": _object(report.get("freshness"), "freshness", source.label)}
     told |= {key: _text(report.get(key), key, source.label) for key in ABOUT}
     means: dict[str, Mean] = {}
     levels: dict[float, None] = {}
     notes: list[str] = []
     for one in report["metrics"]:
-        name = str(one["metric"]).strip()
+        name = as_id(one["metric"], "the name of a metric", source.label)
         n, stated = len(scores.per_query[name]), count(one.get("n"), f"n of {name}", source.label)
         if stated is not None and stated != len(one["per_query"]):
             raise BadInput(
@@ -107,7 +110,7 @@ def read(path: str) -> Overview:
         source.stem,
         {name: entry},
         list(means),
-        "rig",
+        CONVENTION,
         confidence=next(iter(levels), 0.95),
         dataset=told["dataset_id"] or "",
         notes=notes,
@@ -138,7 +141,7 @@ def write(overview: Overview) -> str:
 
 def written(overview: Overview, layout: str = "rig") -> dict[str, str]:
     """The measures that are written, each with rig's name."""
-    Wanted(layout, "rig", tuple(overview.measures) or measures(KS)).check(overview)
+    Wanted(layout, CONVENTION, tuple(overview.measures) or measures(KS), ("rig",)).check(overview)
     for name, entry in overview.entries.items():
         if not entry.scores:
             raise BadInput(f"of {name} only means are known, and rig's reports have every query", hint="give its run")
@@ -231,7 +234,7 @@ def renamed(scores: Scores, name: str) -> Scores:
     return replace(
         scores,
         run=name,
-        convention="rig",
+        convention=CONVENTION,
         values=by_measure(scores.values),
         means=by_measure(scores.means),
         unscored=by_measure(scores.unscored),

@@ -12,7 +12,7 @@ from ragauge.errors import BadInput
 from ragauge.formats.documents import read_json
 from ragauge.formats.files import Source
 from ragauge.formats.layouts.cells import as_json, count, number
-from ragauge.formats.layouts.rig import canonical, interval_in, interval_of, values_of, written
+from ragauge.formats.layouts.rig import CONVENTION, canonical, interval_in, interval_of, values_of, written
 from ragauge.formats.rows import as_id
 from ragauge.outcomes import Mean
 from ragauge.overviews import Entry, Overview
@@ -29,7 +29,7 @@ BUCKETS = ("winners", "losers", "unchanged")
 def read(path: str) -> Overview:
     """Both systems, each with its means and with its values on the queries that both have."""
     source = Source(path)
-    report = read_json(source)
+    report = read_json(source, ids=True)
     rows = report.get("rows") if isinstance(report, dict) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and "metric" in row for row in rows):
         raise BadInput(
@@ -70,7 +70,7 @@ def read(path: str) -> Overview:
         source.stem,
         entries,
         list(dict.fromkeys(measure for side in reversed(SIDES) for measure in means[side])),
-        "rig",
+        CONVENTION,
         confidence=next(iter(levels), 0.95),
         baseline="baseline" if "baseline" in entries else None,
         notes=["rig does not say which systems were compared, and keeps only the queries that both have"],
@@ -188,7 +188,7 @@ def _scores(side: str, columns: Mapping[str, Mapping[str, float]]) -> list[Score
     return [
         Scores(
             side,
-            "rig",
+            CONVENTION,
             queries,
             ByMeasure(values, canonical),
             ByMeasure(means, canonical),

@@ -12,6 +12,8 @@ LONGEST = 500
 """Characters of what an endpoint says."""
 EMPTY_ACCOUNT = {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
 MODERATED = ("moderation", "flagged", "content policy")
+NOT_SENT = ("ConnectError", "ConnectTimeout")
+"""Errors before a request is sent."""
 HINTS = {
     401: "the key comes from OPENAI_API_KEY, or from the variable that the option `key` names",
     402: "the account behind the key is empty",
@@ -39,7 +41,9 @@ class Problem(NamedTuple):
         said = " ".join(self.words.split())
         said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
         if self.status is None:
-            return BackendFailed(f"{where}: {said}", passing=True)
+            failure = BackendFailed(f"{where}: {said}", passing=True)
+            failure.unanswered = not said.startswith(NOT_SENT)
+            return failure
         message = f"{where} answered {self.status}: {said}"
         empty = any(word in EMPTY_ACCOUNT for word in self.code.split()) or "insufficient_quota" in self.words
         moderated = any(word in self.words.lower() for word in MODERATED)

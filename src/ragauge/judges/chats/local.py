@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -80,6 +80,7 @@ class Local:
         self.concurrency = parallel
         """More calls at a time would only wait for each other, and run out of theirs."""
         self.timeout = PATIENCE
+        self.local = True
         self.name = f"local:{self._file.name}"
         self._opened: Future[tuple[OpenAI, _Server]] | None = None
 
@@ -105,12 +106,24 @@ class Local:
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """The reply; the first one takes as long as loading the model."""
+        return await self._asked(OpenAI.complete, messages, schema)
+
+    async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the reply to one request; the first one includes loading the model."""
+        return await self._asked(OpenAI.request, messages, schema)
+
+    async def _asked(
+        self,
+        call: Callable[[OpenAI, Sequence[Message], Mapping[str, Any] | None], Awaitable[Reply]],
+        messages: Sequence[Message],
+        schema: Mapping[str, Any] | None,
+    ) -> Reply:
         if self._opened is None:
             self._opened = _in_a_thread(self._open)
         # Who is not patient enough to wait for a large model finds it loaded when asking again.
         chat, server = await asyncio.shield(asyncio.wrap_future(self._opened))
         try:
-            return await chat.complete(messages, schema)
+            return await call(chat, messages, schema)
         except BackendFailed as error:
             if error.passing and not server.alive:
                 raise BackendFailed(f"the process of {self.name} ended{server.last_words()}", final=True) from None

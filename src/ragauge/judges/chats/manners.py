@@ -11,6 +11,7 @@ from ragauge.judges.chats.failures import Problem
 from ragauge.judges.schemas import obeys, words_of
 from ragauge.judges.thoughts import unfinished
 from ragauge.seams import Message
+from ragauge.structured_text import parse_json
 from ragauge.verdicts import Reply
 
 RUNGS = ("json_schema", "json_object", "plain")
@@ -147,8 +148,8 @@ def ignored(text: str, schema: Mapping[str, Any]) -> str | None:
     >>> ignored('{"a": "x', schema)
     """
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text, unique_keys=False)
+    except ValueError:
         # One that was cut off, or never began, is an accident.
         return None if text.lstrip()[:1] in ("", "{", "[") else "the reply is no JSON"
     # Only the outermost shape: what is wrong inside is for whoever reads the reply.

@@ -14,14 +14,16 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.http_client import find_failure, open_async_client
 from ragauge.judges.chats.failures import Problem, problem_of
 from ragauge.judges.chats.limits import used_up
 from ragauge.judges.chats.manners import RUNGS, Manner
 from ragauge.judges.chats.words import chosen, goes_on, probabilities
 from ragauge.judges.schemas import words_of
 from ragauge.judges.thoughts import spoken
-from ragauge.keys import credentials, without_credentials, without_keys
+from ragauge.keys import register_fields, register_secrets, register_url, without_credentials
 from ragauge.seams import Message
+from ragauge.structured_text import parse_json
 from ragauge.verdicts import Reply
 
 PUBLIC = "https://api.openai.com/v1"
@@ -91,7 +93,9 @@ class OpenAI:
         self._http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
         self._key = secret or ("none" if given else "")
         self._variable = key
-        self._secrets = [secret, *credentials(self._url)]
+        register_secrets(secret)
+        register_url(self._url)
+        register_fields(extra or {})
         self._shown = without_credentials(self._url)
         self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         self._client: Any = None
@@ -115,40 +119,61 @@ class OpenAI:
             **({"extra": {name: _hash(name, value) for name, value in more.items()}} if more else {}),
         }
 
+    @property
+    def local(self) -> bool:
+        """Whether the endpoint is on this machine."""
+        return self._local
+
+    @property
+    def missing_key(self) -> str:
+        """The environment variable that should hold the key and does not; empty if none is needed."""
+        return "" if self._key else self._variable
+
     def keyed(self, secret: str) -> Self:
         """The same chat with a key that is in no variable."""
         self._key = secret
-        self._secrets.append(secret)
+        register_secrets(secret)
         return self
 
     @property
     def notes(self) -> list[str]:
         """What the endpoint did not take, so that replies are not quite as they were asked for."""
-        return [without_keys(f"{self.name}: {note}", self._secrets) for note in self._manner.notes]
+        return [f"{self.name}: {note}" for note in self._manner.notes]
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """The reply. What it took to find out how the endpoint wants to be asked is counted with it."""
+        """Return the reply; the tokens of requests in formats that the endpoint did not accept are added to it."""
+        prompt = completion = 0
+        for _ in range(ROUNDS):
+            try:
+                reply = await self.request(messages, schema)
+            except BackendFailed as failure:
+                failure.prompt_tokens = prompt = prompt + failure.prompt_tokens
+                failure.completion_tokens = completion = completion + failure.completion_tokens
+                if not failure.adapted:
+                    raise
+                continue
+            return reply._replace(
+                prompt_tokens=reply.prompt_tokens + prompt, completion_tokens=reply.completion_tokens + completion
+            )
+        raise _paid(BackendFailed(f"{self._shown} accepts no request format"), Reply("", prompt, completion))
+
+    async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the reply to one request; raise BackendFailed with `adapted` if the next has another format."""
         self.ready()
         words = words_of(schema)
-        spent = Reply("")
-        for _ in range(ROUNDS):
-            how = self._manner.how(words, schema)
-            body = self._manner.body(messages, schema, how)
-            found, headers, problem = await self._send(body)
-            if problem is not None:
-                if self._manner.stepped_down(problem, body, how):
-                    continue
-                failure = problem._replace(words=without_keys(problem.words, self._secrets)).failure(self._shown)
-                raise _paid(failure, spent)
-            reply = self._read(found, headers, how, words)
-            spent = reply._replace(
-                prompt_tokens=spent.prompt_tokens + reply.prompt_tokens,
-                completion_tokens=spent.completion_tokens + reply.completion_tokens,
-                cached_tokens=spent.cached_tokens + reply.cached_tokens,
-            )
-            if schema is None or not self._manner.ask_again(reply, body, how, schema):
-                return spent
-        raise _paid(BackendFailed(f"{self._shown} takes no request, however it is asked"), spent)
+        how = self._manner.how(words, schema)
+        body = self._manner.body(messages, schema, how)
+        found, headers, problem = await self._send(body)
+        if problem is not None:
+            failure = problem.failure(self._shown)
+            failure.adapted = self._manner.stepped_down(problem, body, how)
+            raise failure
+        reply = self._read(found, headers, how, words)
+        if schema is not None and self._manner.ask_again(reply, body, how, schema):
+            failure = _paid(BackendFailed(f"{self._shown}: the reply does not have the requested format"), reply)
+            failure.adapted = True
+            raise failure
+        return reply
 
     def ready(self) -> None:
         """Refuse to ask without the key that is needed. Only whoever asks something needs one: an estimate does not."""
@@ -179,11 +204,17 @@ class OpenAI:
             headers = response.headers
             return {}, headers, problem_of(error.status_code, error.body, response.text, headers)
         except self._sdk.OpenAIError as error:
+            guard = find_failure(error)
             cause = error.__cause__ or error
-            return {}, {}, Problem(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
+            if guard is None:
+                return {}, {}, Problem(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
+        else:
+            guard = None
+        if guard is not None:  # outside of the handler, so that it has no context with the request and its headers
+            raise guard from None
         try:
-            found = json.loads(response.content)
-        except (ValueError, RecursionError):
+            found = parse_json(response.content, unique_keys=False)
+        except ValueError:
             text = response.text
             page = text.lstrip().startswith("<")
             words = f"{'a page' if page else 'no whole JSON'}: {text[:200]!r}"
@@ -201,13 +232,14 @@ class OpenAI:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
-            transport = self._sdk.DefaultAsyncHttpxClient(limits=limits, trust_env=not self._local)
+            wait = self._sdk.Timeout(LONGEST_WAIT, connect=10.0)
+            client = open_async_client(self._http, limits=limits, timeout=wait, trust_env=not self._local)
             self._client = self._sdk.AsyncOpenAI(
                 api_key=self._key,
                 base_url=self._url,
                 max_retries=0,
-                timeout=self._sdk.Timeout(LONGEST_WAIT, connect=10.0),
-                http_client=transport,
+                timeout=wait,
+                http_client=client,
             )
             self._loop = loop
         return self._client
@@ -226,7 +258,7 @@ class OpenAI:
         usage = _mapping(found.get("usage"))
         details = _mapping(usage.get("prompt_tokens_details"))
         return Reply(
-            without_keys(text, self._secrets) if any(one and one in text for one in self._secrets) else text,
+            text,
             prompt_tokens=_count(usage.get("prompt_tokens")),
             completion_tokens=_count(usage.get("completion_tokens")),
             cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.errors import BackendFailed, BadInput
-from ragauge.judges.asking import ask
+from ragauge.judges.asking import ask, ask_until_adapted
 from ragauge.seams import Chat, Message, close
+from ragauge.structured_text import parse_json
 from ragauge.verdicts import Reply
 
 TAG = re.compile(r"data-[0-9a-f]{16}")
@@ -47,7 +48,7 @@ class Replay:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = parse_json(line)
                 if "identity" in row:
                     of = row["identity"]
                     continue
@@ -105,8 +106,14 @@ class Recording:
         return list(getattr(self._chat, "notes", ()))
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """The chat's reply, which is in the file as soon as it is here."""
-        reply = await ask(self._chat, messages, schema)
+        """Return the chat's reply and write it to the file."""
+        return self._recorded(messages, schema, await ask_until_adapted(self._chat, messages, schema))
+
+    async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
+        """Return the reply to one request and write it to the file."""
+        return self._recorded(messages, schema, await ask(self._chat, messages, schema))
+
+    def _recorded(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply: Reply) -> Reply:
         said = {**reply._asdict(), "probabilities": dict(reply.probabilities)}
         self._write({"messages": [dict(one) for one in messages], "schema": schema, "reply": said})
         return reply

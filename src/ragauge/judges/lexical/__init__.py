@@ -3,12 +3,11 @@
 It is the offline default and the baseline that a model has to beat, not a substitute for one: a free paraphrase looks
 unsupported to it, and a false sentence made of the right words looks supported.
 
-- **claims**: the phrases of each sentence (`phrases.py`); refusals, questions and courtesies claim nothing.
+- **claims**: the phrases of each sentence (`phrases.py`); clauses that refuse, ask or are polite claim nothing.
 - **support**: a source bears a claim out if it has enough of its words (`matching.degree`), and no negation stands on
   one side only. Where no context has enough alone and all have, those that are needed together are named as such.
 - **useful**: the share of the question's words that a chunk has, as a whole and in its best sentence.
-- **questions**: words alone cannot ask, so the first sentences of the answer stand for the questions that it would
-  answer; an answer is a refusal if it says that it has none and claims nothing beside.
+- **questions**: unscored, because generating the questions that an answer would answer needs a model.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ from importlib.resources import files
 from typing import Any
 
 from ragauge.judges.lexical.matching import Library, degree, denies, needed
-from ragauge.judges.lexical.phrases import claims, refuses
+from ragauge.judges.lexical.phrases import claims
 from ragauge.judges.lexical.words import Word
-from ragauge.judges.sentences import sentences
-from ragauge.judges.tasks import CONTEXTS, Reading, Task, Thought
+from ragauge.judges.tasks import CONTEXTS, Reading, Task
 from ragauge.verdicts import LEXICAL, Support, Unscored, Usefulness, uncited
 
 ENOUGH = 0.7
@@ -32,6 +30,7 @@ HELPS = 0.5
 """The degree from which a chunk is useful."""
 SHOWN = 6
 """How many missing words are named."""
+NO_QUESTIONS = "the lexical judge generates no questions, which needs a model (--chat)"
 
 
 class Lexical:
@@ -53,7 +52,9 @@ class Lexical:
 
     def say(self, task: Task) -> Reading:
         """The same, without a loop to wait in."""
-        says = {"claims": self._claims, "support": self._support, "useful": self._useful, "questions": self._thought}
+        says = {"claims": self._claims, "support": self._support, "useful": self._useful}
+        if task.step == "questions":
+            return Reading({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS)))
         reading = Reading({}, {})
         for one in task.asked:
             said = says[task.step](task, one)
@@ -99,11 +100,6 @@ class Lexical:
         whole = sum(weight for key, weight in wanted.items() if key in source.where)
         found = (whole + best) / (2 * sum(wanted.values()))
         return Usefulness(found >= HELPS, _missing("not in it", asked, source.where), found)
-
-    def _thought(self, task: Task, name: str) -> Thought:
-        found = sentences(task.asked[name])
-        refusal = not found or (any(map(refuses, found)) and not any(map(claims, found)))
-        return Thought(refusal, tuple(found[: max(task.n, 1)]))
 
 
 @cache

@@ -24,40 +24,84 @@ _SAY = (
     r"(?:contain|mention|provide|specif|include|address|say|state|answer|discuss|cover|indicate|give|describe|detail)"
 )
 _NOT = r"(?:not|n't|cannot)"
+_LACKING = r"no (?:\w+ ){0,3}(?:information|mention|details?|data|answer|evidence)\b"
 REFUSALS = (
     rf"\b(?:i|we) (?:\w+ )?(?:do|did|ca|can|could|am|are|was|were|would)?(?: ?{_NOT}|'m not|'re not) (?:\w+ ){{0,3}}"
     r"(?:have|know|information|answer|sure|find|found|able|aware|familiar|certain|details?|data|access|help|assist"
     r"|provide|determine|say|tell|confirm|knowledge|comment|understand|advise|explain|recommend|do (?:that|this|so))\b",
     r"\b(?:i|we) neither (?:have|know)\b",
-    r"\b(?:i'm|i am|we're|we are) (?:\w+ )?(?:sorry|afraid|unable|unsure|unaware)",
+    r"\b(?:i'm|i am|we're|we are) (?:\w+ )?(?:sorry|afraid|unable|unsure|unaware)\b",
     r"\b(?:i|we) (?:\w+ )?(?:lack|have no|could find no|found no|apologi[sz]e)",
-    rf"\b{_SOURCE}(?: \w+){{0,4}} (?:do|does|did|is|are|was|were|has|have)?(?: )?{_NOT} (?:\w+ ){{0,3}}"
-    rf"(?:{_SAY}|available|enough|sufficient|clear)",
+    rf"^(?:\w+ ){{0,4}}{_SOURCE}(?: \w+){{0,4}} (?:do|does|did|is|are|was|were|has|have)?(?: )?{_NOT} (?:\w+ ){{0,3}}"
+    rf"(?:{_SAY}|enough|sufficient|clear\b)",
+    rf"\binformation(?: \w+){{0,4}} (?:is|are|was|were)(?: )?{_NOT} (?:\w+ ){{0,2}}available\b",
     rf"{_NOT} (?:\w+ ){{0,2}}(?:mentioned|specified|stated|provided|available|given|clear|discussed|found|covered)"
     rf" (?:\w+ ){{0,2}}(?:in|by|from) (?:\w+ ){{0,3}}{_SOURCE}",
-    r"\bno (?:\w+ ){0,3}(?:information|mention|details?|data|answer) (?:\w+ )?(?:about|on|of|regarding|in|is|was|to|for"
-    r"|available|provided|found)",
-    r"\b(?:insufficient|not enough|without (?:more|further|additional)) (?:\w+ )?(?:information|context|data|details?)",
-    r"\bcan(?:not|'t| not) be (?:answered|determined)\b",
-    r"\bunanswerable\b",
-    r"\bno (?:idea|clue)\b",
-    r"\bno answer\b",
+    rf"(?:^(?:and |so |because |since |that )?|\bthere (?:is|are|was|were|seems to be|appears to be) (?:\w+ ){{0,2}}"
+    rf"|\b{_SOURCE} (?:\w+ ){{0,3}}(?:contains?|provides?|has|have|gives?|offers?|makes?|includes?) ){_LACKING}",
+    rf"\b{_LACKING} (?:\w+ ){{0,6}}(?:in|by|from) (?:\w+ ){{0,3}}{_SOURCE}",
+    r"(?:^|\b(?:is|are|have|has|with|provides?|contains?) )(?:\w+ )?(?:insufficient|not enough) (?:\w+ )?"
+    r"(?:information|context|data|details?)\b",
+    r"\b(?:hard|difficult|impossible|not possible) to (?:say|tell|answer|determine|know)\b",
+    rf"\bcan(?:not|'t| not) be (?:answered|determined)(?: (?:\w+ ){{0,4}}{_SOURCE}|\W*$)",
+    r"\b(?:it|this|that|question|query) is unanswerable\b|^unanswerable\W*$",
+    r"(?:^|\b(?:i|we) (?:\w+ )?(?:have|had) )no (?:idea|clue)\b",
 )
-"""Ways to say that one has no answer; patterns over a sentence in lower case."""
+"""Clauses that give no answer; patterns over a clause in lower case, without its quotations."""
+_OFFER = r"(?: (?:if|should|whether|when|about|on|with|regarding|for|in case|how|what|which|where|more|so)\b[^,;:()]*)?"
+_HELP = r"(?:help|assist)(?: you)?(?: (?:further|more|today|any ?time))?"
 COURTESIES = (
-    r"\blet me know\b",
-    r"\bfeel free to\b",
-    r"\bhope (?:this|that|it) helps\b",
-    r"\b(?:happy|glad) to (?:help|assist)\b",
-    r"\bhow (?:can|may) i (?:help|assist)\b",
-    r"\b(?:thank you|thanks|you're welcome|you are welcome|great question|good question)\b",
-    r"^\W*(?:hi|hello|hey|sure|certainly|sorry|goodbye|bye)\b[^.,]{0,20}\W*$",
-    r"\b(?:could|can|would|please) (?:you )?(?:please )?(?:\w+ )?(?:clarify|specify|rephrase|elaborate)\b",
-    r"\bplease (?:provide|share|give) (?:me )?(?:with )?(?:more|further|additional)\b",
+    r"let (?:me|us) know(?: what you think)?",
+    r"(?:please )?feel free to (?:ask|contact|reach out|message|share|let me know|clarify|specify|rephrase|elaborate)"
+    r"(?: (?:me|us|them|out|away|again|anything|any questions?|(?:any )?(?:\w+ )?questions?))*",
+    r"(?:please )?do(?:n't| not) hesitate to (?:ask|contact|reach out)(?: (?:me|us|out|again))*",
+    r"(?:i |we )?(?:really )?hope (?:this|that|it) (?:\w+ )?(?:helps|helped|answers your question|is helpful)",
+    rf"(?:(?:i am|i'm|i'd be|i will be|i'll be|i would be|we are|we're|we'd be|always) )?"
+    rf"(?:(?:more than|always|very) )?(?:happy|glad) to {_HELP}",
+    rf"how (?:can|may) (?:i|we) {_HELP}",
+    r"(?:many )?(?:thank you|thanks)(?: (?:so|very) much| a lot| again)?"
+    r"(?: for (?:asking|your|the (?:question|clarification|information)|reaching|contacting|sharing)\b[^,;:()]*)?",
+    r"(?:you're|you are) (?:very |most )?welcome",
+    r"(?:i'm|i am|we're|we are) (?:very |so |really )?(?:sorry|afraid)(?: (?:about|for) \w+(?: \w+)?)?",
+    r"(?:i|we) apologi[sz]e(?: (?:about|for) \w+(?: \w+)?)?",
+    r"(?:(?:that's|that is|this is|what) )?an? (?:\w+ )?(?:great|good|excellent|interesting) question",
+    r"(?:great|good|excellent|interesting) question",
+    r"(?:hi|hello|hey|goodbye|bye)(?: \w+)?",
+    r"(?:sure|certainly|of course|sorry|apologies|my apologies)(?: thing)?(?: (?:about|for) (?:that|this|the \w+))?",
+    r"(?:(?:could|can|would) you (?:please |kindly )?|please )(?:\w+ )?(?:(?:clarify|rephrase|elaborate)\b[^,;:()]*"
+    r"|specify(?: (?:what|which|who|whom|where|when|how|whether|if|more|your|further)\b[^,;:()]*)?)",
+    r"please (?:provide|share|give) (?:me )?(?:with )?(?:more|further|additional) (?:information|contexts?|details?)",
 )
-"""Ways to be polite, which claim nothing either."""
+"""Polite clauses that claim nothing: patterns over a whole clause in lower case; an offer (`if …`) may follow."""
+_LEAD = r"(?:(?:and|but|so|also|well|yes|no|ok|okay|again|please|then|as always|otherwise) )*"
 REFUSAL = re.compile("|".join(REFUSALS))
-COURTESY = re.compile("|".join(COURTESIES))
+COURTESY = re.compile(rf"\W*{_LEAD}(?:{'|'.join(COURTESIES)}){_OFFER}\W*")
+INVITED = re.compile(r"\W*(?:and |but |so )?if (?:you|there)(?:'d|'ve| \w+)\b[^,;:()]*\W*")
+"""The condition before a courtesy: `If you need anything else, let me know`."""
+QUOTED = re.compile(r"[\"\u201c][^\"\u201d]*[\"\u201d]")
+_VERB = (
+    r"(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|may|might|must|should|\w{2,}ed|became|began|built"
+    r"|came|gave|held|left|led|lost|made|met|put|said|sold|took|went|won|wrote)"
+)
+_OPENING = (
+    r"(?:if|as|in|on|at|for|from|with|without|by|to|of|since|when|while|although|though|given|based|according|after"
+    r"|before|what|how|who|whom|whose|which|where|why|do|does|did|is|are|was|were|can|could|will|would|have|has|i|we)"
+)
+"""Words that begin a fragment, a question or a remark of the speaker."""
+_SUBJECT = (
+    r"(?:it|he|she|they|you|this|that|these|those|there|the|an?|his|her|its|their|my|our|your|[A-Z][\w'.-]*|\d[\d,.]*)"
+)
+SEGMENT = re.compile(
+    rf"(?<=[,;:!?\u2013\u2014)])\s+|\s+(?=[-\u2013\u2014(]\s?)"
+    rf"|\s+(?=(?i:and|so|since|as|although|though|while)\s{_SUBJECT}\b)|\s+(?=because\s(?!of\b))"
+)
+"""Where another clause may begin in a sentence that holds a refusal or a courtesy."""
+MAIN = re.compile(
+    rf"\W*(?:(?:and|so|because|since|as|although|though|while)\s)?(?!(?i:(?:\w+\s){{0,3}}{_SOURCE}\b|{_OPENING}\b))"
+    rf"(?:{_SUBJECT}|(?i:it|he|she|they|you|this|these|there|the)|(?<=because\s)\w+)"
+    rf"(?:'s\s|\s(?:(?!(?:it|he|she|they|that|who|which|where|when|I|we|you)\b)[\w'.-]+\s){{0,6}}?{_VERB}\b)"
+)
+"""A clause with its own subject, which is not the source, and its own verb."""
 INTERJECTION = re.compile(
     r"^\s*(?:yes|no|yeah|well|sure|ok|okay|indeed|certainly|not really|actually)\s*[,.!:]\s+", re.IGNORECASE
 )
@@ -67,24 +111,17 @@ TOLD = re.compile(r"\b(?:do|did) you know\b|\bdid you hear\b")
 
 
 def refuses(text: str) -> bool:
-    """Whether a text says somewhere that it has no answer.
+    """Whether a clause of a text gives no answer.
 
     >>> refuses("I'm sorry, I do not have any information on that."), refuses("The plan does not include dental care.")
     (True, False)
     """
-    return REFUSAL.search(_plain(text)) is not None
+    return any(_is_refusal(segment) for segment in SEGMENT.split(text))
 
 
 def commits(sentence: str) -> bool:
     """Whether a sentence claims anything: a refusal, a question, a courtesy and a bare `Yes.` do not."""
-    plain = _plain(sentence)
-    asks = plain.rstrip("\"' )").endswith(("?", "\uff1f")) and not TOLD.search(plain)
-    return (
-        not asks
-        and not REFUSAL.search(plain)
-        and not COURTESY.search(plain)
-        and any(w.kind != "stop" for w in words(sentence))
-    )
+    return bool(_claiming_parts(sentence))
 
 
 def claims(sentence: str) -> list[str]:
@@ -94,9 +131,50 @@ def claims(sentence: str) -> list[str]:
     ["Arthur's Magazine was a literary periodical published", 'in Philadelphia in the 19th century.']
     >>> claims("I do not know, but it was built in 1987."), claims("Yes.")
     (['but it was built in 1987.'], [])
+    >>> claims("Thanks for asking, it was built in 1987."), claims("I am sorry, the museum was closed in 1987.")
+    (['it was built in 1987.'], ['the museum was closed in 1987.'])
     """
     bare = INTERJECTION.sub("", sentence)
-    return [phrase for part in TURN.split(bare) if commits(part) for phrase in _phrases(part)]
+    return [phrase for part in TURN.split(bare) for rest in _claiming_parts(part) for phrase in _phrases(rest)]
+
+
+def _claiming_parts(part: str) -> list[str]:
+    """Return what remains of a part of a sentence without questions, courtesies and refusals.
+
+    A segment next to a refusal or a question belongs to it (`Based on the text, I cannot say`), unless it is a main
+    clause (`It was built in 1887, is there more?`).
+    """
+    plain = _plain(part)
+    segments = SEGMENT.split(part)
+    if plain.rstrip("\"' )").endswith(("?", "\uff1f")) and not TOLD.search(plain):
+        return [one for one in segments[:-1] if MAIN.match(one) and not _is_refusal(one) and not _is_courtesy(one)]
+    refused = any(_is_refusal(segment) for segment in segments)
+    polite = any(_is_courtesy(segment) for segment in segments)
+    if not refused and not polite:
+        return [part] if _has_content(part) else []
+    found: list[list[str]] = [[]]
+    for segment in segments:
+        begins = not refused or MAIN.match(segment) is not None
+        if _is_refusal(segment) or _is_courtesy(segment) or (polite and INVITED.fullmatch(_plain(segment))):
+            found.append([])
+        elif begins or found[-1]:
+            found[-1].append(segment)
+    return [rest for rest in map(" ".join, found) if _has_content(rest)]
+
+
+def _is_refusal(segment: str) -> bool:
+    return (
+        not _is_courtesy(segment)
+        and REFUSAL.search(_plain(QUOTED.sub(" ", segment)).lstrip("-\u2013\u2014( ")) is not None
+    )
+
+
+def _is_courtesy(segment: str) -> bool:
+    return COURTESY.fullmatch(_plain(segment)) is not None
+
+
+def _has_content(text: str) -> bool:
+    return any(word.kind != "stop" for word in words(text))
 
 
 def _phrases(part: str) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ragauge.audits.wording import counted
 from ragauge.findings import Finding
-from ragauge.formats.tolerant import Flaw
+from ragauge.formats.tolerant import PAPERS, Flaw
 from ragauge.knowledge.lints.evidence import EXAMPLES, Evidence, shown
 from ragauge.texts import normalised
 
@@ -53,6 +54,20 @@ def readable(evidence: Evidence) -> Iterator[Finding]:
             _told(apart),
             "readers of CSV find a single column, and in it no text",
             remedy="write the table again with commas, or as JSONL",
+        )
+    unread = _of(evidence, "unread")
+    if unread:
+        endings = Counter(flaw.said or "without an ending" for flaw in unread)
+        counts = ", ".join(f"{n:,} {ending}" for ending, n in endings.most_common())
+        yield Finding(
+            reading.name,
+            "unread files",
+            True,
+            len(unread),
+            f"{counted(len(unread), 'file')} of the folder {'was' if len(unread) == 1 else 'were'} not read ({counts})",
+            [shown(flaw.where, 120) for flaw in unread],
+            "nothing here was checked in them",
+            remedy=f"convert them to text ({', '.join(PAPERS)}) or to corpus.jsonl, or move them out of the folder",
         )
     if not lost and not nameless and not apart:
         said = f"all {counted(len(reading), 'document')} can be read"

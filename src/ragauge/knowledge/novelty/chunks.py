@@ -23,6 +23,10 @@ AT_ONCE = 1024
 """Documents that are cut, or chunks that are embedded, at a time."""
 IN_MEMORY = 512 << 20
 """Bytes of vectors; more are kept in a file, which the system drops from memory as it likes."""
+WINDOW = 50_000
+"""Characters of a document that are split at a time, at least."""
+UNSURE = 2
+"""Chunks at the end of a window that can differ from those of the whole text."""
 LONE = re.compile("[\ud800-\udfff]")
 """Halves of characters: JSON can hold them, but they are no text."""
 
@@ -52,7 +56,11 @@ class Chunks:
     def text(self, place: int) -> str:
         """The text of a chunk."""
         document = self.documents[int(self.owner[place])]
-        return LONE.sub("\ufffd", document.whole[self.start[place] : self.end[place]])
+        start, end = int(self.start[place]), int(self.end[place])
+        # A document has as many chunks as it is long, so its title and text are not joined for each of them.
+        lead = len(document.title) + 1 if not document.text.startswith(document.title) else 0
+        text = document.text[start - lead : end - lead] if start >= lead else document.whole[start:end]
+        return LONE.sub("\ufffd", text)
 
     def name(self, place: int) -> str:
         """The id of a chunk's document."""
@@ -84,7 +92,10 @@ def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Ch
     owner, start, end = [], [], []
     for first in range(0, len(documents), AT_ONCE):
         texts = [whole(one) for one in documents[first : first + AT_ONCE]]
-        for place, found in enumerate(splitter.chunk_all_indices(texts), first):
+        window = max(WINDOW, 10 * size)
+        short = iter(splitter.chunk_all_indices([text for text in texts if len(text) <= window]))
+        for place, whole_text in enumerate(texts, first):
+            found = next(short) if len(whole_text) <= window else _split_long(splitter, whole_text, window)
             for at, text in found:
                 if not (WORD.search(text) or words(text)):  # some signs are words once they are normalised
                     continue
@@ -94,6 +105,24 @@ def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Ch
     told = Chunking(size, overlap, by=f"semantic-text-splitter {version('semantic-text-splitter')}")
     whose, begins, ends = (np.array(one, np.int64) for one in (owner, start, end))
     return Chunks(documents, whose, begins, ends, told)
+
+
+def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
+    """Split a long text window by window: the splitter takes quadratic time for a text without paragraphs.
+
+    The last chunks of a window are split again with the text that follows, so that the chunks are as those of the
+    whole text.
+    """
+    found: list[tuple[int, str]] = []
+    start = 0
+    while True:
+        part = [(start + at, chunk) for at, chunk in splitter.chunk_indices(text[start : start + window])]
+        if start + window >= len(text):
+            return found + part
+        if len(part) <= UNSURE:  # little but white space
+            found, start = found + part, start + window
+        else:
+            found, start = found + part[:-UNSURE], part[-UNSURE][0]
 
 
 def embedded(chunks: Chunks, embedder: Embedder, progress: Progress | None = None) -> Vectors:

@@ -13,6 +13,8 @@ from ragauge.records import Floats, Ints
 from ragauge.seams import Vectors
 from ragauge.systems.stores.nearest import nearest
 
+MAX_OWN = 64
+"""Chunks of a document from which its neighbours are searched among the other documents only."""
 ROUNDING = 1e-15
 """Two equal vectors are no further apart than that, by how lengths are rounded."""
 
@@ -54,16 +56,27 @@ def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
     [0.6, 0.6]
     """
     found = np.full(len(rows), np.nan)
-    # All of its own may be nearer than any other: whoever has many is asked for many, apart from the rest.
-    wanted = np.array([1 << len(one).bit_length() for one in own], np.int64)
-    for k in np.unique(wanted):
-        asked = np.flatnonzero(wanted == k)
+    counts = np.array([len(one) for one in own], np.int64)
+    # All of its own may be nearer than any other: if they are few, that many neighbours and one more are searched.
+    wanted = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
+    for k in np.unique(wanted[counts <= MAX_OWN]):
+        asked = np.flatnonzero((wanted == k) & (counts <= MAX_OWN))
         chunks = np.asarray(known[rows[asked]])
         places, distances = nearest(known, chunks, int(k), "cosine")
         near = _similarities(chunks, distances)
         for at, row in enumerate(asked.tolist()):
             others = ~np.isin(places[at], own[row])
             found[row] = near[at][others][0] if others.any() else np.nan
+    # That would be quadratic for large documents, so their chunks are compared with other documents only.
+    large: dict[bytes, list[int]] = {}
+    for row in np.flatnonzero(counts > MAX_OWN).tolist():
+        large.setdefault(own[row].tobytes(), []).append(row)
+    for group in large.values():
+        others = np.setdiff1d(np.arange(len(known)), own[group[0]])
+        if len(others):
+            chunks = np.asarray(known[rows[group]])
+            _, distances = nearest(known, chunks, 1, "cosine", allowed=others)
+            found[group] = _similarities(chunks, distances)[:, 0]
     return found
 
 

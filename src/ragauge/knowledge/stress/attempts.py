@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import time
@@ -14,6 +13,7 @@ from typing import Any
 from ragauge.errors import BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.knowledge.stress.plan import Order
 from ragauge.processes import Child, OutOfTime
+from ragauge.structured_text import parse_json
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and of how much."""
@@ -46,6 +46,8 @@ class Failure:
     document: str = ""
     guess: int | None = None
     """The prefix of the documents that is suspected."""
+    documents_lost: bool = False
+    """Whether documents that had been stored were missing or altered, or the store could not be opened again."""
 
     def same(self, other: Failure | None) -> bool:
         """Whether another failure is this one again."""
@@ -141,7 +143,8 @@ def attempt(
     hand = stage in ("putting", "committing") and "put" in order.steps
     put = max(put, 0) if stage == "putting" else done.begun
     name = _at_hand(ids[put : done.begun]) if hand and stage == "putting" else ""
-    done.failure = Failure(at, words, alike, silent, put, name, guess=done.begun if hand else None)
+    lost = stage == "opening" and bool(again)
+    done.failure = Failure(at, words, alike, silent, put, name, done.begun if hand else None, documents_lost=lost)
     return done
 
 
@@ -178,7 +181,7 @@ def _wrote(child: Child) -> str:
 def _results(order: Order) -> dict[str, Any]:
     found = {}
     for path in Path(order.results).glob("*.json"):
-        found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        found[path.stem] = parse_json(path.read_text(encoding="utf-8"))
     return found
 
 

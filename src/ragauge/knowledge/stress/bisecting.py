@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 TIMES = 3
-"""So often the prefix that was found has to fail."""
+"""Number of attempts with the prefix that was found, and with all inputs before a failure counts as not reproduced."""
+NOT_REPRODUCED = "not reproduced"
 
 
 class Shortest(NamedTuple):
     """What bisection found."""
 
     prefix: int | None
-    """It fails, and one less does not; None where nothing could be made to fail again."""
+    """It fails; one less did not, or was not tried (see `tried`). None if the failure was not reproduced."""
     tried: list[tuple[int, bool]]
     steady: bool | None
     doubt: str = ""
@@ -23,14 +24,14 @@ def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = No
     """The shortest prefix of `whole` inputs that fails.
 
     Formula: bisection between a prefix that fails and one that does not, first at `guess` and one less; the prefix
-    that is found is tried 3 times in all.
+    that is found is tried 3 times in all. All inputs are tried 3 times before a failure is not reproduced.
     Rule: it is the shortest where a longer prefix fails whenever a shorter one does. Three shorter ones are tried, and
     where one of them fails, the search goes on below it; a prefix that fails only sometimes is said to.
 
     >>> shortest(lambda n: n >= 16, 2500, guess=20).prefix
     16
     >>> shortest(lambda n: False, 100)
-    Shortest(prefix=None, tried=[(100, False)], steady=False, doubt='it did not break again')
+    Shortest(prefix=None, tried=[(100, False), (100, False), (100, False)], steady=False, doubt='not reproduced')
     """
     tried: list[tuple[int, bool]] = []
     known: dict[int, bool] = {}
@@ -44,7 +45,11 @@ def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = No
     high = whole if guess is None else max(least, min(guess, whole))
     if not broke(high):
         if high == whole or not broke(whole):
-            return Shortest(None, tried, steady=False, doubt="it did not break again")
+            while len(again := [failed for n, failed in tried if n == whole]) < TIMES and not any(again):
+                tried.append((whole, fails(whole)))
+            if not any(again):
+                return Shortest(None, tried, steady=False, doubt=NOT_REPRODUCED)
+            return Shortest(whole, tried, steady=False, doubt=f"this prefix broke it 1 time of {len(again)}")
         low, high = high, whole
     elif guess is None or high == least:
         low = least - 1
@@ -65,7 +70,7 @@ def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = No
         if lower is None:
             break
         # A prefix that fails below one that does not: the search starts anew under it.
-        doubt = "some longer prefixes do not break it, so that a shorter one than this may"
+        doubt = "some longer prefixes did not break it, and a shorter prefix that was not tried may break it"
         low, high = least - 1, lower
     again = [fails(high) for _ in range(TIMES - 1)]
     tried += [(high, one) for one in again]

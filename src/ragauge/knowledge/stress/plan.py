@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, check_count
 from ragauge.records import Document
 from ragauge.seams import Vectors
+from ragauge.structured_text import parse_json
 
 WAYS = ("one by one", "in batches")
 """How documents can be put in."""
@@ -41,10 +42,10 @@ class Plan:
     """Whether the shortest prefix that breaks it is looked for."""
 
     def __post_init__(self) -> None:
-        for name, least in (("batch", 1), ("k", 1), ("queries", 0), ("kills", 0), ("commit_every", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise BadInput(f"{name} is {value}, and {least} is the least that makes sense")
+        ranges = {"batch": (1, 10**7), "k": (1, 10**7), "queries": (0, 10**7), "kills": (0, 1000)}
+        for name, (low, high) in {**ranges, "commit_every": (1, 10**9)}.items():
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), low, high)
         early = [at for at in self.kill_at or () if at < 0]
         if early:
             raise BadInput(f"kill_at is {early[0]}, and 0 is the least that makes sense")
@@ -130,7 +131,7 @@ def read_documents(folder: Path) -> list[Document]:
 
 def read_queries(folder: Path) -> dict[str, str]:
     """The queries that were laid down."""
-    found: dict[str, str] = json.loads((folder / "queries.json").read_text(encoding="utf-8"))
+    found: dict[str, str] = parse_json((folder / "queries.json").read_text(encoding="utf-8"))
     return found
 
 

@@ -132,6 +132,22 @@ def moved(before: Sequence[Ranking], after: Sequence[Ranking]) -> list[int]:
     ]
 
 
+def kept_share(before: Sequence[Ranking], after: Sequence[Ranking]) -> float:
+    """Compute the share of the earlier hits that rankings still have; NaN without rankings.
+
+    A ranking in which only documents of equal score were exchanged counts as unchanged.
+
+    >>> kept_share([[("a", 0.9), ("b", 0.5)], [("a", 0.9)]], [[("a", 0.9), ("c", 0.4)], [("a", 0.9)]])
+    0.75
+    """
+    changed = set(moved(before, after))
+    shares = [
+        len({name for name, _ in old} & {name for name, _ in new}) / max(len(old), 1) if place in changed else 1.0
+        for place, (old, new) in enumerate(zip(before, after, strict=True))
+    ]
+    return float(np.mean(shares)) if shares else math.nan
+
+
 def _same(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:
     if [name for name, _ in one] == [name for name, _ in other]:
         return True

@@ -88,10 +88,18 @@ def belief(broken: Broken) -> str:
     """Whether to believe that it is the least.
 
     >>> belief(Broken("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, True), (15, False)]))
-    'With 15 documents it does not break (2 tries in all).'
+    'With 15 documents it did not break (2 tries in all).'
+    >>> belief(Broken("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, False), (16, True)]))
+    'No shorter prefix was tried (2 tries in all).'
     """
     if broken.prefix is None:
         return f"No shorter prefix is known: {broken.doubt}."
     tries = f"{len(broken.tried)} tries in all"
-    less = f"With {broken.prefix - 1:,} documents it does not break ({tries})." if broken.prefix else f"({tries}.)"
+    held = [n for n, broke in broken.tried if n < broken.prefix and not broke]
+    if held:
+        less = f"With {'1 document' if max(held) == 1 else f'{max(held):,} documents'} it did not break ({tries})."
+    elif broken.prefix:
+        less = f"No shorter prefix was tried ({tries})."
+    else:
+        less = f"It breaks without documents ({tries})."
     return f"{less} But {broken.doubt}." if broken.doubt else less

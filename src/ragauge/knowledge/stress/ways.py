@@ -13,7 +13,7 @@ import numpy as np
 
 from ragauge.knowledge.stress.attempts import AGAIN, KILLED, REPLACED, Failure, Kill, named
 from ragauge.knowledge.stress.bisecting import Shortest, shortest
-from ragauge.knowledge.stress.courses import ALL, Course
+from ragauge.knowledge.stress.courses import ALL, Course, Filled
 from ragauge.knowledge.stress.rankings import Ranking
 from ragauge.ordeals import Broken, Pace, ReadBack, Timing, Way
 
@@ -33,52 +33,127 @@ class Outcome:
 
     way: Way
     about: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    """Differences that are not failures."""
 
 
 def gone(course: Course, scored: Scored, reproduce: Reproduce) -> Outcome:
     """Put a store through everything, in one way."""
     n, plan = len(course.ids), course.plan
-    filled = course.filled(n)
-    failure, readings = filled.failure, list(filled.readings)
-    kills = course.kills(n, *(_typical(one) for one in (filled.put, filled.commit)))
-    if failure is None and kills:
-        failure = course.killed(n, kills, readings.append)
-    if failure is None:
-        failure = course.replaced(n, readings.append)  # last: nothing else is spoilt where a store takes it ill
+    filled = Filled()
+    kills: list[Kill] = []
+    killed: list[ReadBack] = []
+    replaced: list[ReadBack] = []
+
+    def fill() -> Failure | None:
+        nonlocal filled, kills
+        filled = course.filled(n)
+        kills = course.kills(n, *(_typical(one) for one in (filled.put, filled.commit)))
+        return filled.failure
+
+    def kill() -> Failure | None:
+        killed.clear()
+        return course.killed(n, kills, killed.append) if kills else None
+
+    def replace_documents() -> Failure | None:
+        replaced.clear()
+        return course.replaced(filled, replaced.append)
+
+    broken: Broken | None = None
+    unreproduced: list[Broken] = []
+    for stage in (fill, kill, replace_documents):  # replacing is last: it changes the documents of the store
+        broken = _check_stage(
+            stage, n, lambda failure: _broken(course, failure, kills, filled.about, reproduce), unreproduced
+        )
+        if broken is not None:
+            break
     measures, judged = scored(filled.rankings) if filled.rankings and n else ({}, 0)
     way = Way(
         name=course.way,
-        documents=failure.after if failure is not None and not filled.put else n,
+        documents=broken.after if broken is not None and not filled.put else n,
         put=timing(filled.put),
         commit=timing(filled.commit),
         search=timing(filled.search),
         pace=pace(filled.put, plan.size(course.way), n),
         opening=filled.opening,
         bytes_on_disk=filled.size,
-        read_back=readings,
+        read_back=[*filled.readings, *killed, *replaced],
         measures=measures,
         judged=judged,
         queries=len(filled.rankings),
         disorder=filled.disorder,
         agreement=filled.agreement,
         moved=filled.moved,
+        broken=broken,
+        not_reproduced=unreproduced,
     )
-    if failure is not None:
-        way = replace(way, broken=_broken(course, failure, filled.about, reproduce))
     shutil.rmtree(course.folder, ignore_errors=True)
-    return Outcome(way, filled.about)
+    return Outcome(way, filled.about, filled.notes)
 
 
-def _broken(course: Course, failure: Failure, about: Mapping[str, Any], reproduce: Reproduce) -> Broken:
-    broken = Broken(course.way, failure.stage, failure.error, failure.silent, failure.after, failure.document)
+def _check_stage(
+    run: Callable[[], Failure | None],
+    documents: int,
+    investigate: Callable[[Failure], Broken],
+    unreproduced: list[Broken],
+) -> Broken | None:
+    """Run a stage and return its failure; run it once more if the failure was not reproduced and no document lost.
+
+    A repeat that fails in the same way reproduces the failure; it is listed as the last try, with all documents.
+    """
+    earlier: list[Broken] = []
+    before: Failure | None = None
+    for _ in range(2):
+        failure = run()
+        if failure is None:
+            break
+        if failure.same(before):
+            held = len(earlier[-1].tried)
+            doubt = (
+                f"it broke in 2 of {held + 2} attempts: in the first run and when the stage was repeated "
+                f"(the last try), but not in the other {held} tries"
+            )
+            tried = [*earlier[-1].tried, (documents, True)]
+            return replace(earlier[-1], reproduced=True, tried=tried, doubt=doubt)
+        broken = investigate(failure)
+        if broken.reproduced is not False or broken.documents_lost:
+            return broken
+        earlier.append(broken)
+        before = failure
+    unreproduced += earlier
+    return None
+
+
+def _broken(
+    course: Course, failure: Failure, kills: Sequence[Kill], about: Mapping[str, Any], reproduce: Reproduce
+) -> Broken:
+    broken = Broken(
+        course.way,
+        failure.stage,
+        failure.error,
+        failure.silent,
+        failure.after,
+        failure.document,
+        documents_lost=failure.documents_lost,
+    )
     if not course.plan.bisect:
-        return replace(broken, doubt="nobody looked for a shorter prefix")
-    found = least(course, failure)
-    broken = replace(broken, prefix=found.prefix, tried=found.tried, steady=found.steady, doubt=found.doubt)
+        return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
+    found = least(course, failure, kills)
+    reproduced = found.prefix is not None
+    broken = replace(
+        broken,
+        prefix=found.prefix,
+        tried=found.tried,
+        steady=found.steady,
+        doubt=found.doubt,
+        reproduced=reproduced,
+    )
+    if not reproduced and not failure.documents_lost:
+        return broken
     return reproduce(broken, failure.after if found.prefix is None else found.prefix, about)
 
 
-def least(course: Course, failure: Failure) -> Shortest:
+def least(course: Course, failure: Failure, kills: Sequence[Kill]) -> Shortest:
     """The shortest prefix of the documents with which a new store fails in the same way."""
     times = 0
 
@@ -87,19 +162,20 @@ def least(course: Course, failure: Failure) -> Shortest:
         times += 1
         told = f"{course.store} {course.way}: shortest prefix, try {times}: {documents:,} documents"
         quiet = replace(course, tell=lambda _, done, total: course.tell(told, done, total))
-        return failure.same(_once(quiet, failure.stage, documents))
+        return failure.same(_once(quiet, failure.stage, documents, kills))
 
     return shortest(fails, len(course.ids), guess=failure.guess)
 
 
-def _once(course: Course, stage: str, documents: int) -> Failure | None:
+def _once(course: Course, stage: str, documents: int, kills: Sequence[Kill]) -> Failure | None:
     """How a new store fails with the first documents, if it is taken as far as this stage."""
     if KILLED in stage:
-        # Killed once, as soon as the last document is at hand.
-        return course.killed(documents, [Kill(max(0, documents - 1), False, 0.0, course.plan.seed)], _unheard)
+        # All documents: the kills that broke it. A prefix: one kill, as soon as the last document is at hand.
+        alone = [Kill(max(0, documents - 1), False, 0.0, course.plan.seed)]
+        return course.killed(documents, kills if documents == len(course.ids) else alone, _unheard)
     if stage == named("replacing", REPLACED) or stage.endswith(REPLACED):
-        filled = course.filled(documents, ALL[:1], reopen=False)
-        return filled.failure or course.replaced(documents, _unheard)
+        filled = course.filled(documents, ALL if stage.startswith("searching") else ALL[:1], reopen=False)
+        return filled.failure or course.replaced(filled, _unheard)
     needed = next((n for name, n in NEEDED.items() if stage.startswith(name)), len(ALL))
     reopen = stage == named("opening", AGAIN) or stage.endswith(AGAIN)
     return course.filled(documents, ALL[:needed], reopen=reopen).failure

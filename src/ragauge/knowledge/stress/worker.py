@@ -23,6 +23,7 @@ from ragauge.processes import Tell, serve
 from ragauge.records import Document, Hit
 from ragauge.seams import Keeper, Vectors
 from ragauge.systems.keepers import open_keeper
+from ragauge.temporary_files import replace_file
 
 AT_ONCE = 100
 """Documents that are read at a time,"""
@@ -207,9 +208,8 @@ class Work:
         self._tell({"stage": self.stage, "done": done, "total": total})
 
     def _write(self, step: str, result: Any) -> None:
-        place = self.order.result(step)
-        place.with_suffix(".part").write_text(json.dumps(result), encoding="utf-8")
-        place.with_suffix(".part").replace(place)
+        with replace_file(self.order.result(step)) as part:
+            part.write_text(json.dumps(result), encoding="utf-8")
 
 
 def claims(keeper: Any) -> tuple[list[str], str]:

@@ -43,12 +43,14 @@ class Told(NamedTuple):
     system: str
     advice: Advice
     enough: bool
-    """Not of the largest k that was tried, of which nobody knows."""
+    """Whether a smaller k than the largest that was tried is enough."""
+    last: int
+    """The largest k that was tried."""
 
     @property
     def k(self) -> int:
-        """That which is advised."""
-        return self.advice.k
+        """The k that is enough, or the largest that was tried."""
+        return self.last if self.advice.k is None else self.advice.k
 
     @property
     def words(self) -> str:
@@ -100,7 +102,8 @@ def _advice(overview: Overview, curve: Curve, known: Lines) -> Told | None:
     for name in (*overview.ranked()[:1], overview.baseline):
         if name is not None and name in curve.enough and name in known:
             advice = curve.enough[name]
-            return Told(name, advice, advice.k < known[name][-1][0])
+            last = known[name][-1][0]
+            return Told(name, advice, advice.k is not None and advice.k < last, last)
     return None
 
 

@@ -21,9 +21,10 @@ from ragauge.reports.charts.sketches import (
     span,
     ticked,
 )
+from ragauge.reports.sweeps_filters import best_with_filter, list_filters, points_with_filter
 from ragauge.reports.sweeps_words import at, everyone, meant, options, ranked, stops
 from ragauge.reports.sweeps_words import enough as where_enough
-from ragauge.reports.tables import rate
+from ragauge.reports.tables import format_share, rate
 from ragauge.sweeps import Point, Sweep, unbeaten
 
 HEIGHT = 380
@@ -66,6 +67,29 @@ def latency(sweep: Sweep) -> Sketch | None:
         return None
     caption = sentence("further right finds more and further down is faster", "one client, one query after the other")
     return Sketch(panels, f"Recall against latency: {', '.join(said)}.", caption)
+
+
+def filter_latency(sweep: Sweep) -> Sketch | None:
+    """Draw recall against the median latency with each filter, one panel per filter."""
+    panels: list[Panel] = []
+    said = []
+    value = _percentile("p50")
+    for key in list_filters(sweep):
+        points = [one for one in points_with_filter(sweep, key) if not one.is_floor and 0 < value(one) < math.inf]
+        if points:
+            name = f"`{key[0]}`" if key[0] else format_share(key[1])
+            made = _panel(sweep, points, value, f"p50, ms (log scale), filter {name}", up=False, keyed=not panels)
+            panels.append(made)
+            best = best_with_filter(sweep, key)
+            said.append(f"{name} {best[0].configuration.series} {shown(value(best[0]))} ms" if best else f"{name} none")
+    if not panels:
+        return None
+    caption = sentence(
+        "further right finds more and further down is faster",
+        "every setting was measured with the filter",
+        "recall is against the exact neighbours among the vectors that match",
+    )
+    return Sketch(panels, f"Fastest at recall 0.95 with a filter: {', '.join(said)}.", caption)
 
 
 def relevance(sweep: Sweep) -> Sketch | None:

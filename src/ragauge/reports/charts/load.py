@@ -80,7 +80,7 @@ def clients(sweep: Sweep) -> Sketch | None:
     tips = [
         alt.Tooltip("setting:N", title="store"),
         alt.Tooltip("clients:Q", title="clients"),
-        alt.Tooltip("qps:Q", title="QPS", format=",.4~g"),
+        alt.Tooltip("qps:Q", title="throughput", format=",.4~g"),
         alt.Tooltip("p50:Q", title="p50 ms", format=".4~g"),
         alt.Tooltip("p99:Q", title="p99 ms", format=".4~g"),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 from ragauge.outcomes import Mean
 from ragauge.overviews import Overview
 from ragauge.reports.charts.looks import Cast
-from ragauge.reports.charts.quality import bars, how_to_read
+from ragauge.reports.charts.quality import bars, how_to_read, stars
 from ragauge.reports.charts.sketches import (
     Panel,
     Rows,
@@ -73,7 +73,7 @@ def panels(overview: Overview) -> Sketch | None:
     if len(found) < FEWEST:
         return None
     caption = sentence(
-        *how_to_read(overview, [ranks, *([several] if several is not None else [])]),
+        *how_to_read(overview, [one for one in (ranks, recall, distinct, several) if one is not None]),
         f"in brackets {unique}" if several is not None and unique is not None else "",
         f"of two bars the pale one is {distinct}" if recall is not None and distinct is not None else "",
         "of a time the mark is the median and the line goes to p95" if timed is not None else "",
@@ -190,7 +190,13 @@ def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int)
         for name in cast.names
     ]
     words = [
-        {"system": name, "label": " / ".join(shown(mine.get(name, nothing).value) for mine in means)}
+        {
+            "system": name,
+            "label": " / ".join(
+                " ".join(filter(None, [shown(mine.get(name, nothing).value), stars(overview, name, measure)]))
+                for measure, mine in zip(measures, means, strict=True)
+            ),
+        }
         for name in cast.names
     ]
     most = max([row["value"] for row in rows if row["value"] is not None], default=0.0) or 1.0

@@ -203,13 +203,14 @@ def how_to_read(overview: Overview, names: Sequence[str]) -> list[str]:
     parts = [f"bars are means{sure}"]
     if overview.baseline in overview.entries and len(overview.entries) > 1:
         parts.append(f"the dashed line is {overview.baseline}, the baseline")
-    if any(_stars(overview, system, name) for system in overview.entries for name in names):
+    if any(stars(overview, system, name) for system in overview.entries for name in names):
         against = f"stars are the corrected p-value of the test against {overview.baseline}"
         parts.append(f"{against}: *** below 0.001, ** 0.01, * 0.05, ns otherwise")
     return parts
 
 
-def _stars(overview: Overview, system: str, measure: str) -> str:
+def stars(overview: Overview, system: str, measure: str) -> str:
+    """Return the stars of a system's difference from the baseline; empty for the baseline and without a test."""
     row = overview.difference(system, measure)
     return "" if row is None or system == overview.baseline else row.stars
 
@@ -229,7 +230,7 @@ def bars(
                 "low": figure(mean.low),
                 "high": figure(mean.high),
                 "n": mean.n or None,
-                "label": " ".join(filter(None, [shown(mean.value), *more, _stars(overview, name, measure)])),
+                "label": " ".join(filter(None, [shown(mean.value), *more, stars(overview, name, measure)])),
             }
         )
     lower = measure in overview.lower_is_better

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ragauge.reports.charts.looks import Cast
 from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure, panel, powers, sentence, shown
-from ragauge.reports.sweeps_words import MEGABYTE, chosen, everyone, named, of_series, ranked
+from ragauge.reports.sweeps_filters import list_filters, operating_points
+from ragauge.reports.sweeps_words import MEGABYTE, chosen, everyone, named, ranked
+from ragauge.reports.tables import format_share
 from ragauge.sweeps import Point, Sweep
 
 FAR = 30
@@ -71,42 +73,42 @@ def _panel(title: str, values: Mapping[str, float], settings: Mapping[str, str],
 
 
 def filters(sweep: Sweep) -> Sketch | None:
-    """Recall and rows returned by the share of vectors that a filter lets through."""
-    points = [one for name in everyone(sweep) for one in of_series(sweep, name) if one.filters]
-    if not points:
+    """Recall and rows returned by the selectivity of a filter."""
+    found = [(key, one) for key in list_filters(sweep) if key[1] > 0 for one in operating_points(sweep, key)]
+    if not found:
         return None
-    names = list(dict.fromkeys(point.configuration.series for point in points))
+    series = {point.configuration.series for _, point in found}
+    names = [name for name in everyone(sweep) if name in series]
     cast = Cast(everyone(sweep))
     rows: Rows = [
         {
             "system": point.configuration.series,
             "dash": cast.dashes[point.configuration.series],
             "setting": named(sweep, point),
-            "share": figure(100 * one.selectivity),
-            "recall": figure(one.recall),
-            "returned": figure(one.returned),
-            "matching": one.matching,
-            "p50": figure(one.latency.p50),
+            "filter": name or "random",
+            "share": figure(100 * selectivity),
+            "recall": figure(point.filters[0].recall),
+            "returned": figure(point.filters[0].returned),
+            "matching": point.filters[0].matching,
+            "p50": figure(point.latency.p50),
         }
-        for point in points
-        for one in point.filters
-        if one.selectivity > 0
+        for (name, selectivity), point in found
     ]
-    if not rows:
-        return None
     panels = [_filtered(rows, "recall", cast, names), _filtered(rows, "returned", cast, [])]
     said = []
-    for point in points:
-        least = min(point.filters, key=lambda one: one.selectivity)
+    for name in names:
+        mine = [point for _, point in found if point.configuration.series == name]
+        least = min((point.filters[0] for point in mine), key=lambda one: one.selectivity)
         said.append(
-            f"{named(sweep, point)} at {100 * least.selectivity:g}% recall {shown(least.recall)}, "
+            f"{name} at {format_share(least.selectivity)} recall {shown(least.recall)}, "
             f"{shown(least.returned)} of the rows"
         )
     caption = sentence(
-        f"returned is the share of rows that came back, of the smaller of {sweep.k} and what matches",
-        "recall is against the exact neighbours among what matches",
+        "each store at its operating point under the filter",
+        f"returned is the share of rows that came back, of the smaller of {sweep.k} and the number of matches",
+        "recall is against the exact neighbours among the vectors that match",
     )
-    return Sketch(panels, f"Under a filter: {'; '.join(said)}.", caption)
+    return Sketch(panels, f"With a filter: {'; '.join(said)}.", caption)
 
 
 def _filtered(rows: Rows, field: str, cast: Cast, key: Sequence[str]) -> Panel:
@@ -115,15 +117,16 @@ def _filtered(rows: Rows, field: str, cast: Cast, key: Sequence[str]) -> Panel:
     ends = (min(shares) / 1.4, max(shares) * 1.4)
     x = alt.X(
         "share:Q",
-        title="vectors that the filter lets through, %",
+        title="selectivity of the filter, %",
         scale=alt.Scale(type="log", domain=[figure(one) for one in ends], reverse=True),
-        axis=alt.Axis(values=sorted(set(shares)), format="~g", labelOverlap="greedy"),
+        axis=alt.Axis(values=sorted(set(shares)), format=".3~g", labelOverlap="greedy"),
     )
     y = alt.Y(f"{field}:Q", title=field, scale=alt.Scale(domain=[0, 1.02], nice=False), axis=alt.Axis(tickCount=6))
     colour, shape = cast.colour(alt, key), cast.shape(alt, key)
     tips = [
         alt.Tooltip("setting:N", title="store"),
-        alt.Tooltip("share:Q", title="let through, %", format=".4~g"),
+        alt.Tooltip("filter:N", title="filter"),
+        alt.Tooltip("share:Q", title="selectivity, %", format=".3~g"),
         alt.Tooltip("matching:Q", title="vectors", format=","),
         alt.Tooltip("recall:Q", title="recall", format=".4f"),
         alt.Tooltip("returned:Q", title="returned", format=".4f"),
@@ -131,7 +134,7 @@ def _filtered(rows: Rows, field: str, cast: Cast, key: Sequence[str]) -> Panel:
     ]
     chart = alt.Chart(alt.Data(values=rows))
     layers = [
-        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt), detail="setting:N"),
+        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt), detail="system:N"),
         chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
     return panel("", layers, 240, wide=False)

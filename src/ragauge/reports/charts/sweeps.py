@@ -15,7 +15,8 @@ CHARTS: dict[str, tuple[str, Callable[[Sweep], Sketch | None]]] = {
     "relevance": ("Does it matter for answers?", frontier.relevance),
     "rates": ("At a fixed rate", load.rates),
     "clients": ("Several clients", load.clients),
-    "filters": ("With a filter", stores.filters),
+    "filter_latency": ("Latency against recall with a filter", frontier.filter_latency),
+    "filters": ("Recall by selectivity", stores.filters),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -236,10 +237,23 @@ def _environment() -> Any:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
         raise MissingExtra("a page", "report") from None
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("ragauge.reports.page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = _mark_code
+    return environment
+
+
+def _mark_code(text: str) -> Any:
+    """Escape a text, and set what is between backticks as code.
+
+    >>> str(_mark_code("run `a --b` & <i>"))
+    'run <code>a --b</code> &amp; &lt;i&gt;'
+    """
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before

@@ -94,6 +94,7 @@ def _detail(sample: Sample, said: Verdicts | None, chunks: list[Any]) -> dict[st
             "useful": {chunk: [one.useful, clipped(one.words), one.probability] for chunk, one in said.useful.items()},
             "questions": [[clipped(one.text), _number(one.similarity)] for one in said.questions],
             "refusal": said.refusal,
+            "left_out": {text: [clipped(one) for one in listed] for text, listed in said.left_out.items()},
             "unscored": [[what, clipped(one.why), clipped(one.reply)] for what, one in said.unscored.items()],
         }
     return detail | {name: one for name, one in more.items() if one is not None and one not in ([], {})}

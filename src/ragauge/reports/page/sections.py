@@ -12,7 +12,9 @@ from ragauge.comparisons import Comparison
 from ragauge.outcomes import Mean
 from ragauge.overviews import Entry, Overview
 from ragauge.reports.comparisons import CORRECTIONS, TESTS
+from ragauge.reports.overviews import CACHED, doubted, is_cached_build
 from ragauge.reports.overviews_trials import trials_rows, wavered_by, wavers
+from ragauge.reports.sweeps_words import DOUBT
 from ragauge.reports.tables import best_of, counted, milliseconds, p_value, rate, shown, without_nan
 from ragauge.stages import STAGES
 
@@ -65,9 +67,13 @@ def about(overview: Overview) -> list[str]:
         parts.append(f"judged by {overview.judge}")
     if _bracketed(overview):
         parts.append(f"{100 * overview.confidence:g}% intervals")
-    finished = [str(e.manifest["finished"]) for e in overview.entries.values() if e.manifest.get("finished")]
-    when = max(finished, default=overview.made)[:10]
-    return [*parts, when] if when else parts
+    dates = overview.answers.values()
+    days = sorted({date.made[:10] for date in dates})
+    if not days:
+        return [*parts, overview.made[:10]] if overview.made else parts
+    reused = [name for name, date in overview.answers.items() if date.reused]
+    parts.append(f"answers made {' to '.join(dict.fromkeys([days[0], days[-1]]))}")
+    return [*parts, f"reused: {', '.join(reused)}"] if reused else parts
 
 
 def _bracketed(overview: Overview) -> bool:
@@ -147,7 +153,8 @@ def _timed(overview: Overview) -> str:
 
 def _milliseconds(entry: Entry, figure: str) -> Cell:
     value = math.nan if entry.speed is None else float(getattr(entry.speed.stages["total"], figure))
-    return Cell("-") if math.isnan(value) else Cell(milliseconds(value), order=value)
+    mark = DOUBT if entry.doubts else ""
+    return Cell("-") if math.isnan(value) else Cell(f"{milliseconds(value)}{mark}", order=value)
 
 
 def _legend(overview: Overview) -> str:
@@ -222,10 +229,18 @@ def speeds(overview: Overview) -> Sheet | None:
         for stage in order:
             one = entry.speed.stages[stage]
             figures = (one.p50, one.p90, one.p95, one.p99, one.mean, one.std, one.min, one.max)
-            rows.append([name, stage, *map(milliseconds, figures), f"{one.n:,}"])
+            mark = DOUBT if entry.doubts else ""
+            rows.append([name, stage, *(f"{milliseconds(one)}{mark}" for one in figures), f"{one.n:,}"])
     header = ["system", "stage", "p50", "p90", "p95", "p99", "mean", "deviation", "least", "most", "n"]
     legend = "Milliseconds. Percentiles by linear interpolation; queries that failed are in none of them."
+    legend += "".join(f" {one}." for one in doubted(overview))
     return Sheet(header, rows, "Every stage and percentile", legend=legend, folded=True) if rows else None
+
+
+def _cost(entry: Entry, cost: str) -> str:
+    if is_cached_build(entry, cost):
+        return CACHED
+    return f"{entry.costs[cost]:,.3g}" if cost in entry.costs else "-"
 
 
 def costs(overview: Overview) -> Sheet | None:
@@ -238,10 +253,10 @@ def costs(overview: Overview) -> Sheet | None:
     for name, entry in overview.entries.items():
         row: list[str | Cell] = [name]
         if timed:
-            qps = math.nan if entry.speed is None else entry.speed.qps
-            row.append(rate(qps))
-        rows.append([*row, *(f"{entry.costs[one]:,.3g}" if one in entry.costs else "-" for one in names)])
-    header = ["system", *(["queries a second"] if timed else []), *(name.replace("_", " ") for name in names)]
+            throughput = math.nan if entry.speed is None else entry.speed.throughput
+            row.append(f"{rate(throughput)}{DOUBT if entry.doubts else ''}")
+        rows.append([*row, *(_cost(entry, one) for one in names)])
+    header = ["system", *(["throughput (queries/s)"] if timed else []), *(name.replace("_", " ") for name in names)]
     return Sheet(header, rows, "Throughput, building, starting")
 
 
@@ -316,17 +331,20 @@ def again(overview: Overview) -> list[Sheet]:
     ]
     rows: list[list[str | Cell]] = [[name, str(value)] for name, value in facts if value]
     sheets = [Sheet(["", ""], rows, title="Circumstances", numbers=False)]
+    dates = overview.answers
     if manifests:
         described: list[list[str | Cell]] = [
             [
                 name,
                 str((one.get("system") or {}).get("description", "")),
-                str(one.get("finished", "")),
+                "" if name not in dates else dates[name].made + ", reused" * dates[name].reused,
                 str((one.get("dataset") or {}).get("documents_hash", ""))[:12],
             ]
             for name, one in manifests.items()
         ]
-        sheets.append(Sheet(["system", "description", "finished", "documents"], described, "Systems", numbers=False))
+        sheets.append(
+            Sheet(["system", "description", "answers made", "documents"], described, "Systems", numbers=False)
+        )
     return sheets
 
 

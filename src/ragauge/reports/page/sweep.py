@@ -13,18 +13,20 @@ from ragauge.reports.charts import Drawing
 from ragauge.reports.charts.sweeps import drawn
 from ragauge.reports.page import Section, document
 from ragauge.reports.page.sections import Cell, Sheet
-from ragauge.reports.sweeps_rows import Figure, Part, frontier, parts
+from ragauge.reports.sweeps_rows import filters, frontier, parts
+from ragauge.reports.sweeps_tables import Figure, Part
 from ragauge.reports.tables import one_line
 from ragauge.sweeps import Point, Sweep, told
 
 SECTIONS: Mapping[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
     "frontier": ("Recall against speed", "Frontier", ("frontier",), ("reached",)),
     "points": ("Worth having", "Settings", (), ("frontier",)),
-    "latency": ("Latency", "Latency", ("recall_latency",), ()),
+    "quality": ("Quality", "Quality", (), ("quality",)),
+    "latency": ("Latency", "Latency", ("recall_latency",), ("latency",)),
     "costs": ("What it takes", "Costs", ("costs",), ()),
     "relevance": ("Does it matter for answers?", "Answers", ("relevance",), ("relevance",)),
     "load": ("Under load", "Load", ("rates", "clients"), ("loads",)),
-    "filters": ("With a filter", "Filters", ("filters",), ("filters",)),
+    "filters": ("With a filter", "Filters", ("filter_latency", "filters"), ("filters",)),
     "changes": ("Changes", "Changes", (), ("changes", "mixed")),
 }
 """By id: the title, a short one, the charts, and the tables."""
@@ -48,11 +50,11 @@ def page(sweep: Sweep, vega: str | None = None) -> str:
             "kind": "bench",
             "made": str(sweep.circumstances.get("made") or ""),
             "sections": [*middle, *ends],
-            "about": words.about(sweep).split(", "),
+            "about": words.facts(sweep),
             "headline": said[0],
             "more": said[1:],
             "chart_sections": middle,
-            "failures": words.failed(sweep),
+            "failures": words.unmeasured(sweep),
             "stores": stores,
             "circumstances": _circumstances(sweep),
             "notes": reports.notes(sweep),
@@ -71,6 +73,8 @@ def _middle(sweep: Sweep, charts: Mapping[str, Drawing]) -> list[Section]:
         sheets = [replace(one, title="") if one.title == title else one for one in sheets]
         if place == "points" and sum(not one.is_floor for one in sweep.points) > len(sheets and sheets[0].rows):
             sheets.append(_sheet(frontier(sweep, every=True), folded=True))
+        if place == "filters" and sheets:
+            sheets.append(_sheet(filters(sweep, every=True), folded=True))
         mine = {one: charts[one] for one in pictures if one in charts}
         if sheets or mine:
             found.append(Section(place, title, short, mine, sheets, layout="pairs" if len(mine) > 1 else ""))
@@ -116,6 +120,7 @@ def _facts(sweep: Sweep, point: Point) -> Iterator[tuple[str, str]]:
         f"{clock.switches:,} times, {100 * clock.steal:.1f}% of the time taken by the host",
     )
     yield "doubts", "; ".join(clock.doubts)
+    yield "reused", f"made {point.made}" if point.reused else ""
     every = dict.fromkeys(note for one in words.of_series(sweep, point.configuration.series) for note in one.notes)
     yield "notes", "; ".join(every)
 

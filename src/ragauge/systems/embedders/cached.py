@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ragauge.errors import BadInput
+from ragauge.errors import BadInput, words_of
 from ragauge.seams import Embedder, Vectors
 
 MANY = 500
@@ -31,13 +32,27 @@ class Cached:
         self._path = folder / f"{slug}.sqlite"
         self._lock = threading.Lock()
         self.hits = self.misses = 0
-        try:
+        self.reused = 0
+        """Number of vectors that were in the file before this embedder was opened."""
+        self._computed: set[bytes] = set()
+        with self._errors():
             folder.mkdir(parents=True, exist_ok=True)
             with closing(self._open()) as file, file:
                 file.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
-        except (OSError, sqlite3.DatabaseError) as error:
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether more than a twentieth of the vectors were in the file before: a few do not change the build time."""
+        return self.reused > len(self._computed) / 19
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Name the file if SQLite cannot read or write it."""
+        try:
+            yield
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes the bytes of a corrupt schema
             raise BadInput(
-                f"vectors cannot be kept here: {error}",
+                f"the cache of vectors cannot be used ({words_of(error)})",
                 file=str(self._path),
                 hint="delete the file, or set RAGAUGE_CACHE to another folder",
             ) from error
@@ -50,11 +65,13 @@ class Cached:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """A row for each text."""
         keys = [self._key(text) for text in texts]
-        with self._lock, closing(self._open()) as file:
+        with self._lock, self._errors(), closing(self._open()) as file:
             found = self._look_up(file, list(dict.fromkeys(keys)))
             missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
             self.hits += len(texts) - len(missing)
             self.misses += len(missing)
+            self.reused += len(found.keys() - self._computed)
+            self._computed.update(missing)
             if missing:
                 made = np.ascontiguousarray(self._embedder.embed(list(missing.values())), np.float32)
                 if len(made) != len(missing):
@@ -82,5 +99,36 @@ class Cached:
             part = keys[start : start + MANY]
             marks = ",".join("?" * len(part))
             # Only question marks are put into the statement.
-            found.update(file.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part))  # noqa: S608
+            rows = file.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)  # noqa: S608
+            # A vector that is not made of whole numbers is corrupt, and computed again.
+            found.update((key, row) for key, row in rows if isinstance(row, bytes) and row and not len(row) % 4)
         return found
+
+
+class VectorCaches:
+    """The caches of the embedders of one command, one for each.
+
+    The name of an embedder that ragauge brings identifies the model, and its vectors are kept in `folder`. A user's own
+    embedder may change under the same name, so its vectors are kept until `close`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._own_folder: TemporaryDirectory[str] | None = None
+        self._caches: dict[int, Cached] = {}
+
+    def of(self, embedder: Embedder, *, is_own: bool) -> Cached:
+        """Return the cache of an embedder."""
+        if id(embedder) not in self._caches:
+            if is_own and self._own_folder is None:
+                self._own_folder = TemporaryDirectory(prefix="ragauge-")
+            folder = Path(self._own_folder.name) if is_own and self._own_folder is not None else self._folder
+            self._caches[id(embedder)] = Cached(embedder, folder)
+        return self._caches[id(embedder)]
+
+    def close(self) -> None:
+        """Remove the vectors of the user's own embedders."""
+        self._caches.clear()
+        if self._own_folder is not None:
+            self._own_folder.cleanup()
+            self._own_folder = None

@@ -7,6 +7,7 @@ import inspect
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -208,3 +209,9 @@ def _device(named: str | None) -> str:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise BadInput(f"there is no device `{named}` here: {first_line(error)}", hint="device=cpu") from None
     return named
+
+
+byt5 = partial(Encoder, model="google/byt5-small")
+byt5.__doc__ = "ByT5, which reads bytes; weights from a folder (`model=`), from the hub cache, or with `download=true`."
+canine = partial(Encoder, model="google/canine-s")
+canine.__doc__ = "CANINE, which reads characters; weights as for `byt5`: `model=FOLDER`, hub cache, or `download=true`."

@@ -264,7 +264,8 @@ def _is_path(model: str) -> bool:
 def _where(wanted: Wanted) -> str:
     if wanted.untrained:
         return f"give a folder with config.json, or one of {', '.join(SHAPES)}"
-    return WHERE
+    random_weights = wanted.model.removeprefix("google/") in SHAPES
+    return WHERE + (", or untrained=true for random weights" if random_weights else "")
 
 
 def _failed(wanted: Wanted, error: Exception) -> RagaugeError:

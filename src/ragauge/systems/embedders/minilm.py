@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.seams import Tokenizer, Vectors
 from ragauge.systems.model_folders import inside
+from ragauge.thread_limits import planned_threads, threads_for
 
 WIDTH, LAYERS, PIECES, POSITIONS = 384, 6, 30_522, 512
 INSIDE = 4 * WIDTH
@@ -41,10 +44,18 @@ class MiniLM:
             raise MissingExtra("the embedder `minilm`", "minilm") from None
         if not 3 <= tokens <= POSITIONS:  # two of them mark the beginning and the end
             raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="tokens is between 3 and 512")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+        def open_session(count: int) -> Any:
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = count
+            options.log_severity_level = 3
+            return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+        # A session has a fixed number of threads: documents are embedded with all of them, timed queries with few.
+        self._session = lru_cache(maxsize=4)(open_session)
+        self._threads = threads
+        for count in (threads, threads or planned_threads() or 0):
+            self._session(count)
         self._tokenizer = tokenizers.Tokenizer.from_file(str(vocabulary))
         self._tokenizer.enable_truncation(tokens)
         self._tokenizer.enable_padding()
@@ -84,7 +95,7 @@ class MiniLM:
         ids = np.array([one.ids for one in encoded], np.int64)
         mask = np.array([one.attention_mask for one in encoded], np.int64)
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        states = self._session.run(None, feed)[0]
+        states = self._session(threads_for("onnxruntime", self._threads)).run(None, feed)[0]
         pooled = (states * mask[:, :, None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
         lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
         return np.asarray(pooled / np.maximum(lengths, 1e-12), np.float32)

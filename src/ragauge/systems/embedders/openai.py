@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.errors import BackendFailed, MissingExtra
-from ragauge.keys import credentials, without_keys
+from ragauge.errors import BackendFailed
 from ragauge.seams import Vectors
+from ragauge.systems.openai_client import open_openai_client, to_failure
 from ragauge.systems.specs import without_secrets
 
 
@@ -24,16 +24,7 @@ class OpenAI:
         dimensions: int | None = None,
         batch: int = 128,
     ) -> None:
-        try:
-            import openai
-        except ImportError:
-            raise MissingExtra("the embedder `openai`", "openai") from None
-        self._failures = (openai.OpenAIError,)
-        try:
-            self._client: Any = openai.OpenAI(base_url=url)
-        except openai.OpenAIError as error:
-            raise BackendFailed(str(error), hint="set OPENAI_API_KEY; a local server takes any value") from error
-        self._secrets = [self._client.api_key, *(credentials(url) if url else ())]
+        self._client: Any = open_openai_client("the embedder `openai`", url)
         self._model = model
         self._options = {"dimensions": dimensions} if dimensions else {}
         self._batch = batch
@@ -48,8 +39,8 @@ class OpenAI:
                 reply = self._client.embeddings.create(
                     model=self._model, input=part, encoding_format="float", **self._options
                 )
-            except self._failures as error:
-                raise BackendFailed(f"the embeddings endpoint failed: {without_keys(error, self._secrets)}") from None
+            except Exception as error:
+                raise to_failure(error, "the embeddings endpoint") from None
             found = getattr(reply, "data", None) or ()  # an endpoint that speaks otherwise gives text, or nothing
             if len(found) != len(part):
                 raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")

@@ -22,16 +22,29 @@ def open_keeper(described: str | Callable[..., Any], path: str | Path | None, di
     >>> keeper.get(["a", "b"])[0].text
     'text'
     """
+    factory, options, taken = check_keeper_options(described)
+    given = {"path": None if path is None else str(path), "dimension": dimension}
+    accepted = {key: value for key, value in given.items() if taken is None or key in taken}
+    keeper: Keeper = factory(**accepted, **options)
+    return keeper
+
+
+def check_keeper_options(
+    described: str | Callable[..., Any],
+) -> tuple[Callable[..., Any], dict[str, Any], frozenset[str] | None]:
+    """Return the class of a document store, its options and the parameters it takes (None: any).
+
+    Refuse an option that it does not have; the store is not opened.
+    """
     factory, options, name = _found(described)
     taken = inspect.signature(factory).parameters
-    loose = any(one.kind is one.VAR_KEYWORD for one in taken.values())
-    given = {"path": None if path is None else str(path), "dimension": dimension}
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return factory, options, None
     unknown = sorted(options.keys() - taken.keys())
-    if unknown and not loose:
-        known = ", ".join(one for one in taken if one not in given) or "none"
-        raise BadInput(f"the keeper {name} has no option {unknown[0]!r}", hint=f"its options: {known}")
-    keeper: Keeper = factory(**{key: value for key, value in given.items() if loose or key in taken}, **options)
-    return keeper
+    if unknown:
+        known = ", ".join(one for one in taken if one not in ("path", "dimension")) or "none"
+        raise BadInput(f"the document store {name} has no option {unknown[0]!r}", hint=f"its options: {known}")
+    return factory, options, frozenset(taken)
 
 
 def _found(described: str | Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any], str]:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from ragauge.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.keys import redact, register_secrets
 from ragauge.records import NOTHING, Document
+from ragauge.structured_text import parse_json
 from ragauge.systems.stores.intake import Matrix
 
 EVERYTHING = frozenset(("text", "title", "metadata"))
@@ -22,7 +24,7 @@ class Verbatim:
 
     def __init__(self, engine: str, secrets: Sequence[str] = ()) -> None:
         self._engine = engine
-        self._secrets = [secret for secret in secrets if secret]
+        register_secrets(*secrets)
 
     def __enter__(self) -> None:
         return None
@@ -34,9 +36,8 @@ class Verbatim:
         failed = isinstance(error, Exception) or type(error).__name__ == "PanicException"
         if error is None or not failed or isinstance(error, RagaugeError):
             return
-        whole = words = str(error) or type(error).__name__
-        for secret in self._secrets:
-            words = words.replace(secret, "***")
+        whole = str(error) or type(error).__name__
+        words = redact(whole)
         raise BackendFailed(f"{self._engine}: {words}") from (error if words == whole else None)
 
 
@@ -51,7 +52,7 @@ def written(metadata: Mapping[str, Any]) -> str:
 
 def document(name: str, text: Any, title: Any, metadata: Any) -> Document:
     """The document that stands in these columns."""
-    about = NOTHING if not metadata else metadata if isinstance(metadata, Mapping) else json.loads(metadata)
+    about = NOTHING if not metadata else metadata if isinstance(metadata, Mapping) else parse_json(metadata)
     return Document(name, text, title, about)
 
 

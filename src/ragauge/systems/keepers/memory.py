@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from ragauge.records import Document, Hit
+from ragauge.structured_text import parse_json
 from ragauge.systems.keepers.columns import EVERYTHING, document, matrix, query, written
 from ragauge.systems.stores.intake import Matrix, unit
 
@@ -85,7 +86,7 @@ class Memory:
         for line in journal:
             if not line.endswith(b"\n"):
                 break
-            name, text, title, about, vector = json.loads(line)
+            name, text, title, about, vector = parse_json(line)
             self._documents[name] = document(name, text, title, about)
             self._vectors[name] = np.frombuffer(base64.b64decode(vector), dtype=np.float32)
             whole += len(line)

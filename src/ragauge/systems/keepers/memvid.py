@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from ragauge.errors import MissingExtra
 from ragauge.records import Document, Hit
+from ragauge.structured_text import parse_json
 from ragauge.systems.keepers.columns import EVERYTHING, Verbatim, document, matrix, query, written
 from ragauge.systems.stores.engines import Gone, Home
 from ragauge.systems.stores.intake import one_of, unit
@@ -146,4 +146,4 @@ class Memvid:
             data += bytes(self._engine.blob(f"{name}{PAGE}{page}"))
             page += 1
         about = frame.get("extra_metadata", {}).get("metadata")
-        return document(name, data.decode(), frame["title"] or "", json.loads(about) if about else "")
+        return document(name, data.decode(), frame["title"] or "", parse_json(about) if about else "")

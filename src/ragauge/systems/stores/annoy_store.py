@@ -11,7 +11,8 @@ import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, cannot, folder_of, replacing, whole
+from ragauge.systems.stores.intake import Intake, cannot, folder_of, whole
+from ragauge.temporary_files import replace_file
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
@@ -138,7 +139,7 @@ class Annoy:
         folder = folder_of("annoy", self._path)
         self.build()
         if self._index is not None:
-            with replacing(folder / FILE) as file:
+            with replace_file(folder / FILE) as file:
                 self._index.save(str(file))
             self._intake.write(folder, n_trees=self._trees)
 

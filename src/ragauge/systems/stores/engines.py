@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +10,8 @@ from types import TracebackType
 from typing import NoReturn
 
 from ragauge.errors import BackendFailed, RagaugeError
+from ragauge.keys import redact, register_secrets
+from ragauge.temporary_files import create_temporary_folder
 
 
 def preloaded(*modules: str) -> None:
@@ -25,7 +26,7 @@ class Home:
 
     def __init__(self, store: str, path: str | None) -> None:
         self._own = path is None
-        self.folder = Path(tempfile.mkdtemp(prefix=f"ragauge-{store}-") if path is None else path)
+        self.folder = create_temporary_folder(store) if path is None else Path(path)
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def place(self, name: str, *, fresh: bool) -> Path:
@@ -60,7 +61,7 @@ class Speaking:
 
     def __init__(self, engine: str, secrets: tuple[str, ...] = ()) -> None:
         self._engine = engine
-        self._secrets = tuple(secret for secret in secrets if secret)
+        register_secrets(*secrets)
 
     def __enter__(self) -> None:
         return None
@@ -73,7 +74,5 @@ class Speaking:
         # Engines in Rust that panic raise what is no Exception, so that nobody goes on as if nothing had happened.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             whole = " ".join(str(error).split()) or type(error).__name__
-            words = whole
-            for secret in self._secrets:
-                words = words.replace(secret, "***")
+            words = redact(whole)
             raise BackendFailed(f"{self._engine}: {words}") from (error if words == whole else None)

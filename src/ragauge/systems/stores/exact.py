@@ -11,8 +11,9 @@ import numpy as np
 from ragauge.errors import BadInput
 from ragauge.seams import ABILITIES
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, Mask, Matrix, Places, replacing
+from ragauge.systems.stores.intake import Intake, Mask, Matrix, Places
 from ragauge.systems.stores.nearest import lengths, nearest
+from ragauge.temporary_files import replace_file
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
@@ -131,7 +132,7 @@ class Exact:
         if self._path is None:
             raise BadInput("the store has no folder to be kept in", hint="give it a path")
         self._move_together()
-        with replacing(Path(self._path) / VECTORS) as part, part.open("wb") as file:
+        with replace_file(Path(self._path) / VECTORS) as part, part.open("wb") as file:
             np.save(file, self._held.rows.vectors, allow_pickle=False)
         self._intake.write(self._path)
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, Mask, Matrix, cannot, folder_of, one_of, replacing, unit, whole
+from ragauge.systems.stores.intake import Intake, Mask, Matrix, cannot, folder_of, one_of, unit, whole
+from ragauge.temporary_files import replace_file
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
@@ -217,7 +218,7 @@ class Faiss:
         folder = folder_of("faiss", self._path)
         self.build()
         if self._index is not None:
-            with replacing(folder / FILE) as file:
+            with replace_file(folder / FILE) as file:
                 self._faiss.write_index(self._index, str(file))
             self._intake.write(folder, kind=self.kind, **self._chosen(BUILT))
 

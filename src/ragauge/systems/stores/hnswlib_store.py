@@ -12,7 +12,8 @@ import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, Mask, Matrix, Places, folder_of, most, replacing, whole
+from ragauge.systems.stores.intake import Intake, Mask, Matrix, Places, folder_of, most, whole
+from ragauge.temporary_files import replace_file
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
@@ -166,7 +167,7 @@ class Hnswlib:
         folder = folder_of("hnswlib", self._path)
         self.build()
         if self._index is not None:
-            with replacing(folder / FILE) as file:
+            with replace_file(folder / FILE) as file:
                 self._index.save_index(str(file))
             self._intake.write(folder, **self._built())
 

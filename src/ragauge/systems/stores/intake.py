@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.errors import BadInput, UnknownName
+from ragauge.structured_text import parse_json
+from ragauge.systems.stores.conditions import conditions_of, matches
+from ragauge.temporary_files import replace_file
 
 METRICS = ("cosine", "l2", "ip")
 """1 - cosine, the Euclidean distance (not squared), the negative inner product: for all three, less is nearer."""
@@ -71,6 +71,9 @@ class Intake:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._known
 
     @property
     def ids(self) -> list[str]:
@@ -168,19 +171,14 @@ class Intake:
         last = self._last
         if last is not None and last[0] == where and len(last[1]) == self.places and _same_types(last[0], where):
             return last[1]
-        wanted = _plain(where, "the filter")
+        conditions = conditions_of(where)
+        wanted = dict(where)
         known = last[1] if last is not None and last[0] == wanted and _same_types(last[0], wanted) else None
         start = 0 if known is None else len(known)
-        items = [(key, type(value) is bool, value) for key, value in wanted.items()]
-        missing = object()
         fresh = np.zeros(self.places - start, dtype=np.bool_)
         alive = None if len(self) == self.places else self.living
         for place, about in enumerate(self._metadata[start:]):
-            for key, flag, value in items:
-                there = about.get(key, missing)
-                if there != value or (type(there) is bool) is not flag:
-                    break
-            else:
+            if matches(about, conditions):
                 fresh[place] = alive is None or alive[start + place]
         mask = fresh if known is None else np.concatenate([known, fresh])
         self._last = wanted, mask
@@ -252,14 +250,14 @@ class Intake:
             "positions": None if len(self) == self.places else list(self._known.values()),
             "metadata": self._metadata if any(self._metadata) else None,
         }
-        with replacing(Path(folder) / KEPT) as file:
+        with replace_file(Path(folder) / KEPT) as file:
             file.write_text(json.dumps(kept), encoding="ascii")
 
     def read(self, folder: str | Path, **built: Any) -> bool:
         """Take up what was kept in a folder; whether anything was. Something built otherwise is refused."""
         file = Path(folder) / KEPT
         try:
-            kept = json.loads(file.read_text(encoding="ascii"))
+            kept = parse_json(file.read_text(encoding="ascii"))
             metric, dimension, places, ids = (kept[part] for part in ("metric", "dimension", "places", "ids"))
             positions = list(range(places)) if kept["positions"] is None else kept["positions"]
             metadata, there = kept["metadata"] or [{}] * places, dict(kept["built"])
@@ -302,20 +300,6 @@ def most(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tu
     return low, answer
 
 
-@contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """A path to write to; what was written takes the file's place in the end, whole or not at all."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.replace(name, file)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-
-
 def unit(matrix: Matrix) -> Matrix:
     """The rows at length 1, so that an inner product is a cosine."""
     if len(matrix) == 1:
@@ -349,4 +333,9 @@ def _plain(about: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 def _same_types(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether no truth value is taken for a number: to Python True is 1."""
-    return all((type(left[key]) is bool) is (type(value) is bool) for key, value in right.items())
+    return all(
+        repr(left[key]) == repr(value)
+        if isinstance(value, Mapping)
+        else (type(left[key]) is bool) is (type(value) is bool)
+        for key, value in right.items()
+    )

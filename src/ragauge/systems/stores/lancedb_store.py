@@ -15,6 +15,7 @@ from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
 from ragauge.systems.stores import columns
 from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.conditions import as_sql
 from ragauge.systems.stores.engines import Gone, Home, Speaking
 from ragauge.systems.stores.intake import Intake, Matrix, folder_of, one_of, whole
 
@@ -165,10 +166,10 @@ class LanceDB:
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
-        wanted = self._columns.wanted(where) if where else {}
+        wanted = self._columns.wanted(where) if where else []
         if not len(self) or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
-        condition = " AND ".join(f"{name} = {_literal(value)}" for name, value in wanted.items())
+        condition = as_sql(wanted, _literal)
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         values = np.full((len(queries), k), np.inf, dtype=np.float32)
         with self._speaking, stage("retrieve"):

@@ -13,6 +13,7 @@ import numpy as np
 from ragauge.errors import MissingExtra
 from ragauge.stages import stage
 from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.conditions import EQUAL, Condition
 from ragauge.systems.stores.engines import Home, Speaking, preloaded
 from ragauge.systems.stores.intake import Intake, folder_of, one_of, whole
 
@@ -157,10 +158,10 @@ class MilvusLite:
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
-        wanted = self._columns.wanted(where) if where else {}
+        wanted = self._columns.wanted(where) if where else []
         if not len(self) or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
-        condition = " and ".join(f"{name} == {_literal(value)}" for name, value in wanted.items())
+        condition = " and ".join(map(_expression, wanted))
         options = {"ef": max(k, self._options["ef_search"])} if "ef_search" in self._options else dict(self._options)
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         values = np.full((len(queries), k), np.inf, dtype=np.float32)
@@ -245,6 +246,12 @@ class MilvusLite:
         schema.add_field("id", kind.INT64, is_primary=True)
         schema.add_field("vector", kind.FLOAT_VECTOR, dim=dimension)
         self._client.create_collection(COLLECTION, schema=schema)
+
+
+def _expression(condition: Condition) -> str:
+    """A condition as Milvus has it."""
+    field, operator, value = condition
+    return f"{field} {'==' if operator == EQUAL else operator} {_literal(value)}"
 
 
 def _literal(value: Any) -> str:

@@ -25,8 +25,8 @@ Ints = NDArray[np.int64]
 QUERIES_AT_ONCE = 1024
 SCORES_AT_ONCE = 1 << 22
 """16 MB of scores at a time, whatever the size of the base."""
-PAIRS_AT_ONCE = 16_384
-"""How many pairs are compared in double precision at a time."""
+TERMS_AT_ONCE = 1 << 17
+"""Products of pairs in double precision that are summed at a time: 1 MB, which stays in the cache."""
 PAIRS_AT_MOST = 1 << 22
 """How many pairs may wait for that; more only come where nearly everything is equally far."""
 FEW = 8
@@ -126,10 +126,13 @@ def _one(
 
 
 def pair_distances(base: Single, queries: Double, rows: Ints, positions: Ints, metric: str) -> Double:
-    """The distances of pairs in double precision, each summed in the same order: equal vectors are equally far."""
+    """Compute distances of pairs in double precision, summed over the dimensions in their order.
+
+    Equal vectors are equally far, and a GPU that sums in this order computes the same bits.
+    """
     distances = np.empty(len(rows))
-    for start in range(0, len(rows), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
+    for start in range(0, len(rows), step := max(64, TERMS_AT_ONCE // max(1, base.shape[1]))):
+        part = slice(start, start + step)
         ours, theirs = queries[rows[part]], base[positions[part]].astype(np.float64)
         if metric == "l2":
             ours -= theirs
@@ -319,11 +322,12 @@ class _Work:
 
 
 def _products(left: Double, right: Double) -> Double:
+    """Sum the products of each pair of rows, one dimension after the other."""
+    terms = np.ascontiguousarray((left * right).T)
     if len(left) == 1:
-        # Alone, a row of more than 8192 numbers would be summed in another order than in company.
-        left, right = np.repeat(left, 2, axis=0), np.repeat(right, 2, axis=0)
-        return _products(left, right)[:1]
-    return np.asarray(np.einsum("ij,ij->i", left, right), dtype=np.float64)
+        # NumPy sums a single column in another order than several.
+        return np.asarray(np.repeat(terms, 2, axis=1).sum(axis=0)[:1])
+    return np.asarray(terms.sum(axis=0))
 
 
 def _share(progress: Callable[[float], None], before: int, here: int, of: int) -> Callable[[float], None]:

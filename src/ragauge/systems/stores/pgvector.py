@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from ragauge.seams import Neighbours
-
-
-NEAREST = """WITH near AS MATERIALIZED (
-  SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM {table} {filter} ORDER BY distance LIMIT %(k)s
-) SELECT id, distance FROM near ORDER BY distance + 0"""
-"""Put in order twice: scans of a halfvec index, and IVFFlat's that go on, are only nearly in order. Without the `+ 0`
-PostgreSQL 17 and newer would believe that it is done already."""
-BY_SIGNS = """WITH near AS MATERIALIZED (
-  SELECT id, embedding FROM {table} {filter}
-  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
-  LIMIT %(many)s
-) SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM near ORDER BY distance LIMIT %(k)s"""
 
 
 class PgVector:
@@ -84,11 +72,13 @@ class PgVector:
         self._keep = keep or there
         self._dsn = postgres.server(dsn)
         # One connection does one thing at a time, and what is being written must not hold up who searches.
-        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._lock, self._writing = threading.RLock(), threading.Lock()
         self._connection = self._connected()
         self._writer = self._connected()
         self._versions = postgres.versions(self._connection)
-        self._statements: dict[tuple[bool, bool], str] = {}
+        self._statements: dict[tuple[str, bool], str] = {}
+        self._writer_lost = False
+        self._recovery = postgres.Recovery()
         self._made = self._indexed = self._fresh = there
         if there:
             self._taken_up()
@@ -116,6 +106,7 @@ class PgVector:
         about: dict[str, Any] = {"rerank": self._rerank} if self._index.binary else {}
         if self._index.kind != "none":
             about["exact_fallbacks"] = self._fallbacks
+        about |= self._recovery.describe()
         if self._made and self._intake.dimension and len(self):
             about["index_used"] = self.index_used(np.ones(self._intake.dimension), 10)
         return {
@@ -137,7 +128,7 @@ class PgVector:
         if not len(matrix):
             return
         self._index.check(matrix.shape[1])
-        with self._writing, postgres.speaking(self._dsn), self._writer.transaction():
+        with self._write(), self._writer.transaction():
             if not self._made:
                 self._make(matrix.shape[1])
             self._load(ids, matrix, metadata)
@@ -148,7 +139,7 @@ class PgVector:
         """Make the index, if there is to be one, and tell the planner what is in the table."""
         from psycopg import sql
 
-        with self._writing, postgres.speaking(self._dsn):
+        with self._write():
             if self._fresh or not self._made:
                 return
             if not self._indexed:
@@ -176,14 +167,17 @@ class PgVector:
             self._configure(self._connection)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata contain `where`."""
+        """The `k` nearest of each row, nearest first; of those whose metadata contain `where`.
+
+        BackendRestarted is raised if the server died meanwhile and is back.
+        """
         queries = self._intake.queries(vectors, k)
         ids, distances = self._intake.empty(len(queries), k)
         if not len(self) or not len(queries):
             return ids, distances
         if not self._indexed:
             self.build()
-        with self._lock, postgres.speaking(self._dsn), stage("retrieve"):
+        with self._lock, postgres.speaking(self._dsn), stage("retrieve"), self._reconnecting():
             for row, query in enumerate(queries):
                 found = self._nearest(query, k, where)
                 ids[row, : len(found)] = [name for name, _ in found]
@@ -212,7 +206,7 @@ class PgVector:
         statement = sql.SQL("UPDATE {} SET embedding = %s::{} WHERE id = %s").format(
             sql.Identifier(self.table), sql.Identifier(self._index.type)
         )
-        with self._writing, postgres.speaking(self._dsn), self._writer.transaction():
+        with self._write(), self._writer.transaction():
             for name, row in zip(ids, matrix, strict=True):
                 self._writer.execute(statement, [row, name])
         self._worn = True
@@ -224,7 +218,7 @@ class PgVector:
         self._intake.positions(ids)
         statement = sql.SQL("DELETE FROM {} WHERE id = ANY(%s)").format(sql.Identifier(self.table))
         if len(ids):
-            with self._writing, postgres.speaking(self._dsn):
+            with self._write():
                 self._writer.execute(statement, [list(ids)])
         self._worn = True
         self._intake.forget(ids)
@@ -235,7 +229,7 @@ class PgVector:
         self.build()
         if self._made:
             self._intake.write(folder, **self._built(), table=self.table, chosen_lists=self._index.lists)
-            with self._writing, postgres.speaking(self._dsn):
+            with self._write():
                 if not self._keep:
                     self._comment(f"{KEPT_IN}{folder.absolute()}")
             self._keep = True
@@ -243,14 +237,14 @@ class PgVector:
     def remove(self) -> None:
         """Drop the table, though it was to be kept: what there is of the store outside of its folder."""
         if not self._connection.closed:
-            with self._lock, self._writing, postgres.speaking(self._dsn):
+            with self._lock, self._write():
                 self._drop()
 
     def close(self) -> None:
         """Drop the table, unless it is to be kept, and hang up."""
         if self._connection.closed:
             return
-        with self._lock, self._writing, postgres.speaking(self._dsn):
+        with self._lock, self._write():
             try:
                 if not self._keep:
                     self._drop()
@@ -270,7 +264,7 @@ class PgVector:
             return None
         statement = sql.SQL("SELECT pg_total_relation_size({}::regclass)")
         named = sql.Literal(sql.Identifier(self.table).as_string(self._writer))
-        with self._writing, postgres.speaking(self._dsn):
+        with self._write():
             row = self._writer.execute(statement.format(named)).fetchone()
         return None if row is None else int(row[0])
 
@@ -281,12 +275,32 @@ class PgVector:
         return {"index": self._index.describe()["index"], "half": self._index.half, **options}
 
     def _connected(self) -> Connection[Any]:
-        settings = self._index.settings()
-        if self._threads:
-            # PostgreSQL counts those that help.
-            helpers = str(self._threads - 1)
-            settings += [("max_parallel_maintenance_workers", helpers), ("max_parallel_workers_per_gather", helpers)]
-        return postgres.connect(self._dsn, settings)
+        return postgres.connect(self._dsn, [*self._index.settings(), *postgres.thread_settings(self._threads)])
+
+    @contextmanager
+    def _write(self) -> Iterator[None]:
+        """Hold the connection for writing, which is opened again after the server was restarted."""
+        with self._writing, postgres.speaking(self._dsn):
+            if self._writer_lost:
+                self._writer.close()
+                self._writer = self._connected()
+                self._writer_lost = False
+            yield
+
+    @contextmanager
+    def _reconnecting(self) -> Iterator[None]:
+        """Reconnect if the server dies inside; BackendRestarted says that what was asked can be asked again."""
+        try:
+            yield
+        except Exception as error:
+            if not postgres.is_lost(error):
+                raise
+            self._dsn = self._recovery.recover(self._dsn)
+            self._connection.close()
+            self._connection = self._connected()
+            self._configure(self._connection)
+            self._writer_lost = True
+            raise postgres.restart_error(self._dsn) from None
 
     def _configure(self, connection: Connection[Any]) -> None:
         force = [("enable_seqscan", "off" if self._index.force else "on")]
@@ -368,26 +382,18 @@ class PgVector:
         self, query: Any, k: int, where: Any, local: Sequence[tuple[str, str]], *, explained: bool = False
     ) -> list[Any]:
         given = {"vector": query, "k": k, "many": k * self._rerank}
-        if where:
-            given["where"] = postgres.json_of(where, "the filter")
+        text, values = postgres.filter_of(where) if where else ("", {})
         with ExitStack() as inside:
             if local:
                 inside.enter_context(self._connection.transaction())
                 self._connection.execute(*postgres.configured(local, local=True))
-            return self._connection.execute(self._statement(bool(where), explained), given).fetchall()
+            return self._connection.execute(self._statement(text, explained), {**given, **values}).fetchall()
 
-    def _statement(self, filtered: bool, explained: bool) -> str:
+    def _statement(self, filtered: str, explained: bool) -> str:
         """The statement of a search, composed once: that takes longer than a small search."""
-        from psycopg import sql
-
         if (filtered, explained) not in self._statements:
-            text = BY_SIGNS if self._index.binary else NEAREST
-            composed = sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + text).format(
-                operator=sql.SQL(self._index.operator),
-                type=sql.Identifier(self._index.type),
-                table=sql.Identifier(self.table),
-                filter=sql.SQL("WHERE metadata @> %(where)s" if filtered else ""),
-                dimension=sql.Literal(self._intake.dimension),
+            composed = self._index.search(
+                self.table, self._intake.dimension or 0, filtered=filtered, explained=explained
             )
             self._statements[filtered, explained] = composed.as_string(self._connection)
         return self._statements[filtered, explained]

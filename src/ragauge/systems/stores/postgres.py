@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from ragauge.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.errors import BackendFailed, BackendRestarted, BadInput, MissingExtra
+from ragauge.keys import redact, register_secrets
 from ragauge.systems.stores import embedded
+from ragauge.systems.stores.conditions import EQUAL, ONE_OF, conditions_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
@@ -24,6 +26,8 @@ SECRETS = ("password", "sslpassword", "scram_client_key", "scram_server_key", "o
 SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
 OLDEST = (0, 8)
 """The first pgvector whose index scans go on until a filter has let enough rows through."""
+ENDING = ("57P01", "57P02", "57P03")
+"""What a server says that is shutting down, has crashed, or is not up yet."""
 SESSION = (
     # A plan for each statement as it is: one for all would not know how many rows are wanted.
     ("plan_cache_mode", "force_custom_plan"),
@@ -38,13 +42,77 @@ def server(dsn: str | None = None) -> str:
     given = dsn or os.environ.get("RAGAUGE_DSN")
     if not given:
         return embedded.start()
-    _parts(given)  # one that cannot be read is refused here
+    passwords(given)  # one that cannot be read is refused here
     return given
 
 
 def stop() -> None:
     """Stop the embedded server, if this process is the last that uses it."""
     embedded.stop()
+
+
+def restart_error(dsn: str) -> BackendRestarted:
+    """Return the error for a query during which the server at `dsn` died, once it accepts connections again."""
+    return BackendRestarted(
+        f"the PostgreSQL server ({shown(dsn)}) closed the connection during a query, and accepts connections again",
+        hint="run the query again",
+        passing=True,
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error means that the connection or the server is gone, not that a statement is wrong."""
+    import psycopg
+
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    # Without a code the error is of the client: the socket was closed, or the pool has no connection to give.
+    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in ENDING
+
+
+class Recovery:
+    """Reconnection of one client after its server died; a failure is final for it, so that no query waits again."""
+
+    def __init__(self) -> None:
+        self._failure: BackendFailed | None = None
+        self._restarts = 0
+
+    def check(self) -> None:
+        """Raise the error of a recovery that failed."""
+        if self._failure is not None:
+            raise self._failure
+
+    def recover(self, dsn: str) -> str:
+        """Wait until the server accepts connections and return its DSN; a dead embedded server is restarted."""
+        self.check()
+        try:
+            found = _await_server(dsn)
+        except BackendFailed as error:
+            self._failure = error
+            raise
+        self._restarts += 1
+        return found
+
+    def describe(self) -> dict[str, int]:
+        """Return the number of restarts for the manifest, if there were any."""
+        return {"server_restarts": self._restarts} if self._restarts else {}
+
+
+def _await_server(dsn: str) -> str:
+    import psycopg
+
+    until = time.monotonic() + embedded.RECOVERING_SECONDS
+    while True:
+        found = embedded.restart(dsn)
+        with speaking(dsn):
+            try:
+                psycopg.connect(conninfo(found or dsn)).close()
+            except psycopg.OperationalError:
+                if found is None or time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+            else:
+                return found or dsn
 
 
 def shown(dsn: str) -> str:
@@ -64,15 +132,16 @@ def speaking(dsn: str) -> Iterator[None]:
         raise BadInput(f"PostgreSQL cannot keep a text with the character {error.object[error.start]!a}") from error
     except psycopg.Error as error:
         whole = str(error)
-        words = _without_secrets(error.diag.message_primary or whole, dsn)
+        passwords(dsn)
+        words = " ".join(redact(error.diag.message_primary or whole).split())
         hint = error.diag.message_hint
         if hint is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
             hint = "see that the server runs and the DSN is right; without one an embedded server is used"
         theirs = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
         kind = BadInput if theirs else BackendFailed
         # Where a secret stands in what PostgreSQL said, its error is left out of the traceback too.
-        cause = error if _without_secrets(whole, dsn) == " ".join(whole.split()) else None
-        raise kind(f"PostgreSQL: {words}", hint=hint and _without_secrets(hint, dsn)) from cause
+        cause = error if redact(whole) == whole else None
+        raise kind(f"PostgreSQL: {words}", hint=hint and " ".join(hint.split())) from cause
 
 
 def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[Any]:
@@ -106,6 +175,13 @@ def configured(settings: Sequence[tuple[str, str]], *, local: bool = False) -> t
 
     one = sql.SQL("set_config(%s, %s, {})").format(sql.Literal(local))
     return sql.SQL("SELECT ") + sql.SQL(", ").join([one] * len(settings)), [word for pair in settings for word in pair]
+
+
+def thread_settings(threads: int) -> list[tuple[str, str]]:
+    """Return the settings that limit a statement to `threads` threads; 0 keeps those of the server."""
+    helpers = str(threads - 1)  # PostgreSQL counts the additional ones
+    names = ("max_parallel_maintenance_workers", "max_parallel_workers_per_gather")
+    return [(name, helpers) for name in names] if threads else []
 
 
 def table_name(given: str | None) -> str:
@@ -183,16 +259,11 @@ def _parts(dsn: str) -> Mapping[str, Any]:
 
 
 def passwords(dsn: str) -> list[str]:
-    """What must not be shown of a DSN, each as it is and as it stands in an address."""
+    """Return the secrets of a DSN and register them for redaction."""
     parts = _parts(dsn)
     found = [str(parts.get(name) or "") for name in SECRETS]
-    return [word for secret in found if secret for word in (secret, quote(secret, safe=""))]
-
-
-def _without_secrets(text: str, dsn: str) -> str:
-    for secret in passwords(dsn):
-        text = text.replace(secret, "***")
-    return " ".join(text.split())
+    register_secrets(*found)
+    return [secret for secret in found if secret]
 
 
 def _extension(connection: Connection[Any]) -> None:
@@ -209,3 +280,28 @@ def _extension(connection: Connection[Any]) -> None:
             f"the server has pgvector {version}, and 0.8 or newer is needed",
             hint="ALTER EXTENSION vector UPDATE, after installing a newer one",
         )
+
+
+def filter_of(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the conditions of a filter as SQL without any value in it, and the values by name.
+
+    Equality is containment, which an index on the metadata can answer.
+    """
+    conditions = conditions_of(where)
+    contained = {field: value for field, operator, value in conditions if operator == EQUAL}
+    parts = ["metadata @> %(where)s"] if contained else []
+    values: dict[str, Any] = {"where": json_of(contained, "the filter")} if contained else {}
+    for number, (field, operator, value) in enumerate(one for one in conditions if one.operator != EQUAL):
+        values[f"f{number}"] = field
+        if operator == ONE_OF:
+            values[f"v{number}"] = [json_of({"": one}, "the filter") for one in value]
+            parts.append(f"jsonb_build_object('', metadata -> %(f{number})s) = ANY(%(v{number})s)")
+        else:
+            values[f"v{number}"] = float(value)
+            there = f"metadata -> %(f{number})s"
+            # CASE, because the planner may test a cast before the type that it depends on.
+            parts.append(
+                f"CASE WHEN jsonb_typeof({there}) = 'number' "
+                f"THEN ({there})::double precision {operator} %(v{number})s ELSE false END"
+            )
+    return " AND ".join(parts), values

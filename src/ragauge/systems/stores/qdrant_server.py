@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragauge.errors import MissingExtra
+from ragauge.systems.stores.conditions import BOUNDS, ONE_OF, Condition
 
 INDEXING_SECONDS = 600
 LOW = 1
@@ -97,17 +98,26 @@ class Server:
             )
         return self._models.SearchParams(hnsw_ef=options["ef_search"], exact=options["exact"], quantization=rescoring)
 
-    def condition(self, wanted: Mapping[str, Any]) -> Any:
+    def condition(self, wanted: Sequence[Condition]) -> Any:
         """A filter, as the server takes it."""
         models = self._models
-        return models.Filter(
-            must=[
-                models.FieldCondition(key=name, range=models.Range(gte=value, lte=value))
-                if isinstance(value, float)
-                else models.FieldCondition(key=name, match=models.MatchValue(value=value))
-                for name, value in wanted.items()
-            ]
-        )
+
+        def ranged(name: str, **bounds: float) -> Any:
+            return models.FieldCondition(key=name, range=models.Range(**bounds))
+
+        must: list[Any] = []
+        for name, operator, value in wanted:
+            if operator in BOUNDS:
+                must.append(ranged(name, **{BOUNDS[operator]: float(value)}))
+            elif operator == ONE_OF and isinstance(value[0], float):
+                must.append(models.Filter(should=[ranged(name, gte=one, lte=one) for one in value]))
+            elif operator == ONE_OF:
+                must.append(models.FieldCondition(key=name, match=models.MatchAny(any=list(value))))
+            elif isinstance(value, float):
+                must.append(ranged(name, gte=value, lte=value))
+            else:
+                must.append(models.FieldCondition(key=name, match=models.MatchValue(value=value)))
+        return models.Filter(must=must)
 
     def search(self, query: Any, k: int, parameters: Any, condition: Any) -> Any:
         """The nearest points."""

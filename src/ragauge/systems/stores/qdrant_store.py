@@ -13,6 +13,7 @@ from ragauge.errors import MissingExtra
 from ragauge.stages import stage
 from ragauge.systems.stores import columns
 from ragauge.systems.stores.columns import Columns
+from ragauge.systems.stores.conditions import BOUNDS, ONE_OF, Condition
 from ragauge.systems.stores.engines import Gone, Home, Speaking
 from ragauge.systems.stores.intake import Intake, Matrix, folder_of, one_of, whole
 
@@ -162,13 +163,13 @@ class Qdrant:
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
-        wanted = self._columns.wanted(where) if where else {}
+        wanted = self._columns.wanted(where) if where else []
         if not len(self) or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), np.inf, dtype=np.float32)
         with self._speaking, stage("retrieve"):
-            condition = self._engine.condition(_numbers(wanted)) if wanted else None
+            condition = self._engine.condition(_numeric(wanted)) if wanted else None
             for row, query in enumerate(queries):
                 found = self._engine.search(query, k, self._parameters, condition)
                 positions[row, : len(found)] = [point.id for point in found]
@@ -226,6 +227,16 @@ class Qdrant:
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Truth values as 0 and 1: the library takes True for 1 in a filter, which then finds no truth value."""
     return {name: int(value) if isinstance(value, bool) else value for name, value in values.items()}
+
+
+def _numeric(conditions: Sequence[Condition]) -> list[Condition]:
+    """Return the conditions with truth values as 0 and 1."""
+    return [
+        one._replace(value=tuple(int(value) if isinstance(value, bool) else value for value in one.value))
+        if one.operator == ONE_OF
+        else one._replace(value=_numbers({one.field: one.value})[one.field])
+        for one in conditions
+    ]
 
 
 class _Edge:
@@ -298,12 +309,22 @@ class _Edge:
             )
         return self._edge.SearchParams(hnsw_ef=options["ef_search"], exact=options["exact"], quantization=rescoring)
 
-    def condition(self, wanted: Mapping[str, Any]) -> Any:
+    def condition(self, wanted: Sequence[Condition]) -> Any:
         edge = self._edge
+
+        def ranged(name: str, **bounds: float) -> Any:
+            return edge.FieldCondition(name, range=edge.RangeFloat(**bounds))
+
         must = []
-        for name, value in wanted.items():
-            if isinstance(value, float):
-                must.append(edge.FieldCondition(name, range=edge.RangeFloat(gte=value, lte=value)))
+        for name, operator, value in wanted:
+            if operator in BOUNDS:
+                must.append(ranged(name, **{BOUNDS[operator]: float(value)}))
+            elif operator == ONE_OF and isinstance(value[0], float):
+                must.append(edge.Filter(should=[ranged(name, gte=one, lte=one) for one in value]))
+            elif operator == ONE_OF:
+                must.append(edge.FieldCondition(name, match=edge.MatchAny(list(value))))
+            elif isinstance(value, float):
+                must.append(ranged(name, gte=value, lte=value))
             else:
                 must.append(edge.FieldCondition(name, match=edge.MatchValue(value)))
         return edge.Filter(must=must)

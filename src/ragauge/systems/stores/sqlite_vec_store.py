@@ -12,6 +12,7 @@ from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
 from ragauge.systems.stores import columns
 from ragauge.systems.stores.columns import Column, Columns
+from ragauge.systems.stores.conditions import ONE_OF, as_sql, values_of
 from ragauge.systems.stores.engines import Home, Speaking
 from ragauge.systems.stores.intake import Intake, Matrix, cannot, folder_of, whole
 
@@ -103,20 +104,23 @@ class SqliteVec:
         width = min(k, len(self))
         if width > MOST:
             raise cannot("sqlite-vec", f"give {width} neighbours", f"vec0 gives up to {MOST}")
-        wanted = self._columns.wanted(where) if where else {}
+        wanted = self._columns.wanted(where) if where else []
         if not width or not len(queries) or wanted is None:
             return self._intake.empty(len(queries), k)
         statement = f"SELECT id, distance FROM {self._table} WHERE embedding MATCH ? AND k = ?"  # noqa: S608 - own name
-        statement += "".join(f" AND {name} = ?" for name in wanted)
+        if any(one.operator == ONE_OF and isinstance(one.value[0], float) for one in wanted):
+            raise cannot("sqlite-vec", "filter by several fractions", "vec0 has sets of whole numbers and texts")
+        statement += f" AND {as_sql(wanted, lambda _: '?')}" if wanted else ""
+        values = values_of(wanted)
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         distances = np.full((len(queries), k), np.inf, dtype=np.float32)
         with self._speaking, stage("retrieve"):
             connection = self._connection
             for row, query in enumerate(queries):
-                found = connection.execute(statement, (query.tobytes(), width, *wanted.values())).fetchall()
+                found = connection.execute(statement, (query.tobytes(), width, *values)).fetchall()
                 if found:
-                    places, values = zip(*found, strict=True)
-                    positions[row, : len(found)], distances[row, : len(found)] = places, values
+                    places, far = zip(*found, strict=True)
+                    positions[row, : len(found)], distances[row, : len(found)] = places, far
         return self._intake.answer(positions, distances, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, Matrix, cannot, folder_of, one_of, replacing, whole
+from ragauge.systems.stores.intake import Intake, Matrix, cannot, folder_of, one_of, whole
+from ragauge.temporary_files import replace_file
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
@@ -176,7 +177,7 @@ class Usearch:
         folder = folder_of("usearch", self._path)
         self.build()
         if self._index is not None and not self._viewed:
-            with replacing(folder / FILE) as file:
+            with replace_file(folder / FILE) as file:
                 self._index.save(str(file))
             self._intake.write(folder, **self._built())
 

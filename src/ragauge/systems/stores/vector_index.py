@@ -18,6 +18,17 @@ MOST_SEARCHED = 1000
 EXACTLY = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
 """Vector indexes are only scanned in order, so without such scans every row is compared."""
 
+NEAREST = """WITH near AS MATERIALIZED (
+  SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM {table} {filter} ORDER BY distance LIMIT %(k)s
+) SELECT id, distance FROM near ORDER BY distance + 0"""
+"""Sort twice: scans of a halfvec index and iterative IVFFlat scans return rows only nearly in order. Without the `+ 0`
+PostgreSQL 17 and newer would skip the second sort."""
+BY_SIGNS = """WITH near AS MATERIALIZED (
+  SELECT id, embedding FROM {table} {filter}
+  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
+  LIMIT %(many)s
+) SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM near ORDER BY distance LIMIT %(k)s"""
+
 
 @dataclass(frozen=True)
 class VectorIndex:
@@ -27,7 +38,7 @@ class VectorIndex:
     square root from a million rows on), and as many probes as the square root of the lists.
 
     The planner reads a table as a whole where it thinks that this is cheaper, and then the answer is exact whatever the
-    index is like: already with `ef_search=200` over 5,000 rows. `force` forbids it, so that the index is measured.
+    index is like: already with `ef_search=200` over 5,000 rows. `force=True` forbids it, so that the index is measured.
     """
 
     kind: str = "hnsw"
@@ -98,6 +109,19 @@ class VectorIndex:
             sql.SQL(", ").join(options),
         )
 
+    def search(self, table: str, dimension: int, *, filtered: str, explained: bool) -> sql.Composed:
+        """Compose the statement of a search, or of its plan; `filtered` is a condition with placeholders, or empty."""
+        from psycopg import sql
+
+        text = BY_SIGNS if self.binary else NEAREST
+        return sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + text).format(
+            operator=sql.SQL(self.operator),
+            type=sql.Identifier(self.type),
+            table=sql.Identifier(table),
+            filter=sql.SQL(f"WHERE {filtered}" if filtered else ""),
+            dimension=sql.Literal(dimension),
+        )
+
     def settings(self) -> list[tuple[str, str]]:
         """What holds for every search."""
         made = [("enable_seqscan", "off")] if self.force else []
@@ -132,6 +156,7 @@ class VectorIndex:
             about |= {"lists": self.lists, "probes": self.probes}
         if self.kind != "none":
             about["force"] = self.force
+            about["build_seeded"] = False  # pgvector draws HNSW levels and IVFFlat centres without a seed
         return about
 
 

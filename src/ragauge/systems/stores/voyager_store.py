@@ -12,7 +12,8 @@ import numpy as np
 
 from ragauge.errors import BadInput, MissingExtra
 from ragauge.stages import stage
-from ragauge.systems.stores.intake import Intake, Matrix, Places, cannot, folder_of, most, one_of, replacing, whole
+from ragauge.systems.stores.intake import Intake, Matrix, Places, cannot, folder_of, most, one_of, whole
+from ragauge.temporary_files import replace_file
 
 if TYPE_CHECKING:
     from ragauge.seams import Neighbours
@@ -165,7 +166,7 @@ class Voyager:
         folder = folder_of("voyager", self._path)
         self.build()
         if self._index is not None:
-            with replacing(folder / FILE) as file:
+            with replace_file(folder / FILE) as file:
                 self._index.save(str(file))
             self._intake.write(folder, **self._built())
 

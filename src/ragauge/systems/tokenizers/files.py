@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.errors import BadInput, MissingExtra
+from ragauge.structured_text import parse_json
 from ragauge.systems.tokenizers.showing import UNKNOWN, byte_letters, sound, visible, visible_bytes
 
 UNTOLD = 1_000_000
@@ -140,7 +141,7 @@ def _limit(tokenizer: Any, folder: Path) -> int | None:
 def _said(folder: Path) -> Iterator[Any]:
     for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
         try:
-            found = json.loads((folder / name).read_text(encoding="utf-8"))
+            found = parse_json((folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
         if isinstance(found, dict):

@@ -37,6 +37,16 @@ def open_pretrained(model: str, *, download: bool = False, revision: str | None 
     return Pretrained.around(found, label(model))
 
 
+def open_byt5() -> Tokenizer:
+    """The tokenizer of ByT5: the bytes of a text; it needs no files."""
+    return open_pretrained("byt5")
+
+
+def open_canine() -> Tokenizer:
+    """The tokenizer of CANINE: the characters of a text; it needs no files."""
+    return open_pretrained("canine")
+
+
 class Pretrained:
     """A tokenizer of transformers that is written in Python; quick ones are the library's below them."""
 

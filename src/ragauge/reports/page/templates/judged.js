@@ -136,8 +136,10 @@
       left.append(make("h4", "", "Question"), make("p", "words", data.questions[i] || "–"));
       left.append(make("h4", "", "Answer"), make("p", "words", data.answers[i] || "–"));
       claims(left, "answer", one, chunks);
+      leftOut(left, "answer", one);
       if (one.reference !== undefined) left.append(make("h4", "", "Reference"), make("p", "words", one.reference || "–"));
       claims(left, "reference", one, chunks);
+      leftOut(left, "reference", one);
       if (one.questions || one.refusal) {
         left.append(make("h4", "", "Questions that the answer would answer"));
         if (one.refusal) left.append(make("p", "quiet", "The answer commits itself to nothing."));
@@ -145,7 +147,7 @@
         for (const [text, cosine] of one.questions || []) asked.append(make("li", "claim", make("span", "badge", `cosine ${cosine === null ? "–" : cosine.toFixed(3)}`), text));
         left.append(asked);
       }
-      const parts = [values, make("div", "said", left, right)];
+      const parts = [values, make("div", "sample-texts", left, right)];
       if (one.unscored) {
         const lost = make("div", "missing", make("h4", "", "Without a verdict, and why"));
         for (const [what, why, reply] of one.unscored) {
@@ -191,6 +193,14 @@
         list.append(item);
       }
       place.append(list);
+    };
+
+    const leftOut = (place, text, one) => {
+      const found = (one.left_out || {})[text];
+      if (!found) return;
+      const list = make("ul", "left-out");
+      for (const sentence of found) list.append(make("li", "claim quiet", sentence));
+      place.append(make("h4", "", `Left out of ${ASKED[text]} because it claims nothing (${found.length})`), list);
     };
 
     const chip = (source, chunks) => {

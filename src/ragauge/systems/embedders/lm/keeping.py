@@ -11,17 +11,19 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragauge.errors import BadInput, MissingExtra
+from ragauge.structured_text import parse_json
 from ragauge.systems.embedders.lm import networks
 from ragauge.systems.embedders.lm.numbering import Numbering
 from ragauge.systems.embedders.lm.recipes import Recipe
 from ragauge.systems.embedders.lm.training import Progress
 from ragauge.systems.tokenizers import reopened
+from ragauge.temporary_files import replace_file, sibling_folder
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +93,7 @@ def read(folder: Path) -> Model:
     if not (folder / CONFIG).is_file():
         raise BadInput("no language model is here", file=str(folder), hint="a folder that `keep` has written")
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        config = parse_json((folder / CONFIG).read_text(encoding="utf-8"), file=str(folder / CONFIG))
         if config["ragauge"] != "lm" or config["version"] != VERSION:
             raise BadInput(f"was written by another version ({config['version']})", file=str(folder))
         told = dict(config["tokenizer"])
@@ -132,14 +134,8 @@ def save(file: Path, progress: Progress) -> None:
     all_of_it = {f"weights/{name}": one for name, one in progress.weights.items()}
     all_of_it |= {f"moments/{name}": one for name, one in progress.moments.items()}
     told = {"step": progress.step, "losses": progress.losses, "tokens": progress.tokens, "seconds": progress.seconds}
-    part = file.with_name(f".{file.name}.{os.getpid()}")
-    with _written(file):
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            tensors.save_file(all_of_it, part, metadata={"progress": json.dumps(told)})
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
+    with _written(file), replace_file(file) as part:
+        tensors.save_file(all_of_it, part, metadata={"progress": json.dumps(told)})
 
 
 def taken_up(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Progress | None:
@@ -148,7 +144,7 @@ def taken_up(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Progress | No
         from safetensors import safe_open
 
         with safe_open(file, "pt") as opened:
-            told = json.loads(opened.metadata()["progress"])
+            told = parse_json(opened.metadata()["progress"])
             parts = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
     except Exception:  # not there, or torn by a machine that went down: what it raises is up to the library
         return None
@@ -175,19 +171,15 @@ def _kept_tokenizer(model: Model) -> dict[str, Any]:
 
 @contextmanager
 def _whole_folder(folder: Path, *, over: bool) -> Iterator[Path]:
-    part = folder.with_name(f".{folder.name}.{os.getpid()}")
-    with _written(folder):
+    with _written(folder), sibling_folder(folder) as part:
+        yield part
+        if over:
+            shutil.rmtree(folder, ignore_errors=True)
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-            yield part
-            if over:
-                shutil.rmtree(folder, ignore_errors=True)
-            with suppress(FileExistsError, NotADirectoryError) if over else nullcontext():
-                part.rename(folder)  # whoever was faster has made the same
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+            part.rename(folder)
+        except OSError:  # ENOTEMPTY, EEXIST: another process has stored the same model meanwhile
+            if not over or not (folder / CONFIG).is_file():
+                raise
 
 
 @contextmanager

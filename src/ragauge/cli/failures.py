@@ -1,0 +1,225 @@
+"""Failures that ragauge did not raise itself: exit codes, one-line messages, and the report of an unexpected one."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import platform
+import select
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from ragauge.errors import BadInput, RagaugeError, excerpt, words_of
+from ragauge.keys import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNEXPECTED = 70
+"""Exit code of an error in ragauge itself."""
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+"""Exit code if the reader of the output has gone, as the shell reports it for other programs."""
+INVALID = 2
+MAX_COUNT = 2**31 - 1
+"""Maximum value of an option that counts something."""
+MAX_SEED = 2**63 - 1
+SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+HINTS = {
+    **dict.fromkeys(SPACE, "free some space, or set TMPDIR and RAGAUGE_CACHE to folders on another disk"),
+    errno.EACCES: "check the permissions of this path",
+    errno.EPERM: "check the permissions of this path",
+    errno.EROFS: "choose a path that can be written, e.g. with -o, or set RAGAUGE_CACHE",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
+}
+"""What to do about errors of the file system."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Passed(Exception):
+    """Carries an exception past Typer, which would exit with 1 for it; the exception is its cause."""
+
+
+def pass_exceptions(command: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a command so that no exception of it becomes an exit code of Typer's choice."""
+
+    @wraps(command)
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
+        try:
+            for name, value in options.items():
+                check_whole_numbers(name, value)
+            return command(*arguments, **options)
+        except (EOFError, OSError, SystemExit, KeyboardInterrupt) as error:
+            raise Passed from error
+
+    return run
+
+
+class Terminated(SystemExit):
+    """The command was told to end by a signal; the exit code is that of the signal."""
+
+
+def clean_up_when_terminated() -> None:
+    """Make SIGTERM and SIGHUP unwind the stack, which removes temporary files and stops servers; a second one kills."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, stop)
+
+
+def check_whole_numbers(name: str, value: object) -> None:
+    """Refuse integers that no option can mean: negative ones, and those that do not fit into the libraries' types.
+
+    >>> check_whole_numbers("k", 10**20)
+    Traceback (most recent call last):
+    ragauge.errors.BadInput: -k must be at most 2,147,483,647, got 100000000000000000000
+    """
+    for number in value if isinstance(value, list | tuple) else (value,):
+        most = MAX_SEED if name == "seed" else MAX_COUNT
+        if isinstance(number, int) and not isinstance(number, bool) and not 0 <= number <= most:
+            option = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            raise BadInput(f"{option} must be {'at least 0' if number < 0 else f'at most {most:,}'}, got {number}")
+
+
+def open_streams() -> None:
+    """Open the standard streams that are closed on the null device, and let each print any character.
+
+    Without this, the next file that is opened would take the number of a closed stream and receive its output.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+            # PYTHONUNBUFFERED: a write to a raw file may write a part, and report no error.
+            encoding, raw = stream.encoding, stream.detach()
+            setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=True))
+        if isinstance(getattr(sys, name), io.TextIOWrapper):
+            getattr(sys, name).reconfigure(errors="replace")  # a terminal that lacks a character still gets the rest
+
+
+def end_command(error: BaseException, *, debug: bool) -> int:
+    """Print why a command ended, and return its exit code."""
+    code = _print_failure(error, debug=debug)
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # a full disk: Python would try once more at its end, and change the exit code
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _print_failure(error: BaseException, *, debug: bool) -> int:
+    if isinstance(error, Passed) and error.__cause__ is not None:
+        error = error.__cause__
+    if any(isinstance(one, KeyboardInterrupt) for one in _chain(error)):
+        return INTERRUPTED
+    if terminated := [one for one in _chain(error) if isinstance(one, Terminated)]:
+        return int(str(terminated[0].code))
+    if any(isinstance(one, BrokenPipeError) for one in _chain(error)) and _reader_is_gone():
+        return CLOSED_PIPE
+    if debug:
+        sys.stderr.write(redact("".join(traceback.format_exception(error))))
+    if isinstance(error, RagaugeError):
+        _print(str(error))
+        return error.exit_code
+    if isinstance(error, OSError) and (message := describe_os_error(error)):
+        _print(message)
+        return INVALID
+    # The message of a foreign error may quote its input; the report has it whole.
+    what = f"{type(error).__name__}: {excerpt(words_of(error))}"
+    _print(f"unexpected error in ragauge ({what}); {'' if debug else save_report(error)}".removesuffix("; "))
+    return UNEXPECTED
+
+
+def describe_os_error(error: OSError) -> str | None:
+    """Describe an error of the file system; None if it is of another kind, such as a closed connection."""
+    if error.errno is None or (error.filename is None and error.errno not in HINTS):
+        return None
+    place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    hint = HINTS.get(error.errno)
+    return f"{place}{(error.strerror or words_of(error)).lower()}" + (f"\n\nhint: {hint}" if hint else "")
+
+
+def save_report(error: BaseException) -> str:
+    """Save a traceback with the versions in the temporary folder, and say where; elsewhere if that cannot be written.
+
+    The arguments of the command are not saved: they can hold passwords.
+    """
+    from ragauge import __version__
+
+    lines = [
+        f"ragauge {__version__}, Python {platform.python_version()}, {platform.platform()}\n",
+        f"command: {' '.join(word for word in sys.argv[1:2] if word.isascii())}\n\n",
+        *traceback.format_exception(error),
+    ]
+    for folder in _report_folders():
+        try:
+            with tempfile.NamedTemporaryFile(
+                "w", encoding="utf-8", errors="backslashreplace", prefix="ragauge-error-", suffix=".txt",
+                dir=folder, delete=False,
+            ) as file:  # fmt: skip
+                file.writelines(map(redact, lines))
+        except OSError:
+            continue
+        return f"report saved to {file.name}"
+    return "the report could not be saved; add --debug to print it"
+
+
+def _report_folders() -> Iterator[str]:
+    with suppress(OSError):
+        yield tempfile.gettempdir()
+    yield from (str(Path.home()), ".")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception and those during whose handling it was raised."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _reader_is_gone() -> bool:
+    """Whether a standard stream is a pipe that is no longer read; what is left to write goes to the null device."""
+    gone = False
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            number = stream.fileno()
+            poll = select.poll()
+            poll.register(number, select.POLLOUT)
+            if any(events & select.POLLERR for _, events in poll.poll(0)):
+                gone = True
+                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    return gone
+
+
+def _print(message: str) -> None:
+    text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in message)  # it may quote a file
+    with suppress(OSError):
+        sys.stderr.write(f"error: {text}\n")
+        sys.stderr.flush()

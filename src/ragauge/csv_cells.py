@@ -1,0 +1,26 @@
+"""Cells of CSV files that people open in spreadsheets: none runs as a formula, and ragauge reads the original."""
+
+from __future__ import annotations
+
+import re
+
+_FORMULA = re.compile(r"'*(?:[=@\t\r]|[+-](?=.*[(|!=]))")
+"""The beginning of a cell that a spreadsheet may run; a sign alone starts numbers and many ids, and runs nothing."""
+
+
+def neutralise_cell(text: str) -> str:
+    """Put an apostrophe before a cell that a spreadsheet would run as a formula.
+
+    >>> neutralise_cell("=1+1"), neutralise_cell("-0.5"), neutralise_cell("-cmd|' /C calc'!A0"), neutralise_cell("-x7")
+    ("'=1+1", '-0.5', "'-cmd|' /C calc'!A0", '-x7')
+    """
+    return f"'{text}" if text and text[0] in "=@\t\r+-'" and _FORMULA.match(text) else text
+
+
+def restore_cell(text: str) -> str:
+    """Return the text that `neutralise_cell` was given.
+
+    >>> restore_cell("'=1+1"), restore_cell("'tis")
+    ('=1+1', "'tis")
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

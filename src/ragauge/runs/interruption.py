@@ -1,0 +1,53 @@
+"""Resuming an interrupted command: journals of its finished runs are kept until the whole command is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class _Command:
+    """Journals of the runs that a command has finished so far, and whether it was interrupted."""
+
+    journals: list[Path] = field(default_factory=list)
+    interrupted: bool = False
+
+
+_COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
+
+
+@contextmanager
+def command_scope() -> Iterator[None]:
+    """Remove the journals of finished runs when the outermost scope ends, unless the command was interrupted.
+
+    A journal next to a finished run says that a later part of the command was interrupted: the next command resumes
+    there and reuses the run.
+    """
+    outer = _COMMAND.get()
+    command = outer or _Command()
+    token = _COMMAND.set(command)
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:  # Ctrl-C
+        command.interrupted = True
+        raise
+    finally:
+        _COMMAND.reset(token)
+        if outer is None and not command.interrupted:
+            for journal in command.journals:
+                journal.unlink(missing_ok=True)
+
+
+def remove_when_done(journal: Path) -> None:
+    """Remove the journal of a finished run when the command is done; at once outside a command."""
+    command = _COMMAND.get()
+    if command is None:
+        journal.unlink(missing_ok=True)
+    else:
+        command.journals.append(journal)

@@ -1,0 +1,99 @@
+"""Returned document ids: how many of them the dataset knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ragauge.records import Document, Nested
+from ragauge.runs.execute import Answer
+
+MAX_COMPARED = 10_000
+"""Maximum number of known ids whose spelling is compared with an unknown one."""
+SIMILAR = 0.75
+"""Minimum similarity of two spellings (difflib), from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class ReturnedIds:
+    """Document ids that a system returned in the first trial, compared with those of the dataset."""
+
+    total: int
+    unknown: int
+    """Number of returned ids that are not in the corpus; without a corpus, 0 unless none of them is judged."""
+    judged: int
+    """Number of returned ids that are judged for some query."""
+    samples: tuple[Sequence[str], Sequence[str]]
+    """Three unknown ids, and three ids of the corpus or of the judgments."""
+    corpus: bool
+    """Whether the dataset has a corpus."""
+    nearest: tuple[str, str] | None = None
+    """An unknown id, and the known id that is most similar to it; None if none is similar."""
+
+    @classmethod
+    def count(cls, answers: Sequence[Answer], documents: Sequence[Document], judgments: Nested) -> ReturnedIds:
+        """Count the ids of the first trial."""
+        docs = [doc for one in answers if one.repeat == 0 for doc in one.docs]
+        judged = {doc for grades in judgments.values() for doc in grades}
+        corpus = {document.id for document in documents}
+        unknown = [doc for doc in docs if doc not in (corpus or judged)]
+        if not corpus and len(unknown) < len(docs):  # an unjudged document may well be in the system's own index
+            unknown = []
+        known = [document.id for document in documents[:3]] or list(dict.fromkeys(judged))
+        samples = (list(dict.fromkeys(unknown))[:3], sorted(known)[:3])
+        near = ((one, find_nearest(one, corpus or judged)) for one in samples[0])
+        nearest = next(((one, found) for one, found in near if found is not None), None)
+        return cls(len(docs), len(unknown), sum(doc in judged for doc in docs), samples, bool(corpus), nearest)
+
+    @property
+    def none_known(self) -> bool:
+        """Whether documents were returned and none of them is in the corpus or judged."""
+        return self.corpus and self.total > 0 and self.unknown == self.total and not self.judged
+
+    def describe(self) -> str:
+        """Return a sentence with the counts and three ids of each side."""
+        where = "corpus" if self.corpus else "judgments"
+        returned, known = (", ".join(f"`{_printable(name)}`" for name in side) for side in self.samples)
+        near = "" if self.nearest is None else "; nearest to `{}`: `{}`".format(*map(_printable, self.nearest))
+        return (
+            f"{self.unknown:,} of {self.total:,} returned ids are not in the {where}; "
+            f"returned: {returned}; {where}: {known}{near}"
+        )
+
+
+def find_nearest(name: str, known: Collection[str]) -> str | None:
+    """Return the known id that is most similar to an id: the same file name, or a similar spelling.
+
+    >>> find_nearest("docs/bees.md", {"bees.md", "ants.md"}), find_nearest("d7", {"d07", "d12"})
+    ('bees.md', 'd07')
+    """
+    by_file: dict[str, str] = {}
+    for one in sorted(known):
+        for part in _file_names(one):
+            by_file.setdefault(part, one)
+    found = next((by_file[part] for part in _file_names(name) if part in by_file), None)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(name, list(islice(sorted(known), MAX_COMPARED)), n=1, cutoff=SIMILAR)
+    return near[0] if near else None
+
+
+def _file_names(name: str) -> list[str]:
+    """Return an id without letter case, its last part as a path, and that part without its ending."""
+    whole = name.lower()
+    last = whole.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return [part for part in (whole, last, last.rpartition(".")[0]) if part]
+
+
+def _printable(name: str) -> str:
+    """Return the first 80 characters of an id, without unpaired surrogates, which no file can hold."""
+    return name[:80].encode("utf-8", "replace").decode()
+
+
+ID_HINT = (
+    'map the ids: in Python adapt_retriever(system, id="metadata.source"), on the command line '
+    "-s 'NAME=module:retriever(id=metadata.source)' or http(url=…, id=metadata.source); if the field differs from the "
+    "ids of the corpus, e.g. by a folder, pass a function (query, k) that returns the ids of the corpus"
+)

@@ -1,0 +1,39 @@
+"""The OpenAI SDK's client with guards, for systems that call endpoints of OpenAI's protocol."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ragauge.errors import BackendFailed, MissingExtra
+from ragauge.http_client import find_failure, open_client
+from ragauge.keys import register_secrets, register_url
+
+
+def open_openai_client(what: str, url: str | None, **settings: Any) -> Any:
+    """Return a client of the OpenAI SDK for `url`; `what` needs it. The key comes from OPENAI_API_KEY."""
+    try:
+        import openai
+    except ImportError:
+        raise MissingExtra(what, "openai") from None
+    library = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
+    guarded = open_client(library, limits=openai.DEFAULT_CONNECTION_LIMITS, timeout=openai.DEFAULT_TIMEOUT)
+    try:
+        client: Any = openai.OpenAI(base_url=url, http_client=guarded, **settings)
+    except openai.OpenAIError as error:
+        raise BackendFailed(str(error), hint="set OPENAI_API_KEY; a local server takes any value") from error
+    register_secrets(client.api_key)
+    register_url(str(client.base_url))
+    return client
+
+
+def to_failure(error: Exception, what: str) -> BackendFailed:
+    """Return the BackendFailed of an error of the OpenAI SDK; other errors are raised unchanged."""
+    import openai
+
+    failure = find_failure(error)
+    if failure is not None:
+        return failure
+    if not isinstance(error, openai.OpenAIError):
+        raise error
+    return BackendFailed(f"{what} failed: {error}")

@@ -1,0 +1,59 @@
+"""Stop the embedded PostgreSQL server when its last user process has ended, also after `kill -9`.
+
+Run by its path with the standard library only, so that it starts quickly and stays small. Each user process holds a
+shared lock, which the kernel releases when the process ends; the guard waits for the exclusive one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+USERS, START, GUARD = "postgres-users.lock", "postgres.lock", "postgres-guard.lock"
+"""Lock files next to the data folder: held by each user, while the server starts or stops, and by the one guard."""
+TRIES = 6
+PAUSE_S = 0.5
+
+
+def main(folder: Path, pg_ctl: str, user: str) -> None:
+    """Wait until no process uses the server in `folder`, then stop it with `pg_ctl` as the system user `user`."""
+    with ExitStack() as opened:
+        guard = opened.enter_context((folder.parent / GUARD).open("r+"))
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return  # another guard is waiting already
+        users = opened.enter_context((folder.parent / USERS).open("r+"))
+        # A process that was killed while it started the server leaves one that is not yet there to be stopped.
+        for _ in range(TRIES):
+            if _stop(folder, users.fileno(), [pg_ctl, "-D", str(folder), "-w", "-m", "fast", "stop"], user):
+                return
+            time.sleep(PAUSE_S)
+
+
+def _stop(folder: Path, users: int, command: list[str], user: str) -> bool:
+    """Wait for the last user and stop the server; return whether it was running."""
+    while True:
+        fcntl.flock(users, fcntl.LOCK_EX)
+        try:
+            with (folder.parent / START).open("r+") as start:
+                fcntl.lockf(start, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                done = subprocess.run(command, user=user or None, capture_output=True, check=False)  # noqa: S603
+                return done.returncode == 0
+        except FileNotFoundError:
+            return True  # the folder was deleted, and the server with it
+        except OSError:  # another process is starting the server and waits for the shared lock
+            fcntl.flock(users, fcntl.LOCK_UN)
+            time.sleep(PAUSE_S)
+        finally:
+            with suppress(OSError):
+                fcntl.flock(users, fcntl.LOCK_UN)
+
+
+if __name__ == "__main__":
+    with suppress(FileNotFoundError):  # the folder was deleted
+        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

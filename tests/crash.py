@@ -1,0 +1,326 @@
+"""Kills at random points: commands that are killed and run again must end with the result of an uninterrupted run.
+
+    python tests/crash.py 20 --seed 7           # 20 kills per command; the seed is printed, and random if not given
+    python tests/crash.py 5 --only judge,run    # some of the commands only
+
+Each command runs once without interruption. Then, in an empty folder, it is killed with SIGKILL at random moments, its
+main process alone or all its processes, and run again each time until it ends. The results are compared without times,
+requests to servers are counted, and no temporary file may be left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from chat_server import serving_chat  # noqa: E402
+from servers import serving  # noqa: E402
+
+KILLS_PER_SERIES = 4
+"""Number of kills before a command is allowed to finish."""
+TIMEOUT_S = 300
+
+
+class Job(NamedTuple):
+    """A command that is killed and resumed."""
+
+    words: list[str]
+    """Arguments of `ragauge`, with {url} for the address of its server."""
+    result: Callable[[Path, str], Any]
+    """Reads what must be equal from the working folder and the standard output."""
+    server: Callable[[], Any] | None = None
+    """Context manager that yields an address and a function that counts the requests so far."""
+    repeated: int = 0
+    """Maximum number of requests that each kill may cause a second time: those in flight, warm-up and probes."""
+
+
+class Outcome(NamedTuple):
+    """One series of kills and the run that finished."""
+
+    command: str
+    kills: list[str]
+    problems: list[str]
+    requests: int
+    baseline: int
+
+
+# --- Servers and inputs ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def search_server() -> Iterator[tuple[str, Callable[[], int]]]:
+    """Serve searches: the documents of the dataset in an order that depends on the query alone."""
+    lock, count = threading.Lock(), [0]
+
+    def answer(body: dict[str, Any], _: Any) -> tuple[int, Any]:
+        with lock:
+            count[0] += 1
+        time.sleep(0.01)
+        order = random.Random(body["query"]).sample(range(1000), body["k"])
+        return 200, [{"id": f"d{place:05d}", "score": 1 / (rank + 1)} for rank, place in enumerate(order)]
+
+    with serving(answer) as url:
+        yield f"{url}/search", lambda: count[0]
+
+
+@contextmanager
+def judge_server() -> Iterator[tuple[str, Callable[[], int]]]:
+    """Serve a chat model that gives the same reply to the same request."""
+    with serving_chat(latency=0.05) as server:
+        yield server.url, lambda: server.calls
+
+
+def write_inputs(folder: Path) -> None:
+    """Write samples for `judge` and labelled samples for `calibrate`."""
+    rng = random.Random(0)
+    places = ["Paris", "Rome", "Oslo", "Lima", "Cairo"]
+    rows = []
+    for number in range(40):
+        place = rng.choice(places)
+        rows.append(
+            {
+                "id": f"s{number}",
+                "question": f"Where is tower {number}?",
+                "answer": f"Tower {number} is in {place}. It has {number} floors.",
+                "contexts": [f"Tower {number} is in {rng.choice(places)}.", f"Tower {number} has {number} floors."],
+                "reference": f"Tower {number} is in {place}.",
+                "labels": {"faithfulness": number % 2},
+            }
+        )
+    (folder / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+# --- Results ---------------------------------------------------------------------------------------------------------
+
+
+def run_result(folder: Path, _: str) -> Any:
+    import polars as pl
+
+    ranking = pl.read_parquet(folder / "out" / "system" / "run.parquet")
+    statuses = pl.read_parquet(folder / "out" / "system" / "timings.parquet").select("query", "repeat", "status")
+    return {
+        "scores": (folder / "out" / "scores.csv").read_text(encoding="utf-8"),
+        "ranking": ranking.sort(ranking.columns).to_dicts(),
+        "statuses": statuses.sort("query", "repeat").to_dicts(),
+    }
+
+
+def bench_result(_: Path, out: str) -> Any:
+    data = json.loads(out)
+    points = [[point["configuration"], point["quality"]] for point in data["points"]]
+    return {"k": data["k"], "vectors": data["vectors"], "points": sorted(points, key=json.dumps)}
+
+
+def judge_result(folder: Path, _: str) -> Any:
+    with (folder / "out" / "scores.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def embedders_result(_: Path, out: str) -> Any:
+    data = json.loads(out)
+    parts = ("name", "dimension", "means", "gaps", "shrunk", "grown", "shaken", "faulty")
+    return [{part: entrant[part] for part in parts} for entrant in data["entrants"]]
+
+
+def stress_result(_: Path, out: str) -> Any:
+    data = json.loads(out)
+    return [
+        [way["name"], way["documents"], way.get("broken"), way.get("quality"), data["read_back"]]
+        for way in data["ways"]
+    ]
+
+
+def calibrate_result(_: Path, out: str) -> Any:
+    def without_cost(data: Any) -> Any:
+        if isinstance(data, dict):
+            left_out = ("total", "circumstances", "calls", "seconds", "cost", "tokens")
+            return {name: without_cost(value) for name, value in data.items() if name not in left_out}
+        return [without_cost(value) for value in data] if isinstance(data, list) else data
+
+    return without_cost(json.loads(out))
+
+
+CHAT = ["--chat", "openai:test@{url}"]
+JOBS = {
+    "run": Job(
+        ["run", "synthetic:needles", "-s", "system=http(url={url})", "--repeats", "3", "-o", "out", "--reuse"],
+        run_result, search_server, repeated=8,
+    ),
+    "bench": Job(
+        ["bench", "clustered", "-s", "exact", "-s", "hnswlib", "--limit", "2000", "--queries", "50", "--repeats", "2",
+         "--out", "out", "--json"],
+        bench_result,
+    ),
+    "judge": Job(
+        ["judge", "samples.jsonl", *CHAT, "-m", "faithfulness", "-m", "context_recall", "--concurrency", "4",
+         "-o", "out"],
+        judge_result, judge_server, repeated=10,
+    ),
+    "embedders": Job(
+        ["embedders", "synthetic:needles", "-e", "words(dimensions=64)", "-e", "words(dimensions=256)", "--limit", "30",
+         "--out", "out", "--json"],
+        embedders_result,
+    ),
+    "stress": Job(
+        ["stress", "-s", "memory", "-d", "synthetic:needles", "--embedder", "words(dimensions=64)", "--limit", "200",
+         "--kills", "0", "--json"],
+        stress_result,
+    ),
+    "calibrate": Job(
+        ["calibrate", "samples.jsonl", *CHAT, "--replicates", "2", "--concurrency", "4", "-o", "out", "--json"],
+        calibrate_result, judge_server, repeated=10,
+    ),
+}  # fmt: skip
+
+
+# --- Kills -----------------------------------------------------------------------------------------------------------
+
+
+class Workplace:
+    """A folder with inputs, a cache and a temporary folder of its own, in which one command runs."""
+
+    def __init__(self, folder: Path, words: list[str]) -> None:
+        self.folder, self._words = folder, words
+        self.ended_after_s: float | None = None
+        """How long the command took if it ended before it was killed."""
+        for name in ("tmp", "cache"):
+            (folder / name).mkdir(parents=True)
+        folder.chmod(0o755)
+        write_inputs(folder)
+        self._environment = {
+            **os.environ,
+            "TMPDIR": str(folder / "tmp"),
+            "RAGAUGE_CACHE": str(folder / "cache"),
+            "OPENAI_API_KEY": "test",
+            "NO_COLOR": "1",
+            "COLUMNS": "80",
+        }
+
+    def start(self) -> subprocess.Popen[str]:
+        with (self.folder / "stdout").open("w") as out, (self.folder / "stderr").open("w") as err:
+            return subprocess.Popen(
+                [sys.executable, "-m", "ragauge", *self._words],
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                text=True,
+                start_new_session=True,
+            )
+
+    def finish(self) -> str:
+        """Run the command to its end; return an error, or nothing if it succeeded."""
+        process = self.start()
+        code = process.wait(timeout=TIMEOUT_S)
+        err = (self.folder / "stderr").read_text()
+        return "" if code == 0 and "Traceback" not in err else f"exit code {code}: {err[-500:]}"
+
+    def kill_repeatedly(self, kills: int, duration_s: float, rng: random.Random) -> Iterator[str]:
+        """Start and kill the command at random moments; stop if it ends before it is killed."""
+        for _ in range(kills):
+            # Most kills come after the libraries are loaded, when there is something to lose.
+            seconds = rng.uniform(0.3 if rng.random() < 0.8 else 0.0, 0.98) * duration_s
+            group = rng.random() < 0.5
+            process, began = self.start(), time.monotonic()
+            try:
+                process.wait(timeout=seconds)
+                self.ended_after_s = time.monotonic() - began
+                return
+            except subprocess.TimeoutExpired:
+                (os.killpg if group else os.kill)(process.pid, signal.SIGKILL)
+                process.wait()
+            yield f"{'all processes' if group else 'main process'} after {seconds:.2f} s"
+
+    def result(self, job: Job) -> Any:
+        """Read what must be equal."""
+        return job.result(self.folder, (self.folder / "stdout").read_text(encoding="utf-8"))
+
+    def leftovers(self) -> list[str]:
+        """List temporary files that remain."""
+        parts = [str(path.relative_to(self.folder)) for path in self.folder.rglob(".*.part")]
+        return [*parts, *(f"tmp/{path.name}" for path in (self.folder / "tmp").glob("ragauge-*-*-*-*"))]
+
+
+def crash(command: str, kills: int, seed: int, folder: Path) -> Iterator[Outcome]:
+    """Kill a command `kills` times in series of a few, and yield the outcome of each series."""
+    job, rng = JOBS[command], random.Random(f"{command} {seed}")
+    # One server for all series: its address is a part of the results.
+    with job.server() if job.server else no_server() as (url, requests):
+        words = [word.replace("{url}", url) for word in job.words]
+        place = Workplace(folder / f"{command}-0", words)
+        began = time.monotonic()
+        if failure := place.finish():
+            yield Outcome(command, [], [failure], requests(), 0)
+            return
+        expected, duration_s, baseline = place.result(job), time.monotonic() - began, requests()
+        yield Outcome(command, [], place.leftovers(), baseline, baseline)
+        series, last = 0, 2 * kills
+        while kills > 0 and series < last:
+            series += 1
+            before = requests()
+            place = Workplace(folder / f"{command}-{series}", words)
+            done = list(place.kill_repeatedly(min(kills, KILLS_PER_SERIES), duration_s, rng))
+            kills -= len(done)
+            duration_s = min(duration_s, place.ended_after_s or duration_s)  # the machine may be quieter now
+            failure = place.finish()
+            made, allowed = requests() - before, baseline + job.repeated * len(done)
+            problems = [failure] if failure else [f"left behind: {name}" for name in place.leftovers()]
+            if not failure and place.result(job) != expected:
+                problems.append("the result differs from that of an uninterrupted run")
+            if made > allowed:
+                problems.append(f"{made} requests, at most {allowed} expected")
+            yield Outcome(command, done, problems, made, baseline)
+            if not problems:
+                shutil.rmtree(place.folder)
+
+
+@contextmanager
+def no_server() -> Iterator[tuple[str, Callable[[], int]]]:
+    """Stand for the server of a command that needs none."""
+    yield "", lambda: 0
+
+
+def main() -> int:
+    """Kill every command, print each series, and return 1 if one has problems."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kills", nargs="?", type=int, default=20, help="number of kills per command")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--only", default=",".join(JOBS), help=f"commands, of {', '.join(JOBS)}")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    folder = Path(tempfile.mkdtemp(prefix="crash-"))
+    sys.stdout.write(f"seed {seed}, {given.kills} kills per command, files in {folder}\n")
+    failed = 0
+    for command in given.only.split(","):
+        for outcome in crash(command, given.kills, seed, folder):
+            counted = f", {outcome.requests} requests (uninterrupted {outcome.baseline})" if outcome.baseline else ""
+            killed = "; ".join(outcome.kills) or "not killed"
+            sys.stdout.write(f"{command}: {killed}{counted}: {'; '.join(outcome.problems) or 'ok'}\n")
+            sys.stdout.flush()
+            failed += bool(outcome.problems)
+    sys.stdout.write(f"seed {seed}: {failed} series with problems\n")
+    if not failed:
+        shutil.rmtree(folder)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

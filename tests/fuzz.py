@@ -1,0 +1,729 @@
+"""Hostile input: mutated files and folders of every format, read by the commands and readers that take them.
+
+    python tests/fuzz.py 2000 --seed 7      # 2,000 inputs; the seed is printed, and chosen by the clock if not given
+    python tests/fuzz.py --again 7:123      # one input again, with its traceback; its files are kept
+
+Each input is a valid file or folder, changed in one to three places, and one command or reader that gets it. The only
+exceptions allowed are those of `ragauge.errors`. Child processes do the work, because a library can abort the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import gzip
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+GOLDENS = HERE / "goldens"
+SECONDS = 30
+"""An input that takes longer fails."""
+MEMORY = 12 << 30
+"""Bytes of address space: a reader that asks for more fails."""
+
+
+# --- Seeds -----------------------------------------------------------------------------------------------------------
+
+
+def write_seeds(folder: Path) -> None:
+    """Write one small valid example of every format."""
+    import numpy as np
+    import polars as pl
+
+    from ragauge.formats import read_judgments, read_run
+    from ragauge.formats.samples import FORMS, read_samples, write_samples
+    from ragauge.formats.vectors import write_vectors
+    from ragauge.formats.writing import write_judgments, write_run
+
+    shutil.copytree(GOLDENS / "inputs", folder / "inputs")
+    shutil.copytree(GOLDENS / "folders", folder / "folders")
+    qrels = "".join((folder / "inputs/qrels.txt").read_text().splitlines(keepends=True)[:40])
+    run = "".join((folder / "inputs/bm25.run").read_text().splitlines(keepends=True)[:80])
+    (folder / "qrels.txt").write_text(qrels)
+    (folder / "a.run").write_text(run)
+    judged, ranked = read_judgments(str(folder / "qrels.txt")), read_run(str(folder / "a.run"))
+    for ending in ("csv", "tsv", "jsonl", "json", "parquet"):
+        write_judgments(judged, str(folder / f"qrels.{ending}"))
+        write_run(ranked, str(folder / f"run.{ending}"))
+    write_judgments(judged, str(folder / "rig.jsonl"), "rig")
+    write_judgments(judged, str(folder / "beir.tsv"), "beir")
+    (folder / "bare.tsv").write_text("".join(f"q{i}\td{i}\t1\n" for i in range(9)))
+    for name in ("a.run", "qrels.txt"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+    (folder / "parts").mkdir()
+    for number in range(2):
+        pl.read_parquet(folder / "run.parquet").slice(40 * number, 40).write_parquet(
+            folder / "parts" / f"part-{number}.parquet"
+        )
+    (folder / "targets.json").write_text(json.dumps({"d1": ["A", "B"], "d2": "C"}))
+    (folder / "targets.csv").write_text("doc_id,target\nd1,A\nd2,B\n")
+    (folder / "targets.jsonl").write_text('{"doc_id": "d1", "targets": ["A"]}\n{"doc_id": "d2", "target": "B"}\n')
+    (folder / "rules.toml").write_text('rules = ["ndcg@10 >= 0.1", "map not worse"]\nalpha = 0.05\n')
+    (folder / "experiment.toml").write_text(
+        'dataset = "inputs/kb"\nk = 5\nmeasures = ["mrr", "recall@5"]\n[systems]\nfirst = "bm25"\n'
+    )
+    (folder / "wide.csv").write_text("query_id,ndcg@10,map\nq1,0.5,0.25\nq2,0.75,1.0\nq3,0.5,\n")
+    (folder / "long.csv").write_text(
+        "query_id,system,measure,value\nq1,a,map,0.5\nq2,a,map,0.25\nq1,b,map,1\nq2,b,map,0\n"
+    )
+    report = {"judge": "j", "metrics": [{"metric": "mrr", "per_query": [["q1", 0.5], ["q2", 1.0]]}]}
+    (folder / "rig_report.json").write_text(json.dumps(report))
+    (folder / "trials.csv").write_text("query_id,trial,success\nq1,1,1\nq1,2,0\nq2,1,1\nq2,2,1\n")
+    pl.read_csv(folder / "wide.csv").write_parquet(folder / "wide.parquet")
+    samples = read_samples(str(folder / "inputs/samples.jsonl"))
+    for form in FORMS:
+        for ending in ("json", "jsonl", "csv", "parquet"):
+            with contextlib.suppress(ValueError):
+                write_samples(samples, str(folder / f"samples_{form}.{ending}"), form)
+    stix = {
+        "type": "bundle",
+        "id": "bundle--1",
+        "objects": [
+            {
+                "type": "attack-pattern",
+                "id": f"attack-pattern--{i}",
+                "name": f"Technique {i}",
+                "description": f"Adversaries use {i} words.",
+                "external_references": [{"source_name": "mitre-attack", "external_id": f"T10{i:02}"}],
+                "kill_chain_phases": [{"kill_chain_name": "mitre-attack", "phase_name": "execution"}],
+            }
+            for i in range(4)
+        ]
+        + [
+            {
+                "type": "relationship",
+                "id": "relationship--1",
+                "relationship_type": "subtechnique-of",
+                "source_ref": "attack-pattern--1",
+                "target_ref": "attack-pattern--2",
+            }
+        ],
+    }
+    (folder / "stix.json").write_text(json.dumps(stix, indent=1))
+    (folder / "corpus.csv").write_text("id,title,text\nd1,One,some words\nd2,Two,other words\n")
+    (folder / "corpus.tsv").write_text("d1\tsome words\nd2\tother words\n")
+    (folder / "corpus.json").write_text(json.dumps([{"id": "d1", "text": "some words"}, {"id": "d2", "text": "more"}]))
+    pl.DataFrame({"id": ["d1", "d2"], "text": ["some words", "other words"]}).write_parquet(folder / "corpus.parquet")
+    (folder / "papers" / "deep").mkdir(parents=True)
+    (folder / "papers" / "one.txt").write_text("some words\n")
+    (folder / "papers" / "deep" / "two.md").write_text("# Two\n\nother words\n")
+    vectors = np.random.default_rng(0).random((12, 4), np.float32)
+    for ending in ("npy", "fvecs", "fbin", "parquet"):
+        write_vectors(folder / f"vectors.{ending}", vectors)
+    write_vectors(folder / "vectors.ivecs", np.arange(12, dtype=np.int32).reshape(4, 3))
+    write_vectors(folder / "vectors.bvecs", np.arange(12, dtype=np.uint8).reshape(4, 3))
+    with contextlib.suppress(ImportError):
+        from ragauge.benches.truth import truth
+        from ragauge.formats.ann_hdf5 import write_hdf5
+        from ragauge.sweeps import VectorSet
+
+        data = VectorSet("toy", vectors, vectors[:3], "l2")
+        write_hdf5(folder / "toy-euclidean.hdf5", data, truth(data, 3))
+        truth(data, 3, cache=folder / "truths")
+    _write_results(folder)
+    _write_caches(folder)
+
+
+def _write_results(folder: Path) -> None:
+    """Write the results of commands as files that `report` reads again."""
+    for name, line in {
+        "lint": "lint inputs/dirty.jsonl",
+        "novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --embedder words",
+        "freshness": "freshness a.run --versions inputs/versions.jsonl",
+        "tokens": "tokenizers inputs/kb -t bytes",
+        "graph": "graph inputs/kb --graph entities",
+    }.items():
+        with contextlib.chdir(folder), contextlib.suppress(Exception):
+            call([*line.split(), "-o", f"result_{name}.json"])
+
+
+def _write_caches(folder: Path) -> None:
+    """Write the files that ragauge keeps for itself."""
+    from ragauge.judges.replies import Kept, Replies
+    from ragauge.systems.embedders.cached import Cached
+    from ragauge.verdicts import Reply
+
+    replies = Replies(folder / "replies")
+    for number in range(3):
+        replies.keep(f"key{number}", "claims", "q1", Kept(Reply("text", 1, 1, 0, "stop", "m", {}, "json"), 0.1, 1))
+    replies.close()
+    Cached(_Letters(), folder / "embeddings").embed(["a", "b", "c"])
+    with contextlib.suppress(KeyboardInterrupt):
+        run_system(str(folder / "unfinished"), first_document_or_stop)
+
+
+class _Letters:
+    """A tiny embedder."""
+
+    name = "letters"
+    dimension = 2
+
+    def embed(self, texts: Any) -> Any:
+        import numpy as np
+
+        return np.array([[len(text), text.count("a")] for text in texts], np.float32).reshape(len(texts), 2)
+
+
+# --- Targets ---------------------------------------------------------------------------------------------------------
+
+
+class Target(NamedTuple):
+    """A seed and one use of it."""
+
+    seed: str
+    use: str | Callable[[str], Any]
+    """A command line in which `{}` is the mutated path, or a function of the path."""
+
+    @property
+    def weight(self) -> int:
+        """How often it is chosen: slow commands seldom."""
+        slow = ("audit", "report", "run", "graph", "gain", "calibrate", "novelty", "judge")
+        return 20 if not isinstance(self.use, str) else 1 if self.use.split()[0] in slow else 10
+
+    @property
+    def name(self) -> str:
+        return f"{self.use if isinstance(self.use, str) else self.use.__name__} < {self.seed}"
+
+
+def read_vector_file(path: str) -> None:
+    from ragauge.formats.vectors import read_vectors
+
+    read_vectors(path)
+
+
+def read_hdf5_file(path: str) -> None:
+    from ragauge.formats.ann_hdf5 import read_hdf5
+
+    read_hdf5(path)
+
+
+def read_cached_vectors(path: str) -> None:
+    from ragauge.systems.embedders.cached import Cached
+
+    Cached(_Letters(), Path(path)).embed(["a", "b", "new"])
+
+
+def read_replies(path: str) -> None:
+    from ragauge.judges.replies import Replies
+
+    replies = Replies(Path(path))
+    try:
+        for number in range(4):
+            replies.find(f"key{number}")
+        replies.spent()
+    finally:
+        replies.close()
+
+
+def read_truth(path: str) -> None:
+    import numpy as np
+
+    from ragauge.benches.truth import truth
+    from ragauge.sweeps import VectorSet
+
+    vectors = np.random.default_rng(0).random((12, 4), np.float32)
+    truth(VectorSet("toy", vectors, vectors[:3], "l2"), 3, cache=Path(path))
+
+
+_answered = 0
+
+
+def first_document_or_stop(query: str, k: int) -> list[str]:
+    """Answer five queries, then be interrupted, so that the run stays unfinished."""
+    global _answered  # noqa: PLW0603 - a system has no other memory here
+    _answered += 1
+    if _answered > 5:
+        raise KeyboardInterrupt
+    return ["d1"]
+
+
+def run_system(path: str, system: Callable[[str, int], list[str]]) -> None:
+    """Run or resume a system in a folder."""
+    import ragauge
+    from ragauge.records import Dataset, Document, Judgments
+
+    documents = [Document(f"d{i}", f"word{i}") for i in range(5)]
+    queries = {f"q{i}": f"word{i}" for i in range(9)}
+    data = Dataset("toy", documents, queries, Judgments({query: {"d1": 1} for query in queries}))
+    ragauge.run(data, {"mine": system}, measures=["mrr"], out=path, warmup=0)
+
+
+def resume_run(path: str) -> None:
+    global _answered  # noqa: PLW0603 - a system has no other memory here
+    _answered = -100
+    run_system(path, first_document_or_stop)
+
+
+def read_own_dataset(path: str) -> None:
+    from ragauge.datasets.loading import load
+
+    load(path)
+
+
+def targets() -> Iterator[Target]:
+    """List every format with the commands that read it."""
+    judgments = ["qrels.txt", "qrels.csv", "qrels.tsv", "qrels.jsonl", "qrels.json", "qrels.parquet"]
+    judgments += ["rig.jsonl", "beir.tsv", "bare.tsv", "qrels.txt.gz", "inputs/kb"]
+    for seed in judgments:
+        yield Target(seed, "evaluate {} a.run")
+        yield Target(seed, "validate {} a.run")
+        yield Target(seed, "convert {} out.tsv --kind qrels")
+    yield Target("qrels.jsonl", "audit {} a.run")
+    runs = ["a.run", "run.csv", "run.tsv", "run.jsonl", "run.json", "run.parquet", "parts", "a.run.gz"]
+    for seed in [*runs, "folders/run/bm25"]:
+        yield Target(seed, "evaluate qrels.txt {} -m ndcg@10 -m map --csv -q")
+        yield Target(seed, "compare qrels.txt a.run {}")
+        yield Target(seed, "validate qrels.txt {}")
+        yield Target(seed, "convert {} out.jsonl --kind run")
+        yield Target(seed, "fuse {} a.run -o out.run")
+        yield Target(seed, "gate qrels.txt {} -r mrr>=0")
+        yield Target(seed, "k-range qrels.txt {}")
+        yield Target(seed, "freshness {} --versions inputs/versions.jsonl")
+    for use in ("evaluate {}", "compare {}", "report {}", "audit {}", "history {}", "gate {}/bm25 -r mrr>=0"):
+        yield Target("folders/run", use)
+    yield Target("folders/run", "k-range {}")
+    yield Target("folders/run", "report {} --json")
+    yield Target("folders/study", "report {}")
+    yield Target("folders/bench", "report {}")
+    yield Target("folders/bench/sweep.json", "report {}")
+    yield Target("folders/study/lineup.json", "report {}")
+    for use in ("report {}", "compare {} folders/judged_b", "gate {} -r faithfulness>=0", "validate {}", "evaluate {}"):
+        yield Target("folders/judged", use)
+    for name in ("lint", "novelty", "freshness", "tokens", "graph"):
+        yield Target(f"result_{name}.json", "report {}")
+    for ending in ("txt", "json", "csv", "jsonl"):
+        seed = f"targets.{ending}" if ending != "txt" else "inputs/targets.txt"
+        yield Target(seed, "evaluate qrels.txt a.run --targets {} -m dr@10")
+    yield Target("inputs/tags.csv", "compare qrels.txt a.run inputs/dense.run --tags {} --by complexity")
+    yield Target("rules.toml", "gate qrels.txt a.run -b inputs/dense.run --rules {}")
+    yield Target("experiment.toml", "run {} --limit 1 --out out")
+    for seed in ("wide.csv", "long.csv", "rig_report.json", "wide.parquet"):
+        yield Target(seed, "compare {} wide.csv")
+        yield Target(seed, "gate {} -r map>=0")
+    yield Target("trials.csv", "reliability {}")
+    for name in ("ragauge.jsonl", "ragauge.csv", "ragauge.parquet", "ragas.json", "ragas.csv", "deepeval.json"):
+        seed = f"samples_{name}"
+        yield Target(seed, "judge {} --chat lexical -m faithfulness --json")
+        yield Target(seed, "convert {} out.json --kind samples")
+        yield Target(seed, "validate {}")
+    yield Target("inputs/labelled.jsonl", "calibrate {} --chat lexical")
+    yield Target("inputs/versions.jsonl", "freshness a.run --versions {}")
+    yield Target("stix.json", "evaluate {} a.run")
+    yield Target("stix.json", read_own_dataset)
+    corpora = ["corpus.csv", "corpus.tsv", "corpus.json", "corpus.parquet", "inputs/dirty.jsonl", "papers", "inputs/kb"]
+    for seed in corpora:
+        yield Target(seed, "lint {}")
+        yield Target(seed, "novelty {} --known inputs/known.jsonl --embedder words")
+        yield Target(seed, "tokenizers {} -t bytes")
+    yield Target("inputs/kb", "run {} -s bm25 --out out --warmup 0")
+    yield Target("inputs/kb", "graph {} --graph entities")
+    yield Target("inputs/kb", "gain --before inputs/known.jsonl --add inputs/new.jsonl --dataset {} -s bm25")
+    yield Target("inputs/new.jsonl", "gain --before inputs/known.jsonl --add {} --dataset inputs/kb -s bm25")
+    for ending in ("npy", "fvecs", "fbin", "ivecs", "bvecs", "parquet"):
+        yield Target(f"vectors.{ending}", read_vector_file)
+    yield Target("toy-euclidean.hdf5", read_hdf5_file)
+    yield Target("truths", read_truth)
+    yield Target("embeddings", read_cached_vectors)
+    yield Target("replies", read_replies)
+    yield Target("unfinished", resume_run)
+
+
+# --- Mutators --------------------------------------------------------------------------------------------------------
+
+DEEP = "[" * 3000 + "]" * 3000
+TOKENS = [
+    b"\x00", b"\xff", b"\xed\xa0\x80", b"\r", b"\r\n", b"\n\n", b"\t", b'"', b"'", b"\\", b",", b";", b"\xef\xbb\xbf",
+    b"NaN", b"inf", b"-1", b"1e999", b"1e-400", b"9" * 25, b"9" * 400, b"9" * 5000, b"-0", b"0x10", b"1_000", b"null",
+    b"true", b"{}", b"[]", b'""', b'"\\ud800"', b"\\udfff", "é".encode(), "\u2028".encode(), b"\x1b[31m", b"=1+1", b"#",
+    DEEP.encode(), b'{"a":' * 2000, b"x" * 70_000, b" ", b"%s", b"..", b"/", b"\x1f\x8b", b"PAR1", b"PK\x03\x04",
+]  # fmt: skip
+VALUES: list[Any] = [
+    None, True, False, 0, -1, 1, 2**63, -(2**63) - 1, 2**70, 10**250, 0.5, -1.5, 1e308, float("nan"), float("inf"),
+    "", " ", "x", "1", "nan", "\ud800", "\x00", "q1", "a" * 3000,
+    [], {}, [1], ["a", None], [[]], [{}], {"a": 1}, {"": None}, {"\ud800": 1},
+]  # fmt: skip
+
+
+def change_bytes(data: bytes, rng: random.Random) -> bytes:
+    """Change some bytes of a file."""
+    at = rng.randrange(len(data) + 1)
+    kind = rng.randrange(9)
+    if kind == 0 and data:
+        at = rng.randrange(len(data))
+        return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+    if kind == 1:
+        return data[:at]
+    if kind == 2:
+        return data[:at] + data[at + rng.randrange(1, 40) :]
+    if kind == 3:
+        token = rng.choice(TOKENS)
+        return data[:at] + token + data[at:]
+    if kind == 4:
+        token = rng.choice(TOKENS)
+        return data[:at] + token + data[at + len(token) :]
+    if kind == 5:
+        other = rng.randrange(len(data) + 1)
+        begin, end = min(at, other), max(at, other)
+        return data[:end] + data[begin:end] + data[end:]
+    if kind == 6:
+        return bytes(rng.randrange(256) for _ in range(rng.randrange(1, 9))).join([data[:at], data[at:]])
+    if kind == 7 and len(data) > 4:
+        at = rng.randrange(len(data) - 3)
+        return (
+            data[:at]
+            + rng.choice([b"\xff" * 4, b"\x00" * 4, b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80"])
+            + data[at + 4 :]
+        )
+    return rng.choice(
+        [b"", b"\n", b"\x00" * 100, b"{", b"[]", b"{}", b"null", b"\xff" * 50, gzip.compress(data), *TOKENS]
+    )
+
+
+def change_lines(data: bytes, rng: random.Random) -> bytes:
+    """Change whole lines or cells of a text."""
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    kind = rng.randrange(7)
+    if kind == 0:
+        del lines[at]
+    elif kind == 1:
+        lines.insert(at, lines[rng.randrange(len(lines))])
+    elif kind == 2:
+        rng.shuffle(lines)
+    elif kind == 3:
+        lines[at] = b""
+    elif kind == 4:
+        lines[at] += lines[at - 1]
+    else:
+        mark = rng.choice([b"\t", b",", b" "])
+        cells = lines[at].split(mark)
+        cells[rng.randrange(len(cells))] = rng.choice(TOKENS)
+        lines[at] = mark.join(cells)
+    return b"\n".join(lines)
+
+
+def change_json(data: bytes, rng: random.Random) -> bytes:
+    """Change one value of a JSON file, or of one line of it."""
+    try:
+        return dump(replace_value(json.loads(data), rng))
+    except (ValueError, RecursionError):
+        pass
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    try:
+        lines[at] = dump(replace_value(json.loads(lines[at]), rng))
+    except (ValueError, RecursionError):
+        return change_bytes(data, rng)
+    return b"\n".join(lines)
+
+
+def dump(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def replace_value(value: Any, rng: random.Random) -> Any:
+    """Replace, remove or add one value somewhere inside."""
+    if isinstance(value, dict) and value and rng.random() < 0.85:
+        key = rng.choice(list(value))
+        kind = rng.random()
+        if kind < 0.1:
+            return {name: one for name, one in value.items() if name != key}
+        if kind < 0.2:
+            return {
+                **{name: one for name, one in value.items() if name != key},
+                rng.choice(["", "x", key.upper()]): value[key],
+            }
+        return {**value, key: replace_value(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.85:
+        at = rng.randrange(len(value))
+        kind = rng.random()
+        if kind < 0.1:
+            return value[:at] + value[at + 1 :]
+        if kind < 0.2:
+            return [*value, value[at]]
+        return [*value[:at], replace_value(value[at], rng), *value[at + 1 :]]
+    return rng.choice(VALUES)
+
+
+def change_parquet(data: bytes, rng: random.Random) -> bytes:
+    """Write a valid Parquet file with other columns, types or values."""
+    import io
+
+    import polars as pl
+
+    try:
+        table = pl.read_parquet(data)
+        name = rng.choice(table.columns)
+        kind = rng.randrange(7)
+        if kind == 0:
+            table = table.drop(name)
+        elif kind == 1:
+            table = table.rename({name: rng.choice(["", "x", name.upper(), "score", "rank"])})
+        elif kind == 2:
+            table = table.with_columns(pl.lit(None).alias(name))
+        elif kind == 3:
+            table = table.with_columns(
+                pl.lit(rng.choice(["", "x", 1, -1.5, float("nan"), True, b"\xff", 2**62])).alias(name)
+            )
+        elif kind == 4:
+            table = table.head(0)
+        elif kind == 5:
+            table = table.with_columns(pl.concat_list(pl.col(name)).alias(name))
+        else:
+            table = table.with_columns(pl.struct(pl.col(name)).alias(name))
+        out = io.BytesIO()
+        table.write_parquet(out)
+        return out.getvalue()
+    except BaseException:  # the mutation was not possible (polars may panic): another one is
+        return change_bytes(data, rng)
+
+
+def mutate_file(path: Path, rng: random.Random) -> None:
+    """Change a file in one to three places."""
+    data = path.read_bytes()
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        choices: list[Callable[[bytes, random.Random], bytes]] = [change_bytes]
+        if path.suffix in (".json", ".jsonl"):
+            choices += [change_json] * 2 + [change_lines]
+        elif path.suffix in (".parquet",):
+            choices += [change_parquet]
+        elif path.suffix in (".csv", ".tsv", ".txt", ".run", ".toml", ".md"):
+            choices += [change_lines]
+        data = rng.choice(choices)(data, rng)
+    path.write_bytes(data)
+
+
+def mutate_folder(folder: Path, rng: random.Random) -> None:
+    """Change a file of a folder, or remove, replace or add one."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    path = rng.choice(files)
+    kind = rng.randrange(12)
+    if kind == 0:
+        path.unlink()
+    elif kind == 1:
+        path.unlink()
+        path.mkdir()
+    elif kind == 2:
+        path.unlink()
+        path.symlink_to("nowhere")
+    elif kind == 3:
+        path.write_bytes(rng.choice(files).read_bytes())
+    elif kind == 4 and path.parent != folder:
+        shutil.rmtree(path.parent)
+        path.parent.write_bytes(b"a file")
+    else:
+        mutate_file(path, rng)
+
+
+# --- Running ---------------------------------------------------------------------------------------------------------
+
+_COMMANDS: dict[str, Any] = {}
+
+
+def call(words: list[str]) -> None:
+    """Run a command in this process; exceptions come out as they are."""
+    import typer
+
+    from ragauge.cli.app import command_line
+    from ragauge.cli.failures import Passed
+
+    command = _COMMANDS.get(words[0])
+    if command is None:
+        command = _COMMANDS[words[0]] = typer.main.get_command(command_line(words[0]))
+    try:
+        command.main(words, prog_name="ragauge", standalone_mode=False)
+    except Passed as passed:
+        raise passed.__cause__ or passed from None
+
+
+def is_allowed(error: BaseException) -> bool:
+    """Whether ragauge may raise this; Typer's own errors are those of options."""
+    from ragauge.errors import RagaugeError
+
+    return isinstance(error, RagaugeError) or type(error).__module__.startswith(("typer", "click"))
+
+
+def try_input(seeds: Path, place: Path, seed: int, index: int) -> tuple[str, BaseException | None]:
+    """Make one input and use it; return the name of the target, and what was raised that must not be."""
+    rng = random.Random(f"{seed}:{index}")
+    target = choose_target(rng)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    source, path = seeds / target.seed, place / Path(target.seed).name
+    if source.is_dir():
+        shutil.copytree(source, path)
+        mutate_folder(path, rng)
+    else:
+        shutil.copy(source, path)
+        mutate_file(path, rng)
+    for name in ("out", "out.run", "out.tsv", "out.json", "out.jsonl"):
+        shutil.rmtree(seeds / name, ignore_errors=True)
+        (seeds / name).unlink(missing_ok=True)
+    try:
+        if isinstance(target.use, str):
+            call([word.replace("{}", str(path)) for word in target.use.split()])
+        else:
+            target.use(str(path))
+    except BaseException as error:
+        return target.name, None if is_allowed(error) else error
+    return target.name, None
+
+
+TARGETS = list(targets())
+WEIGHTS = [target.weight for target in TARGETS]
+
+
+def choose_target(rng: random.Random) -> Target:
+    return rng.choices(TARGETS, WEIGHTS)[0]
+
+
+def work(seeds: Path, seed: int, first: int, last: int, step: int) -> None:
+    """Try every `step`-th input; one line of JSON before and after each."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.disable()
+    signal.signal(signal.SIGALRM, _give_up)
+    place = Path(tempfile.mkdtemp(prefix="fuzz-", dir=seeds.parent))
+    os.chdir(seeds)
+    for index in range(first, last, step):
+        out.write(json.dumps({"begin": index}) + "\n")
+        signal.alarm(SECONDS)
+        name, error = try_input(seeds, place / "in", seed, index)
+        signal.alarm(0)
+        if error is not None:
+            where = "".join(traceback.format_exception(error))
+            out.write(
+                json.dumps({"index": index, "target": name, "error": repr(error)[:300], "traceback": where}) + "\n"
+            )
+    shutil.rmtree(place)
+
+
+def _give_up(*_: Any) -> None:
+    raise TimeoutError(f"it took more than {SECONDS} s")
+
+
+class Failure(NamedTuple):
+    """An input that raised something else, or ended the process."""
+
+    index: int
+    target: str
+    error: str
+    traceback: str
+
+
+def fuzz(n: int, seed: int, *, first: int = 0, processes: int | None = None) -> list[Failure]:
+    """Try inputs in child processes; return those that failed."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    processes = processes or min(os.cpu_count() or 1, 8)
+    with tempfile.TemporaryDirectory(prefix="ragauge-fuzz-") as folder:
+        subprocess.run(
+            [sys.executable, __file__, "--write-seeds", str(Path(folder, "seeds"))],
+            check=True, env=_environment(Path(folder)), capture_output=True,
+        )  # fmt: skip
+        for number in range(processes):
+            Path(folder, str(number)).mkdir()
+            shutil.copytree(Path(folder, "seeds"), Path(folder, str(number), "seeds"))
+        with ThreadPoolExecutor(processes) as pool:
+            lanes = [
+                pool.submit(_lane, Path(folder, str(number)), seed, first + number, first + n, processes)
+                for number in range(processes)
+            ]
+            return sorted(failure for lane in lanes for failure in lane.result())
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "RAGAUGE_CACHE": str(folder / "cache"), "POLARS_MAX_THREADS": "1", "NO_COLOR": "1"}
+
+
+def _lane(folder: Path, seed: int, first: int, last: int, step: int) -> list[Failure]:
+    """Keep a child process at work; one that dies is replaced, and its input has failed."""
+    found: list[Failure] = []
+    at = first
+    while at < last:
+        words = ["--work", str(folder / "seeds"), str(seed), str(at), str(last), str(step)]
+        begun = None
+        with subprocess.Popen(
+            [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, env=_environment(folder)
+        ) as child:
+            for line in child.stdout or ():
+                told = json.loads(line)
+                begun = told.get("begin", begun)
+                if "index" in told:
+                    found.append(Failure(**told))
+        if child.returncode == 0:
+            break
+        if begun is None:
+            raise RuntimeError("the child process could not start")
+        target = choose_target(random.Random(f"{seed}:{begun}")).name
+        found.append(Failure(begun, target, f"the process ended with {child.returncode}", ""))
+        at = begun + step
+    return found
+
+
+def again(text: str) -> None:
+    """Try one input again in this process."""
+    seed, index = map(int, text.split(":"))
+    folder = Path(tempfile.mkdtemp(prefix="ragauge-fuzz-"))
+    os.environ.update(_environment(folder))
+    write_seeds(folder / "seeds")
+    os.chdir(folder / "seeds")
+    sys.stderr.write(f"files: {folder / 'in'}\n")
+    name, error = try_input(folder / "seeds", folder / "in", seed, index)
+    sys.stderr.write(f"{name}\n")
+    if error is not None:
+        traceback.print_exception(error)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("n", nargs="?", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--processes", type=int, default=None)
+    parser.add_argument("--again", default=None)
+    parser.add_argument("--write-seeds", default=None)
+    parser.add_argument("--work", nargs=5, default=None)
+    asked = parser.parse_args()
+    if asked.work:
+        work(Path(asked.work[0]), *map(int, asked.work[1:]))
+        return 0
+    if asked.write_seeds:
+        write_seeds(Path(asked.write_seeds))
+        return 0
+    if asked.again:
+        again(asked.again)
+        return 0
+    seed = int(time.time()) if asked.seed is None else asked.seed
+    began = time.monotonic()
+    failures = fuzz(asked.n, seed, processes=asked.processes)
+    kinds = Counter((one.target, one.error[:100]) for one in failures)
+    for (target, error), count in kinds.most_common():
+        first = next(one for one in failures if (one.target, one.error[:100]) == (target, error))
+        where = "".join(first.traceback.splitlines(keepends=True)[-5:])
+        sys.stdout.write(f"{count}x {target}: {error}\n  --again {seed}:{first.index}\n{where}\n")
+    seconds = time.monotonic() - began
+    sys.stdout.write(f"seed {seed}: {asked.n:,} inputs, {len(failures)} failed, {seconds:.0f} s\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Saved baselines: a small folder with all that a gate needs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import ragauge
+from command import command_in
+from ragauge import BadInput
+
+SMALL = "synthetic:needles(documents=30, queries=10)"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with runs and a baseline that was saved with them."""
+    folder = tmp_path_factory.mktemp("saved")
+    told = command_in(folder)(
+        "run", SMALL, "-s", "mine=bm25", "-m", "recall@5", "-o", "runs", "--save-baseline", "base"
+    )
+    return folder, told
+
+
+def test_save_baseline_copied_alone_is_gated_against(saved, tmp_path):
+    folder, told = saved
+    assert "saved the baseline base/ (mine); use it with `ragauge gate RUN --baseline base/mine …`" in told.stderr
+    files = {str(file.relative_to(folder / "base")) for file in (folder / "base").rglob("*") if file.is_file()}
+    runs = {"mine/manifest.json", "mine/run.parquet", "mine/timings.parquet"}
+    assert files == {"experiment.json", "judgments.parquet", "queries.parquet", "targets.json", *runs}
+    shutil.copytree(folder / "base", tmp_path / "copied")
+    for baseline in ("copied/mine", "copied"):
+        done = command_in(tmp_path)("gate", folder / "runs" / "mine", "-b", baseline, "-r", "recall@5 drop <= 0.01")
+        assert "baseline 1.0000, change +0.0000" in done.stdout
+
+
+def test_gate_run_folder_without_judgments_names_save_baseline(saved, tmp_path):
+    folder, _ = saved
+    shutil.copytree(folder / "runs" / "mine", tmp_path / "copied" / "mine")
+    done = command_in(tmp_path)(
+        "gate", folder / "runs" / "mine", "-b", "copied/mine", "-r", "recall@5 drop <= 0", code=2
+    )
+    assert "no judgments.parquet in " in done.stderr
+    assert "--save-baseline FOLDER" in done.stderr
+
+
+def test_run_refuses_to_save_a_baseline_over_another_before_it_runs(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import pathlib\n\ndef search(query, k):\n    pathlib.Path('calls').touch()\n    return ['d1']\n"
+    )
+    arguments = ["run", SMALL, "-s", "mine=mine:search", "-m", "recall@5", "--save-baseline", "base"]
+    ragauge.save_baseline(ragauge.run(SMALL, {"mine": "bm25"}, measures=["recall@5"]), tmp_path / "base")
+    done = command_in(tmp_path)(*arguments, code=2)
+    assert "base: a baseline is saved here already; expected a new folder" in done.stderr
+    assert "hint: to replace the baseline, delete its folder first" in done.stderr
+    assert not (tmp_path / "calls").exists()
+
+
+def test_save_baseline_replaces_nothing(saved, tmp_path):
+    found = ragauge.run(SMALL, {"a": "bm25", "b": "bm25(b=0)"}, measures=["recall@5"])
+    ragauge.save_baseline(found, tmp_path / "base")
+    other = ragauge.run(SMALL, {"b": "bm25"}, measures=["recall@5"], out=tmp_path / "runs")
+    with pytest.raises(BadInput, match="a baseline is saved here already"):
+        ragauge.save_baseline(other, tmp_path / "base")
+    assert sorted(one.name for one in (tmp_path / "base").iterdir() if one.is_dir()) == ["a", "b"]
+    about = json.loads((tmp_path / "base" / "b" / "manifest.json").read_text())
+    assert about["system"]["description"] == "bm25(b=0)"
+    gate = ragauge.gate(found, "recall@5 not worse", system="b", baseline=tmp_path / "base" / "b")
+    assert gate.passed
+    with pytest.raises(BadInput, match="folder of its own"):
+        ragauge.save_baseline(other, tmp_path / "runs")
+    folder, _ = saved
+    with pytest.raises(BadInput, match="holds other files"):
+        ragauge.save_baseline(other, folder / "runs")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(BadInput, match="holds other files"):
+        ragauge.save_baseline(other, tmp_path)
+
+
+def test_save_baseline_system_that_failed_is_not_saved(tmp_path):
+    def down(query, k):
+        raise ConnectionError("down")
+
+    (tmp_path / "mine.py").write_text("def search(query, k):\n    raise ConnectionError('down')\n")
+    arguments = ["run", SMALL, "-s", "mine=mine:search", "-m", "recall@5", "--save-baseline", "base"]
+    done = command_in(tmp_path)(*arguments, code=3)
+    assert "10 of 10 queries failed" in done.stderr
+    assert not (tmp_path / "base").exists()
+    found = ragauge.run(SMALL, {"mine": down, "bm25": "bm25"}, measures=["recall@5"], allow_failures=True)
+    with pytest.raises(BadInput, match="the baseline was not saved: mine: 10 of 10 queries failed"):
+        ragauge.save_baseline(found, tmp_path / "base")
+
+
+def test_gate_markdown_fail_row_has_the_reason(saved, tmp_path):
+    folder, _ = saved
+    command_in(tmp_path)(
+        "gate", folder / "runs" / "mine", "-r", "mrr > 0.9999999", "-r", "queries >= 300", "--markdown", "m.md", code=1
+    )
+    rows = [line for line in (tmp_path / "m.md").read_text().splitlines() if line.startswith("| FAIL")]
+    assert rows
+    assert all(line.split("|")[-2].strip() for line in rows)

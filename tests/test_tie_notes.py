@@ -1,0 +1,39 @@
+"""The note on tied scores: printed once, and only if their order changes a printed digit."""
+
+from __future__ import annotations
+
+import pytest
+
+from command import command_in
+
+QRELS = "q1 0 a 1\nq1 0 z 0\nq2 0 b 1\n"
+TIED = "q1 Q0 a 1 1.0 t\nq1 Q0 z 2 1.0 t\nq2 Q0 b 1 2.0 t\n"
+CLEAR = "q1 Q0 a 1 2.0 t\nq1 Q0 z 2 1.0 t\nq2 Q0 b 1 2.0 t\n"
+
+
+@pytest.fixture
+def ragauge(tmp_path):
+    for name, text in (("qrels.txt", QRELS), ("tied.run", TIED), ("clear.run", CLEAR)):
+        (tmp_path / name).write_text(text)
+    return command_in(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare", "report"])
+def test_ties_that_change_a_printed_digit_are_noted_once(ragauge, command):
+    told = ragauge(command, "qrels.txt", "tied.run", "clear.run", "-m", "mrr").stderr
+    assert told.count("note: ties: ") == 1
+    assert "mrr of tied is between 0.7500 and 1.0000, depending on the order of documents with equal scores" in told
+
+
+@pytest.mark.parametrize(("measure", "run"), [("recall@2", "tied.run"), ("mrr", "clear.run"), ("mrr", "expected")])
+def test_ties_without_effect_are_not_noted(ragauge, measure, run):
+    more = ["--set", "ties=expected"] if run == "expected" else []
+    file = "tied.run" if run == "expected" else run
+    assert "ties: " not in ragauge("evaluate", "qrels.txt", file, "-m", measure, *more).stderr
+
+
+def test_ties_of_a_public_run_are_bounded(ragauge, shared):
+    folder = shared("trec_dl_runs")
+    runs = [folder / f"runs/dl19.{name}.txt.gz" for name in ("REP_LLAMA", "BM25")]
+    told = ragauge("evaluate", folder / "qrels/qrels.dl19-passage.txt", *runs, "-m", "ndcg@10").stderr
+    assert "ndcg@10 of dl19.REP_LLAMA is between 0.7340 and 0.7505" in told
