@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+import ragauge
 from ragauge.datasets.labelled import load_labelled
-from ragauge.judges import lexical as lexical_module
-from ragauge.judges.lexical import Lexical
+from ragauge.judges.lexical import RULES_VERSION, Lexical
 from ragauge.judges.lexical.matching import degree, denies, prepared
 from ragauge.judges.lexical.phrases import claims, commits, refuses
 from ragauge.judges.lexical.words import number, stem, words
@@ -376,12 +377,21 @@ def test_a_refusal_commits_itself_to_nothing_at_all():
 # The whole judge.
 
 
-def test_it_is_known_by_its_name_and_by_a_hash_of_everything_that_it_looks_at_words_with():
-    room = Path(lexical_module.__file__).parent
-    texts = [one.read_text(encoding="utf-8") for one in (*sorted(room.glob("*.py")), room.parent / "sentences.py")]
-    hashed = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
-    assert Lexical().name == "lexical"
-    assert dict(Lexical().identity) == {"judge": "lexical", "source": hashed}
+def test_lexical_verdicts_match_the_rules_version():
+    """Verdicts on fixed samples: if this digest changes, give RULES_VERSION a new value, then record both here."""
+    judged = ragauge.judge(Path(__file__).parent / "goldens" / "inputs" / "samples.jsonl")
+    lines = [
+        (
+            query,
+            [(claim.id, claim.text) for claims_of_text in found.claims.values() for claim in claims_of_text],
+            [(claim, one.by, one.against, round(one.probability, 9)) for claim, one in found.support.items()],
+            [(chunk, one.useful, round(one.probability, 9)) for chunk, one in found.useful.items()],
+        )
+        for query, found in judged.verdicts.items()
+    ]
+    digest = hashlib.sha256(json.dumps(lines).encode()).hexdigest()[:12]
+    assert (RULES_VERSION, digest) == ("a43cbe9fdc3b", "d59680a35bd8")
+    assert dict(Lexical().identity) == {"judge": "lexical", "source": RULES_VERSION}
 
 
 def test_waiting_for_it_gives_the_same():
