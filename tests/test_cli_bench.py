@@ -158,7 +158,8 @@ def test_a_half_written_file_is_no_sweep(ragauge, folder):
     (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/1", "points": [')
     assert "the JSON cannot be read" in ragauge("report", "bench/toy", code=2).stderr
     (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/9", "points": []}')
-    assert "expected the schema 'ragauge-sweep/1', got 'ragauge-sweep/9'" in ragauge("report", "bench/toy", code=2).stderr
+    refused = ragauge("report", "bench/toy", code=2).stderr
+    assert "expected the schema 'ragauge-sweep/1', got 'ragauge-sweep/9'" in refused
 
 
 def test_off_a_terminal_each_configuration_is_named_once_as_its_turn_comes(capsys):

@@ -1,4 +1,4 @@
-"""Lint, novelty, gain and their like as files: written in every form, read again, and joined on one page."""
+"""Write results to files in every output format, and read them back from JSON."""
 
 from __future__ import annotations
 
@@ -24,27 +24,30 @@ from ragauge.vega import vega
 
 Noun = TypeVar("Noun")
 SCHEMA = "ragauge-{}/1"
-"""What the JSON of a verb calls itself."""
+"""Template of the `schema` field in the JSON of a command's result."""
 HEAD = 200
-"""So many characters tell what a file is."""
+"""Number of leading characters that are searched for the schema of a file."""
 
 
 def as_data(told: Told) -> dict[str, Any]:
-    """A result as plain data: its schema, its fields, and what is derived from them."""
+    """Convert a result to JSON-serialisable data: schema, fields and derived values."""
     verb = verb_of(told)
     derived = {name: to_data(getattr(told, name)) for name in FORMS[verb].derived}
     return {"schema": SCHEMA.format(verb), **to_data(told), **derived}
 
 
 def as_json(told: Told | Sequence[Told]) -> str:
-    """The same as text; of several a list."""
+    """Return results as JSON text: an object for one result, a list for several."""
     several = _several(told)
     data = [as_data(one) for one in several]
     return json.dumps(data[0] if len(data) == 1 else data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(told: Told | Sequence[Told]) -> str:
-    """The rows that matter most, of one result or of several of one kind."""
+    """Return the main table of results as CSV.
+
+    Raises BadInput if the results are of different types or have different columns.
+    """
     several = _several(told)
     verbs = sorted({verb_of(one) for one in several})
     if len(verbs) > 1:
@@ -57,7 +60,7 @@ def as_csv(told: Told | Sequence[Told]) -> str:
 
 
 def _only(several: Sequence[Told], noun: type[Noun], form: str) -> Noun:
-    """The one result that a form is for."""
+    """Return the only result, or raise BadInput if the format does not apply to it."""
     found = [one for one in several if isinstance(one, noun)]
     if len(found) != 1 or len(several) != 1:
         raise _not_for(form, noun)
@@ -65,7 +68,7 @@ def _only(several: Sequence[Told], noun: type[Noun], form: str) -> Noun:
 
 
 def refuse_form(form: str, noun: type[Told]) -> None:
-    """Refuse a form that is for another verb's results."""
+    """Raise BadInput if a format exists only for another type of result."""
     wanted = ONLY.get(form, noun)
     if wanted is not noun:
         raise _not_for(form, wanted)
@@ -77,7 +80,7 @@ def _not_for(form: str, noun: type[Any]) -> BadInput:
 
 
 ONLY: Mapping[str, type[Any]] = {"long": Lineup, "tokenization": Lineup, "tokenizer": Tokenizers}
-"""Forms that one verb's results alone have."""
+"""Formats that exist for one type of result only, with that type."""
 KINDS: Mapping[str, Kind[Sequence[Told]]] = {
     "html": Kind(".html", "one self-contained page", lambda several: page(accounts_of(several), vega())),
     "json": Kind(".json", "everything, to be read again", as_json),
@@ -99,7 +102,7 @@ KINDS: Mapping[str, Kind[Sequence[Told]]] = {
         lambda several: tokenizer_sheet.write(_only(several, Tokenizers, "tokenizer")),
     ),
 }
-"""By name; of several with the same ending, that ending means the first."""
+"""Output formats by name. If several share a file ending, the ending selects the first."""
 
 
 def _several(told: Told | Sequence[Told]) -> Sequence[Told]:
@@ -109,7 +112,10 @@ def _several(told: Told | Sequence[Told]) -> Sequence[Told]:
 def write(
     told: Told | Sequence[Told], files: Sequence[str], form: str | None = None, charts: str | Path | None = None
 ) -> None:
-    """Write files, each in the form that its ending or `form` says, and every chart into a folder."""
+    """Write results to files in the format of `form` or of each file ending.
+
+    If `charts` is given, also write every chart to that folder.
+    """
     several = _several(told)
     kinds = {file: kind_of(file, form, KINDS) for file in files}
     for file, kind in kinds.items():
@@ -119,7 +125,10 @@ def write(
 
 
 def is_told(path: str | Path) -> bool:
-    """Whether one of these verbs wrote a file, told by its first characters."""
+    """Return whether a file is a JSON result of ragauge.
+
+    Only its first characters are checked.
+    """
     place = Path(path)
     if place.suffix != ".json" or not place.is_file():
         return False
@@ -129,7 +138,10 @@ def is_told(path: str | Path) -> bool:
 
 
 def read(path: str | Path) -> list[Told]:
-    """The results that a JSON file holds: mostly one."""
+    """Read the results in a JSON file, usually one.
+
+    Raises BadInput if the file contains anything else.
+    """
     data = read_json(Source(str(path)))
     found: list[Told] = []
     for one in data if isinstance(data, list) else [data]:

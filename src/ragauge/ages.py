@@ -1,4 +1,4 @@
-"""The nouns of freshness: which version of what a document is, and what of a ranking is stale."""
+"""Result types of freshness: versions, stale hits and version conflicts."""
 
 from __future__ import annotations
 
@@ -12,62 +12,62 @@ import numpy as np
 from ragauge.records import NOTHING, ByMeasure, Scores
 
 RATES = ("stale_rate", "stale_query_rate", "conflict_rate", "conflict_query_rate")
-"""What a run has of which less is better."""
+"""Names of the freshness rates of a run; lower is better for each."""
 BY_VERSIONS = "versions "
-"""How the judge of such figures is called, before the fingerprint of the versions."""
+"""Prefix of the judge name of freshness scores; the fingerprint of the versions follows."""
 
 
 class Version(NamedTuple):
-    """What is known of a document's age. Documents that share a key say the same thing at different times."""
+    """Version of a document. Documents with one key are versions of the same content."""
 
     doc: str
     key: str | None = None
     effective: float | None = None
-    """When it began to hold, in seconds since 1970; only the order matters."""
+    """Time from which the version is valid, in seconds since 1970. Only the order matters."""
     superseded_by: str | None = None
 
 
 class StaleHit(NamedTuple):
-    """A document in a ranking that another one replaces."""
+    """Document in a ranking that a newer version replaces."""
 
     doc: str
     rank: int
-    """From 1."""
+    """Rank, counted from 1."""
     newer: str
-    """The one that replaces it, or the one that replaces that, and so on to the newest."""
+    """Id of the newest document in the chain of replacements."""
     newer_rank: int | None = None
-    """Where that one stands within the top k, if it does."""
+    """Rank of the newer document within the top k; None if it is not there."""
     why: str = ""
-    """`superseded` where the versions say so, `older` where another one of its key is newer."""
+    """`superseded` if the versions name a successor, `older` if another document of its key is newer."""
 
 
 class Conflict(NamedTuple):
-    """Versions of one thing, all in one ranking."""
+    """Two or more versions of the same content in one ranking."""
 
     key: str
     docs: tuple[str, ...]
-    """In the order of the ranking."""
+    """Document ids, in ranking order."""
     excerpts: tuple[str, ...] = ()
-    """From the text of each the words around the place where they first part; empty where a text is not known."""
+    """Words around the first difference, one excerpt per document; empty if a text is unknown."""
 
 
 @dataclass(frozen=True)
 class QueryFreshness:
-    """What is stale in the top k of one query."""
+    """Stale hits and version conflicts in the top k of one query."""
 
     query: str
     considered: int
-    """How many documents were looked at: k, or fewer where fewer were returned. Of none nothing can be said."""
+    """Number of hits checked: k, or fewer if fewer were returned. At least 1."""
     versioned: int
-    """How many of them are in the versions at all."""
+    """Number of these hits that have a version."""
     stale: Sequence[StaleHit] = ()
     conflicts: Sequence[Conflict] = ()
-    """Versions of one thing that do not say the same."""
+    """Groups of versions whose texts differ."""
     copies: Sequence[Conflict] = ()
-    """Versions of one thing that say the same, word by word: no conflict."""
+    """Groups of versions with identical text; these are not conflicts."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be: every rate is of what was looked at."""
+        """Raise ValueError if a count exceeds the number of hits checked."""
         if self.considered < 1:
             raise ValueError(f"query `{self.query}` looked at {self.considered} documents; one without any is unscored")
         if not max(self.versioned, len(self.stale), self.conflicting) <= self.considered:
@@ -77,109 +77,119 @@ class QueryFreshness:
 
     @property
     def conflicting(self) -> int:
-        """How many documents are in conflict with another."""
+        """Number of hits that conflict with another hit."""
         return sum(len(one.docs) for one in self.conflicts)
 
 
 @dataclass(frozen=True)
 class Freshness:
-    """How much of what a system returns is stale. All rates are over queries that returned something."""
+    """Freshness of a run.
+
+    All rates are over queries that returned at least one document.
+    """
 
     run: str
     k: int
     queries: Sequence[QueryFreshness]
     unscored: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """`{query: why}`: a query that returned nothing is not fresh."""
+    """`{query: reason}` of queries that have no freshness, such as those without results."""
     versions: int = 0
-    """How many documents have a version."""
+    """Number of documents that have a version."""
     compared: bool = False
-    """Whether texts were there to tell conflicts from copies: figures with and without them do not compare."""
+    """Whether texts were compared to separate conflicts from copies. Scores with and without texts are not comparable.
+    """
     fingerprint: str = ""
-    """A short hash of what the versions say: rates by other versions do not compare."""
+    """Short hash of the versions. Rates computed with other versions are not comparable."""
     texts: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """`{query: text}` of those that have something stale or a conflict, where they are known."""
+    """`{query: text}` of the queries with a stale hit or a conflict, if the texts are known."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
     def __post_init__(self) -> None:
-        """Refuse a query for which more than k documents were considered."""
+        """Raise ValueError if a query has more than k hits."""
         for one in self.queries:
             if one.considered > self.k:
                 raise ValueError(f"query `{one.query}` has {one.considered} documents; expected at most k = {self.k}")
 
     @property
     def judge(self) -> str:
-        """What tells stale from fresh, and conflicts from copies: figures by another do not compare."""
+        """Name of the versions and text comparison used.
+
+        Scores with different judges are not comparable.
+        """
         texts = "texts compared" if self.compared else "texts not compared"
         return f"{BY_VERSIONS}{self.fingerprint} ({texts})" if self.fingerprint else ""
 
     @property
     def asked(self) -> frozenset[str]:
-        """Every query that was looked at or is unscored."""
+        """Ids of all queries, unscored ones included."""
         return frozenset(one.query for one in self.queries) | frozenset(self.unscored)
 
     @property
     def query_count(self) -> int:
-        """How many queries returned something."""
+        """Number of queries that returned at least one document."""
         return len(self.queries)
 
     @property
     def total_considered(self) -> int:
-        """How many positions were looked at."""
+        """Number of hits checked, over all queries."""
         return sum(one.considered for one in self.queries)
 
     @property
     def versioned_count(self) -> int:
-        """At how many of them stands a document that has a version."""
+        """Number of checked hits that have a version."""
         return sum(one.versioned for one in self.queries)
 
     @property
     def stale_hit_count(self) -> int:
-        """At how many of them stands a stale document."""
+        """Number of checked hits that are stale."""
         return sum(len(one.stale) for one in self.queries)
 
     @property
     def stale_query_count(self) -> int:
-        """How many queries returned something stale."""
+        """Number of queries with at least one stale hit."""
         return sum(bool(one.stale) for one in self.queries)
 
     @property
     def stale_rate(self) -> float:
-        """Which part of the positions is stale; NaN where there are none."""
+        """Share of the checked hits that are stale; NaN if there are none."""
         return _part(self.stale_hit_count, self.total_considered)
 
     @property
     def stale_query_rate(self) -> float:
-        """Which part of the queries returned something stale."""
+        """Share of the queries with at least one stale hit; NaN if there are none."""
         return _part(self.stale_query_count, self.query_count)
 
     @property
     def conflict_group_count(self) -> int:
-        """How often versions of one thing stood in one ranking and did not say the same."""
+        """Number of version conflicts, over all queries."""
         return sum(len(one.conflicts) for one in self.queries)
 
     @property
     def conflicting_doc_count(self) -> int:
-        """How many documents were in these groups."""
+        """Number of hits that are part of a version conflict."""
         return sum(one.conflicting for one in self.queries)
 
     @property
     def conflict_query_count(self) -> int:
-        """How many queries returned such a group."""
+        """Number of queries with at least one version conflict."""
         return sum(bool(one.conflicts) for one in self.queries)
 
     @property
     def conflict_rate(self) -> float:
-        """Which part of the positions is in such a group."""
+        """Share of the checked hits that are part of a version conflict.
+
+        NaN if there are none.
+        """
         return _part(self.conflicting_doc_count, self.total_considered)
 
     @property
     def conflict_query_rate(self) -> float:
-        """Which part of the queries returned such a group."""
+        """Share of the queries with at least one version conflict; NaN if there are none."""
         return _part(self.conflict_query_count, self.query_count)
 
     def only(self, some: Collection[str] | None) -> Freshness:
-        """The same of some queries; None is all of them."""
+        """Restrict the result to some queries; None keeps all of them."""
         if some is None:
             return self
         return replace(
@@ -189,9 +199,10 @@ class Freshness:
         )
 
     def scores(self) -> Scores:
-        """`stale@k` and `conflict@k`: for each query the part of its positions, to be compared and gated.
+        """Compute `stale@k` and `conflict@k`: for each query, the share of its hits.
 
-        Their means are over queries and the rates over positions: the same where every query returned as many.
+        Their means are over queries, while the rates are over hits. Both are equal if every query has the same number
+        of hits.
         """
         known = {one.query: one for one in self.queries}
         chosen = [*known, *self.unscored]

@@ -1,4 +1,4 @@
-"""Dates of answers: when a run was made, and whether it was reused."""
+"""Dates of runs: when the rankings of a run were retrieved, and whether a command reused them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 
 
 class AnswerDate(NamedTuple):
-    """When the answers of a run were made, and whether the last command that ran it reused them."""
+    """Date on which the rankings of a run were retrieved, and whether the last command that ran it reused them."""
 
     made: str
-    """ISO 8601; of the oldest answers."""
+    """ISO 8601 date of the oldest rankings."""
     reused: bool = False
 
     @classmethod
     def find(cls, *manifests: Mapping[str, Any]) -> AnswerDate | None:
-        """Return the date of the oldest answers of some runs by their manifests; None if none of them has a date.
+        """Find the date of the oldest rankings in manifests of runs.
+
+        Return None if no manifest has a date.
 
         >>> AnswerDate.find({"made": "2026-11-18T03:46:18+00:00", "reused": True}, {"finished": "2026-11-19"})
         AnswerDate(made='2026-11-18T03:46:18+00:00', reused=True)
@@ -26,7 +28,9 @@ class AnswerDate(NamedTuple):
 
 
 def describe_answers(answers: Mapping[str, AnswerDate]) -> list[str]:
-    """Say when the answers of each system were made, and which ones were reused; nothing if no date is known.
+    """Describe when the rankings of each system were retrieved, and which were reused.
+
+    Return an empty list if no date is known.
 
     >>> describe_answers({"mine": AnswerDate("2026-11-18T03:46:18+00:00"), "old": AnswerDate("2026-11-10", True)})
     ['answers made: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']

@@ -1,4 +1,7 @@
-"""The verb `audit`: judgments, runs and texts are gathered, and every check looks at them."""
+"""Audit of judgments, runs and texts: checks for flaws that make a score misleading.
+
+`audit` takes Python objects or paths, `audit_files` the arguments of the command line.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,14 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     repeats: Mapping[str, Sequence[Any]] | None = None,
     targets: Any = None,
 ) -> Audit:
-    """Look for what makes a number suspicious, before it is believed.
+    """Check judgments, runs and texts for flaws that make a score misleading.
 
-    `qrels` and `runs` are as in `evaluate`: one run, or several by name; `qrels` may also be a Dataset or a
-    collection's folder, which bring their texts, or, alone, an Experiment or a folder that `run` wrote, which bring
-    runs, repeats and measures, too. `documents` is a sequence of Document, a Dataset, or a path; `queries` a mapping
-    from ids to texts, or a path. `expect` has figures from elsewhere that are to be explained: `{"ndcg@10": "0.7439"}`,
-    a text keeping its last zeros. `repeats` are further runs of the same systems; `checks` names some.
+    `qrels` and `runs` are judgments and one run, or several runs by name. `qrels` may also be a Dataset or a dataset
+    folder, which include their texts. Without `runs`, it may be an Experiment or a folder written by `run`, which
+    include runs, repeats and measures too. `documents` is a sequence of Document, a Dataset or a path. `queries` is
+    a mapping from ids to texts, or a path. `expect` maps measures to published scores that are to be explained, e.g.
+    `{"ndcg@10": "0.7439"}`; pass a string to keep trailing zeros. `repeats` are further runs of the same systems.
+    `checks` selects checks by name; None runs all of them.
 
     >>> found = audit({"q1": {"a": 1}}, {"q1": {"a": 1.0, "b": 1.0}}, checks=["ties"])
     >>> [(one.what, one.problem, one.effect) for one in found.problems]
@@ -85,9 +89,9 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
     qrels_format: str | None = None,
     split: str | None = None,
 ) -> Audit:
-    """The same of what stands on a command line: `QRELS RUN…`, or folders that `run` wrote.
+    """Audit command-line arguments: `QRELS RUN…`, or folders written by `run`.
 
-    A name that is given twice is one system, asked again. Judgments alone, or a dataset, can be audited, too.
+    Several files of one name are repeats of one system. Judgments without runs, or a dataset, can be audited too.
     """
     found = _of_arguments(arguments, corpus, queries, dataset, split)
     question = _Question(
@@ -97,7 +101,7 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
 
 
 class _Gathered(NamedTuple):
-    """What is looked at, and how it was counted so far."""
+    """Inputs of an audit, with the measures and the convention that they bring."""
 
     qrels: Any
     runs: Mapping[str, Run]
@@ -108,7 +112,6 @@ class _Gathered(NamedTuple):
 
 
 def _of_experiment(given: Experiment, documents: Any, queries: Any) -> _Gathered:
-    """The runs of an experiment by its own measures, over the queries that were asked."""
     first = next(iter(given.scores.values()))
     judged = given.dataset.judgments if first.judged is None else first.judged.judgments
     texts = texts_of(given.dataset, documents, queries)
@@ -118,7 +121,11 @@ def _of_experiment(given: Experiment, documents: Any, queries: Any) -> _Gathered
 def _of_arguments(
     arguments: Sequence[str], documents: Any, queries: Any, dataset: str | None = None, split: str | None = None
 ) -> _Gathered:
-    """What stands on a command line, with the texts that are given, lie beside it, or are those of the runs."""
+    """Collect the inputs named on a command line.
+
+    Texts that are not given are taken from the dataset, from the folder of the files, or from the manifests of the
+    runs.
+    """
     given = _given(arguments)
     runs = {name: _open(files[0], name) for name, files in given.runs.items()}
     repeats = {name: [_open(one, name) for one in files[1:]] for name, files in given.runs.items()}
@@ -131,12 +138,15 @@ def _of_arguments(
 
 
 def _was_run(path: str) -> bool:
-    """Whether a path is a folder that `run` wrote: of one run, or of several."""
+    """Return whether a path is a folder written by `run`, with one run or several."""
     return Path(path).is_dir() and (is_run_folder(path) or bool(archive.run_folders(Path(path))))
 
 
 def _given(arguments: Sequence[str]) -> Given:
-    """What is given; a single file or dataset that is no run is judgments without runs."""
+    """Resolve command-line arguments.
+
+    A single file or dataset without a run is judgments only.
+    """
     if len(arguments) == 1 and arguments[0] != "-":
         place = Path(arguments[0])
         found = folders.find(place) if place.is_dir() else None
@@ -192,7 +202,7 @@ def _audited(question: _Question, runs: Mapping[str, Run], repeats: Mapping[str,
         undefined,
         _claims(question.expect),
     )
-    for run in runs:  # what no convention could count is the caller's mistake, and no finding
+    for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
         evidence.scores(run)
     found = look(evidence, chosen, texts.absent)
     queries = f"{len(judgments)} judged quer{'y' if len(judgments) == 1 else 'ies'}"
@@ -201,7 +211,10 @@ def _audited(question: _Question, runs: Mapping[str, Run], repeats: Mapping[str,
 
 
 def _lenient(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
-    """The convention, but for what would refuse a run that is to be looked at: that is a finding."""
+    """Relax the options of a convention that would reject a run.
+
+    The audit reports these cases as findings.
+    """
     asked = set(judgments.pool.queries)
     if rules.missing == "error" and any(not asked <= set(run.table["query"].unique().to_list()) for run in runs):
         rules = rules.but(missing="zero")
@@ -225,7 +238,7 @@ def _claims(expect: Expected | None) -> list[tuple[str, str]]:
 
 
 def _named(runs: Any) -> dict[str, Any]:
-    """Runs by name, from one run or several."""
+    """Return runs by name, given one run or several."""
     if runs is None:
         return {}
     if isinstance(runs, Mapping) and not is_one_run(runs):
@@ -238,7 +251,10 @@ def _named(runs: Any) -> dict[str, Any]:
 
 
 def _open(thing: Any, name: str) -> Run:
-    """A run, whole, with its rank column where that can be read, and its timings where there are some."""
+    """Read a complete run.
+
+    The rank column is included if it is numeric, and the timings if any.
+    """
     import polars as pl
 
     if isinstance(thing, str | Path) and Path(thing).is_dir():
@@ -248,5 +264,5 @@ def _open(thing: Any, name: str) -> Run:
     try:
         found = formats.scan_run(thing, name=name, with_ranks=True)
         return found if isinstance(found, Run) else Run(pl.concat(list(found.frames())).rechunk(), name)  # type: ignore[union-attr]
-    except BadInput:  # a rank that is no number; if it is something else, it is raised again here
+    except BadInput:  # The rank column is not numeric. Any other error is raised again by the next line.
         return formats.read_run(thing, name=name)

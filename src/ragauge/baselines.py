@@ -1,4 +1,4 @@
-"""Baselines for a gate: runs of an experiment with their judgments and queries, in a small folder of their own."""
+"""Save runs of an experiment with judgments and queries as a baseline for a gate."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from ragauge.runs import archive
 
 
 def save_baseline(experiment: Experiment, folder: str | Path) -> Path:
-    """Save the runs of an experiment as a baseline for `gate`: rankings, timings, judgments and queries, no reports.
+    """Save the runs of an experiment as a baseline for `gate`.
 
-    The folder is self-contained and can be copied or committed. A baseline that exists is not replaced: a gate against
-    its own answers always passes. Pass the folder, or the folder of one of its runs, to `gate` as `baseline`. A
-    system without any answer is an error.
+    The folder contains rankings, timings, judgments and queries, but no reports. It is self-contained and can be
+    copied or committed. An existing baseline is not replaced, because a gate against its own results always passes.
+    Pass the folder, or the folder of one of its runs, to `gate` as `baseline`. Raises BadInput if a system has no
+    results.
     """
     place = Path(folder)
     if experiment.folder is not None and experiment.folder.resolve() == place.resolve():
@@ -39,7 +40,7 @@ def save_baseline(experiment: Experiment, folder: str | Path) -> Path:
 
 
 def check_baseline_folder(folder: Path) -> None:
-    """Refuse a folder that holds a baseline or other files."""
+    """Raise BadInput if a folder contains a baseline or other files."""
     if folder.is_dir() and is_baseline(folder):
         raise BadInput(
             "a baseline is saved here already; expected a new folder",
@@ -55,7 +56,7 @@ def check_baseline_folder(folder: Path) -> None:
 
 
 def is_baseline(folder: Path) -> bool:
-    """Return whether a folder is a saved baseline: no report is next to its runs."""
+    """Return whether a folder is a saved baseline: it has no report next to its runs."""
     return (folder / archive.EXPERIMENT).exists() and not (folder / "report.md").exists()
 
 

@@ -1,4 +1,4 @@
-"""The verb `bench`: vectors, their exact neighbours, every store in its own process, and what is made of it."""
+"""Benchmarks of vector stores: exact neighbours, one process per store, and the analysis of the results."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from ragauge.temporary_files import temporary_folder
 from ragauge.verbs import evaluate
 
 STORES = ("exact", "faiss:kind=hnsw", "faiss:kind=ivf", "usearch")
-"""What is measured where no store is named."""
+"""Stores that are measured if none is given."""
 DEPTH = 100
-"""How many true neighbours are known of every query, as in the usual collections."""
+"""Minimum number of exact neighbours per query, as in the published vector sets."""
 R = TypeVar("R", Load, Change, Mixed)
 DOUBTFUL = "doubtful"
-"""The results that `remeasure` can name."""
+"""The only value that `remeasure` accepts."""
 ABOUT_DATA = ("metric", "embedder", "limit", "queries")
 
 
@@ -59,27 +59,30 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
     progress: Progress | None = None,
     **settings: Any,
 ) -> Sweep:
-    """Measure vector stores on the same vectors: recall, speed, load, size, over a sweep of their options.
+    """Measure recall, latency, load and size of vector stores on the same vectors.
+
+    Each store is measured over a sweep of its options.
 
     `data` is a file or folder of vectors, a dataset (embedded by `embedder`), or `clustered`; `metric`, `embedder`,
-    `limit`, `queries` and `seed` say more about it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`. All other
-    settings are those of `ragauge.benches.plan.Plan`: `k`, `threads`, `repeats`, `clients`, `rates`, `filters` …
-    Several values of `k` ([1, 10, 100]) are scored from one search at the largest.
+    `limit`, `queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`. All other
+    settings are those of `ragauge.store_benchmarks.plan.BenchmarkSettings`: `k`, `threads`, `repeats`, `clients`,
+    `rates`, `filters` … Several values of `k` ([1, 10, 100]) are scored from one search at the largest.
 
-    `where` are filters of your own on the vectors' metadata, each with one or more conditions: as it is typed (`lang=de
+    `where` are your own filters on the metadata of the vectors, each with one or more conditions: as typed (`lang=de
     and year>=2019 and kind in a|b`) or as a mapping (`{"lang": "de", "year": {"$gte": 2019}}`). `metadata` is a file or
-    mappings with an `id`, or in the order of the vectors; without it they are those of the documents.
+    mappings, matched by `id` or in the order of the vectors. Without it, the metadata of the documents are used.
 
     Results are saved in `folder`, and the same call resumes an interrupted benchmark. Finished results of built-in
-    stores are reused; those of your own classes, plug-ins and servers are measured again, since ragauge cannot see
-    whether they changed. `reuse` reuses these too; `fresh` measures everything again. Each `Point` says when it was
-    made (`made`) and whether it was `reused`. `remeasure="doubtful"` reuses all results but those with doubtful times
-    (`Point.clock.doubts`), which are measured again. The stores themselves are left in the folder only with `keep`.
+    stores are reused. Those of your own classes, plug-ins and servers are measured again, since ragauge cannot see
+    whether they changed. `reuse` reuses these too; `fresh` measures everything again. Each `MeasuredConfiguration` has
+    the time of its measurement (`made`) and whether it was `reused`. `remeasure="doubtful"` reuses all results except
+    those with unreliable times (`MeasuredConfiguration.clock.doubts`), which are measured again. The stores themselves
+    are deleted unless `keep` is true.
 
-    `judgments` scores the same searches by what people found relevant, by nDCG and hit rate or by the measures
-    that it names; `price` is that of one such thread for an hour. `truth` is what finds the exact neighbours: `numpy`,
-    `faiss`, `torch` (on a graphics card), or whichever suits; with an `executor` they are found there. The stores are
-    measured here whatever it is: the clocks of several machines cannot be compared.
+    `judgments` also scores the searches against relevance judgments, by nDCG and hit rate or by the measures that it
+    names. `price` is the price of one thread per hour. `truth` selects how the exact neighbours are found: `numpy`,
+    `faiss`, `torch` (on a GPU), or `auto`; with an `executor` its workers find them. The stores are always measured on
+    this machine, because times of several machines cannot be compared.
     """
     about = {name: settings.pop(name) for name in ABOUT_DATA if name in settings}
     requested = [where] if isinstance(where, str | Mapping) else list(where)
@@ -106,7 +109,7 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
     texts = tuple(json.dumps(one) for one in own)
     plan = replace(plan, where=texts, metadata=metadata_hash(vectors.metadata))
     if truth != "auto":
-        vectors = replace(vectors, neighbours=None)  # whoever says how they are found does not want those of others
+        vectors = replace(vectors, neighbours=None)  # an explicit backend overrides published neighbours
     if plan.k > len(vectors.base):
         raise BadInput(f"k is {plan.k}, and {vectors.name} has {len(vectors.base)} vectors")
     measures = [f"ndcg@{plan.k}", f"hit_rate@{plan.k}"] if judgments is True else list(judgments or ())
@@ -177,14 +180,14 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
 
 
 def _silent(what: str, done: int, total: int) -> None:
-    """Nobody looks on."""
+    """Ignore progress."""
 
 
 def _chosen(points: Sequence[Point], recall: str) -> list[int]:
-    """The places of the points that stand for their stores."""
+    """Return the indices of the points that represent their stores."""
     series: dict[str, list[Point]] = {}
     for one in points:
-        # The harness itself is put under load only to be seen misbehaving as it was told to.
+        # The null store takes part only with search options, which make it misbehave on purpose.
         if not one.is_floor or one.configuration.search:
             series.setdefault(one.configuration.series, []).append(one)
     chosen = [representative(some, recall) for some in series.values()]
@@ -192,7 +195,10 @@ def _chosen(points: Sequence[Point], recall: str) -> list[int]:
 
 
 def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point:
-    """The same point with all that is asked for besides searching alone, and what its store cannot do of it."""
+    """Measure load and updates of a configuration.
+
+    Operations that its store does not support are added to its notes.
+    """
     plan, search = work.plan, point.configuration.search
     notes, unable = list(point.notes), list[str]()
     able = set(work.about(job).get("abilities", ()))
@@ -229,9 +235,10 @@ def _more(point: Point, job: Job, work: Sweeping, measuring: Measuring) -> Point
 
 
 def _same_build(points: Sequence[Point], jobs: Sequence[Job], place: int) -> list[int]:
-    """Return the places of the settings of one build and series: that of `place` first, then wider and narrower ones.
+    """Return the indices of the configurations that share a build and a series.
 
-    The order matters if the time limit of a filter is reached: a filter usually needs a wider search.
+    That of `place` comes first, then the later ones, then the earlier ones. The order matters if the time limit of a
+    filter is reached: a filter usually needs a wider search.
     """
     series = points[place].configuration.series
     same = [i for i, job in enumerate(jobs) if job is jobs[place] and points[i].configuration.series == series]
@@ -239,7 +246,7 @@ def _same_build(points: Sequence[Point], jobs: Sequence[Job], place: int) -> lis
 
 
 def _with_filters(points: Sequence[Point], job: Job, work: Sweeping, measuring: Measuring) -> list[Point]:
-    """Return the settings of one build with their results under each filter."""
+    """Return the configurations of one build with their results under each filter."""
     searches = [one.configuration.search for one in points]
     in_process = "server" not in points[0].build.about
     pieces = work.filtered(job, searches)
@@ -265,7 +272,10 @@ def _with_filters(points: Sequence[Point], job: Job, work: Sweeping, measuring: 
 
 
 def _note_unused_index(point: Point, piece: Sequence[FilterPiece], row: Sequence[Filtered | None]) -> list[str]:
-    """Return a note that names the filters with which the engine did not use its index; none if it has no index."""
+    """Return a note on the filters with which the engine did not use its index.
+
+    The list is empty if there are no such filters or the store has no index.
+    """
     unused = [
         one.name or f"{100 * one.selectivity:.3g}%"
         for saved, one in zip(piece, row, strict=True)
@@ -277,7 +287,7 @@ def _note_unused_index(point: Point, piece: Sequence[FilterPiece], row: Sequence
 
 
 def _relevance(data: VectorSet, measures: Sequence[str]) -> Relevance:
-    """What found rows are worth to the people who judged the documents that they stand for."""
+    """Build a function that scores found rows against the relevance judgments."""
     grades = {} if data.judgments is None else data.judgments.nested
     judged = {query: grades[query] for query in data.query_ids if query in grades}
 

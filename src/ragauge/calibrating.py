@@ -1,4 +1,4 @@
-"""calibrate: whether a judge may be believed, told by samples that people labelled."""
+"""Calibration of a judge: agreement of its scores with human labels, and its biases."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from ragauge.verdicts import LEXICAL, Estimate, Judged, Sample
 from ragauge.yardsticks import SOFT, Yardstick, drawn, groups_of, opened, votes_of
 
 BETTER = 0.02
-"""A threshold that raises kappa by more is worth telling."""
+"""Minimum gain in kappa for which a better threshold is noted."""
 SEVERAL, FAR = 10, 3.0
-"""Of so many samples a mean is looked at, and so many standard errors are no chance."""
+"""Minimum number of independent samples per group, and standard errors above which two means differ."""
 UNTURNED = "contexts were not turned round: no sample has two, or the measure is about their order"
 
 
 class _Round(NamedTuple):
-    """One time that the judge is asked."""
+    """One pass of the judge over samples."""
 
     samples: Sequence[Sample]
     replicate: int = 0
@@ -68,14 +68,14 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
     seed: int = 0,
     **how: Any,
 ) -> Calibration:
-    """How far a judge agrees with labels, and what moves it that should not.
+    """Measure the agreement of a judge with labels, and its biases.
 
-    `labelled` is a file or folder of labelled samples, or samples with labels. A sample is good from `label_threshold`
-    of its label on (the set's own, or 0.5), and from `threshold` of the judge's score on (1 of shares of claims where
-    labels are yes or no, the labels' threshold where they are grades, else 0.5). `replicates` asks the judge so often;
-    `swap` asks once more with the contexts in the other order. `labels` uses only so many labels, drawn at random, for
-    the corrected mean, and treats the other samples as if nobody had labelled them. `limit` takes so many samples at
-    random. Further settings are those of `judge`.
+    `labelled` is a file or folder of labelled samples, or a list of samples with labels. A sample is good if its
+    label is at least `label_threshold` (default: that of the dataset, or 0.5). For the judge it is good if its score
+    is at least `threshold`. Its default is 1 for shares of claims with binary labels, the label threshold for graded
+    labels, else 0.5. `replicates` is the number of judge calls per labelled sample. `swap` adds a pass with the
+    contexts in reverse order. `labels` limits the labels used for the corrected mean to N random ones; the other
+    samples count as unlabelled. `limit` draws N random samples. Further settings are those of `judge`.
     """
     if labels is not None and labels < 1:
         raise BadInput("labels is a number from 1 on")
@@ -160,7 +160,7 @@ def estimate_calibration(
     seed: int = 0,
     **how: Any,
 ) -> list[Estimate]:
-    """What calibrating would take, step by step, over all times that the judge is asked. Nothing is asked."""
+    """Estimate the cost of a calibration by step, without calling the judge."""
     given = drawn(opened(labelled, measure), limit, seed)
     found: dict[str, Estimate] = {}
     for one in _rounds(given, replicates, swap=swap):
@@ -179,12 +179,15 @@ def estimate_calibration(
 
 
 def _rounds(given: Yardstick, replicates: int, *, swap: bool) -> list[_Round]:
-    """All times that the judge is asked: everything once, what has labels again, and with contexts turned round."""
+    """Plan the passes of the judge.
+
+    First all samples, then labelled samples again, then reversed contexts.
+    """
     check_count("replicates", replicates, 1, 1000)
     spec = given.measure.spec
     several = [one for one in given.known if len(one.contexts or ()) > 1]
     rounds = [_Round(given.samples), *(_Round(given.known, turn) for turn in range(1, replicates))]
-    if swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff is about the order of contexts
+    if swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff depends on the order of contexts
         turned = [
             replace(one, contexts=tuple(reversed(one.contexts or ())), context_ids=tuple(reversed(one.context_ids)))
             for one in several
@@ -195,7 +198,11 @@ def _rounds(given: Yardstick, replicates: int, *, swap: bool) -> list[_Round]:
 
 @contextmanager
 def _kept(folder: str | Path | None, chat: Any) -> Iterator[str | Path | None]:
-    """Where the replies of all rounds are kept, so that limits hold over all of them; unless told, it goes away."""
+    """Yield the folder for the replies of all passes.
+
+    A shared folder makes budgets apply to all passes together. Without a given folder, a temporary one is used and
+    removed.
+    """
     if folder is not None or chat == LEXICAL:
         yield folder
         return
@@ -227,7 +234,10 @@ def _raters(
     votes: Floats | None,
     measure: str,
 ) -> tuple[list[Rater], list[str]]:
-    """The judge, baselines and people; and whether the judge is better than counting words."""
+    """Rate the judge, baselines and people.
+
+    The notes say whether the judge beats word overlap.
+    """
     scores, soft, words = columns
     name = judged.judge.partition(" [")[0]
     raters = [rated(name, "judge", scores, ruler, threshold)]
@@ -261,10 +271,11 @@ def _raters(
 def _corrected(
     labels: Floats, scores: Floats, groups: Ints | None, wanted: int | None, threshold: float, ruler: Ruler
 ) -> Corrected | None:
-    """The mean from some labels and all scores; None where every sample has a label and all are used.
+    """Estimate the mean label from some labels and all scores.
 
-    A sample without a score counts with the judge's mean, and as bad: any fixed rule is as valid, only less sharp, and
-    leaving such samples out would speak of the others alone.
+    None if every sample has a label and all are used. A sample without a score counts with the mean score of the
+    judge, and as bad. Any fixed rule is valid, only less precise. Leaving such samples out would restrict the result
+    to the others.
     """
     labelled = np.flatnonzero(~np.isnan(labels))
     if wanted is not None and wanted < len(labelled):
@@ -301,7 +312,7 @@ def _corrected(
 
 
 def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]:
-    """What to know before believing the figures."""
+    """Collect the limitations of a calibration."""
     judged = times[0]
     notes = []
     if not given.people:
@@ -324,7 +335,10 @@ def _notes(given: Yardstick, times: Sequence[Judged], ruler: Ruler) -> list[str]
 
 
 def _drawn_otherwise(labels: Floats, scores: Floats, groups: Ints | None) -> bool:
-    """Whether the labelled samples can hardly be a random part of all: their scores have another mean (Welch)."""
+    """Return whether the labelled samples are not a random subset.
+
+    By a Welch test of the mean scores.
+    """
     known = ~np.isnan(scores)
     means, variance = [], 0.0
     for part in (known & ~np.isnan(labels), known & np.isnan(labels)):

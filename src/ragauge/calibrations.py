@@ -1,4 +1,4 @@
-"""The nouns of believing a judge: how far it agrees with people (`Calibration`), each number as a `Figure`."""
+"""Result types of a calibration: agreement of a judge with people, and its biases."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ FIGURES = {
     "over_words": "its AUC (by degree, where it has one) less that of counting words, over the same samples",
     "bias": "its mean less that of people, over the same samples",
 }
-"""Every figure of a rater, in the order in which it is shown."""
+"""Descriptions of the statistics of a rater, in display order."""
 
 
 class Figure(NamedTuple):
-    """A number, how far it may be off, and what it is over. NaN is undefined, and `why` says why."""
+    """A value with its confidence interval and number of samples.
+
+    NaN is undefined, and `why` is the reason.
+    """
 
     value: float
     low: float = math.nan
@@ -42,133 +45,133 @@ class Figure(NamedTuple):
 
     @property
     def defined(self) -> bool:
-        """Whether there is a number."""
+        """Whether the value is defined."""
         return not math.isnan(self.value)
 
 
 class Confusion(NamedTuple):
-    """How often judge and people said what, good being the verdict from a threshold on."""
+    """Confusion matrix of judge and people; a sample is good at or above a threshold."""
 
     both_good: int
     """True positives."""
     only_judge: int
-    """False positives: bad, says everybody else."""
+    """False positives: good for the judge only."""
     only_people: int
-    """False negatives."""
+    """False negatives: good for people only."""
     both_bad: int
     """True negatives."""
 
     @property
     def n(self) -> int:
-        """All of them."""
+        """Total number of samples."""
         return sum(self)
 
 
 class Bin(NamedTuple):
-    """Samples of about the same score: what it promised, and what people said."""
+    """Samples of similar score: their mean score and the share that people call good."""
 
     score: float
-    """The mean of the scores."""
+    """Mean of the scores."""
     share: Figure
-    """The share that people call good."""
+    """Share of samples that people call good."""
 
 
 @dataclass(frozen=True)
 class Rater:
-    """One who gives scores: the judge, a baseline, or a person; and how that agrees with (other) people."""
+    """Agreement of a rater (the judge, a baseline or a person) with (other) people."""
 
     name: str
     kind: str
     """`judge`, `baseline` or `people`."""
     figures: Mapping[str, Figure]
-    """By name, as in FIGURES; what makes no sense for this one is not there."""
+    """Statistics by name; those that are not applicable to the rater are missing."""
     confusion: Confusion | None = None
     threshold: float | None = None
-    """From which score on it says good; None where the cut was chosen on other samples, or there is none."""
+    """Minimum score at which the rater calls a sample good; None if chosen on other samples, or without a threshold."""
     about: str = ""
 
 
 @dataclass(frozen=True)
 class Consistency:
-    """What a judge says of the same samples when it is asked again."""
+    """Agreement of a judge with itself over repeated calls."""
 
     replicates: int
     same: Figure
-    """The share of samples with one verdict in all replicates; having none is a verdict of its own."""
+    """Share of samples with the same verdict in all replicates; no verdict counts as a verdict."""
     pairwise: Figure
-    """The chance that two replicates of a sample give the same verdict."""
+    """Probability that two replicates of a sample have the same verdict."""
     alpha: Figure
-    """Krippendorff's, of the verdicts that there are."""
+    """Krippendorff's alpha of the available verdicts."""
     spread: Figure
-    """The mean standard deviation of a sample's scores."""
+    """Mean standard deviation of the scores of a sample."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """What a judge says when the contexts stand in the other order, over samples that have at least two."""
+    """Effect of reversing the contexts, over samples with at least two of them."""
 
     changed: Figure
-    """The share of samples whose verdict is another one; losing it counts."""
+    """Share of samples whose verdict changes, including lost verdicts."""
     shift: Figure
-    """The mean change of the score, reversed less as given."""
+    """Mean change of the score: reversed minus original order."""
     moved: Figure
-    """The mean size of that change."""
+    """Mean absolute change of the score."""
 
 
 @dataclass(frozen=True)
 class Verbosity:
-    """Whether a judge likes long answers more than people do."""
+    """Length bias: whether the judge prefers long answers more than people do."""
 
     correlation: Figure
-    """Spearman's, of its error (score less label) with the number of words."""
+    """Spearman correlation of the error (score minus label) with the number of words."""
     slope: Figure
-    """How much the score rises for 100 words more, at the same label of people."""
+    """Increase of the score per 100 words at equal label."""
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """The mean that people would give, from few labels and many judged samples."""
+    """Estimate of the mean label from few labels and many judged samples."""
 
     labels: int
-    """How many labels were used."""
+    """Number of labels used."""
     judged: int
-    """How many samples without a label were judged beside them."""
+    """Number of judged samples without a label."""
     people: Figure
-    """The mean of these labels alone."""
+    """Mean of the labels used."""
     judge: Figure
-    """The judge's mean over everything that it scored, taken at its word."""
+    """Uncorrected mean of all scores of the judge."""
     powered: Figure
-    """Prediction-powered: the judge's mean, put right by the labels."""
+    """Prediction-powered mean: the mean of the judge, corrected by the labels."""
     weight: float
-    """How much the judge counts in it: 0 is not at all, 1 fully."""
+    """Weight of the judge in the corrected mean, from 0 to 1."""
     rates: Figure
-    """The share of good samples, from the judge's sensitivity and specificity (Rogan and Gladen)."""
+    """Share of good samples, from the judge's sensitivity and specificity (Rogan and Gladen)."""
     share: Figure
-    """The same from these labels alone."""
+    """Share of good samples among the labels used."""
     truth: float = math.nan
-    """The mean of all labels, where more are known than were used."""
+    """Mean of all labels; NaN unless every sample has a label."""
 
 
 class Pair(NamedTuple):
-    """One sample: what people said, and the judge."""
+    """Label and score of one sample."""
 
     sample: str
     label: float
     score: float
-    """NaN where there is none."""
+    """Score of the judge; NaN if unscored."""
     soft: float
-    """The judge's degree of certainty, where it has one."""
+    """Probability given by the judge; NaN if it gives none."""
     words: int
-    """Of the answer."""
+    """Number of words in the answer."""
     overlap: float = math.nan
-    """The share of its words that are found where they should be: what the judge has to beat."""
+    """Share of words found in the compared text: the baseline of the judge."""
     why: str = ""
-    """Why there is no score."""
+    """Reason for a missing score."""
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Whether a judge may be believed, on samples that somebody labelled."""
+    """Calibration of a judge on labelled samples."""
 
     judge: str
     dataset: str
@@ -176,51 +179,51 @@ class Calibration:
     samples: int
     labelled: int
     unscored: Mapping[str, int]
-    """How many labelled samples have no score, by the reason."""
+    """Numbers of labelled samples without a score, by reason."""
     threshold: float
-    """From which score of the judge on a sample is good."""
+    """Minimum score of the judge at which a sample is good."""
     label_threshold: float
-    """From which label on it is."""
+    """Minimum label at which a sample is good."""
     base_rate: Figure
-    """The share of labelled samples that are good."""
+    """Share of good samples among the labelled ones."""
     raters: Sequence[Rater]
-    """The judge first, then baselines, then people among themselves."""
+    """Raters: the judge first, then baselines, then people."""
     curve: Sequence[Bin] = ()
-    """From the lowest scores to the highest."""
+    """Calibration curve, from the lowest scores to the highest."""
     calibration_error: float = math.nan
-    """The mean distance of scores and shares over the curve (ECE)."""
+    """Expected calibration error (ECE) over the curve."""
     consistency: Consistency | None = None
     swap: Swap | None = None
     verbosity: Verbosity | None = None
     corrected: Corrected | None = None
     robustness: Sequence[Canary] = ()
     stopped: str = ""
-    """Why judging ended before everything was asked, where it did."""
+    """Reason why judging stopped early; empty if it did not."""
     people: bool = True
-    """Whether the labels are people's."""
+    """Whether the labels were given by people."""
     easy: str = ""
-    """Why agreement here says little, where it does."""
+    """Reason why agreement on this dataset means little; empty if there is none."""
     about: str = ""
     confidence: float = 0.95
     notes: Sequence[str] = ()
     pairs: Sequence[Pair] = ()
     curve_of: str = ""
-    """What scores the curve is of."""
+    """Name of the scores that the curve is computed from."""
     identity: Mapping[str, object] = field(default_factory=lambda: NOTHING)
 
     @property
     def scored(self) -> int:
-        """How many labelled samples have a score."""
+        """Number of labelled samples with a score."""
         return self.labelled - sum(self.unscored.values())
 
     @property
     def figures(self) -> Mapping[str, Figure]:
-        """Those of the judge."""
+        """Statistics of the judge."""
         return self.raters[0].figures
 
     @property
     def confusion(self) -> Confusion | None:
-        """That of the judge."""
+        """Confusion matrix of the judge."""
         return self.raters[0].confusion
 
     def __repr__(self) -> str:

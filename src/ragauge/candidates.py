@@ -1,4 +1,4 @@
-"""The run that is to pass a gate, and the one before it: from whatever is given, with all that is known of it."""
+"""The run tested by a gate and its baseline: resolved from any input, scored, with freshness and timings."""
 
 from __future__ import annotations
 
@@ -35,21 +35,24 @@ TIMED = ("query", "repeat", "session", "status", "began_ns", "total_ns")
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What a run is scored by."""
+    """Settings by which a run is scored."""
 
     measures: Sequence[str]
-    """Canonical names."""
+    """Canonical names of the measures."""
     convention: Convention
     targets: Any = None
     ks: Sequence[int] = ()
-    """In how many documents what is stale is looked for."""
+    """Numbers of top documents per query in which stale documents are counted."""
     versions: Any = None
     documents: Any = None
-    """What they say, where that is not known otherwise."""
+    """Documents of the corpus; None uses those that the manifest of the run names."""
 
 
 def ready(thing: Any, qrels: Any, timings: Any) -> Subject | None:
-    """What is scored already: Scores, something judged, or a table; None where there is something to score yet."""
+    """Return an input that is already scored; None if it is still to be scored.
+
+    Accepts Scores, JudgedSamples or their folder, a Freshness or its file, and a table of scores.
+    """
     if isinstance(thing, Scores):
         return Subject(thing.run, thing, _timed(timings))
     if isinstance(thing, Judged):
@@ -73,7 +76,11 @@ def ready(thing: Any, qrels: Any, timings: Any) -> Subject | None:
 
 
 def of_experiment(experiment: Experiment, system: str | None, baseline: Any) -> tuple[Subject, Any]:
-    """A system of an experiment, and what it is held against: another of its systems, or whatever was given."""
+    """Return a system of an experiment, and its baseline.
+
+    The baseline is another system, or the given input. Raises BadInput if the system is ambiguous or the baseline
+    could not be built.
+    """
     names = list(experiment.scores)
     before = baseline if baseline is not None else experiment.baseline
     others = [name for name in names if name != before]
@@ -96,7 +103,7 @@ def of_experiment(experiment: Experiment, system: str | None, baseline: Any) -> 
 
 
 def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject:
-    """A run, scored by judgments, which a folder that `run` wrote knows itself."""
+    """Score a run by judgments; a folder written by `run` brings its own."""
     tags: Mapping[str, Mapping[str, str]] = NOTHING
     name = thing.name if isinstance(thing, Run) else "run"
     if isinstance(thing, str | Path):
@@ -114,7 +121,7 @@ def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject
         raise BadInput(f"several runs are given ({', '.join(map(str, thing))})", hint="one run at a time")
     if qrels is None:
         raise BadInput("there are no judgments to score the run by", hint="gate(run, rules, qrels=…), or give Scores")
-    # Canonical names spell every departure from the default, whatever the convention's own way is.
+    # Canonical names spell out every difference from the default, regardless of the convention.
     measures = [parse(one) for one in terms.measures]
     judgments = judgments_for(measures, qrels, targets=terms.targets)
     known = thing if isinstance(thing, Run) else None
@@ -130,8 +137,8 @@ def scored(thing: Any, qrels: Any, terms: Terms, timings: Any = None) -> Subject
 
 
 def aged(subject: Subject, thing: Any, terms: Terms) -> Subject:
-    """The same with how much of it is stale, where that is asked for and versions are known."""
-    counted = subject.scores.judged is not None and not isinstance(thing, Scores)  # otherwise there are no rankings
+    """Add freshness to a run if rules require it and versions are given."""
+    counted = subject.scores.judged is not None and not isinstance(thing, Scores)  # Otherwise there are no rankings.
     if not terms.ks or terms.versions is None or not counted:
         return subject
     ages = _ages(thing, terms, subject.scores.queries)
@@ -146,7 +153,7 @@ def aged(subject: Subject, thing: Any, terms: Terms) -> Subject:
 
 
 NOBODY_JUDGED = "queries that nobody judged: they are not scored"
-"""What scores say of queries that freshness does look at."""
+"""Ending of the note on queries that are not scored, but are used for freshness."""
 
 
 def _with_ages(subject: Subject, found: Mapping[int, Freshness]) -> Subject:
@@ -155,7 +162,7 @@ def _with_ages(subject: Subject, found: Mapping[int, Freshness]) -> Subject:
 
 
 def refuse_other_versions(subject: Subject, terms: Terms) -> None:
-    """Refuse figures that were made by other versions than those given here."""
+    """Raise BadInput if freshness was computed with other versions than given."""
     judge = subject.scores.judge
     if terms.versions is None or not (subject.ages or judge.startswith(BY_VERSIONS)):
         return
@@ -169,7 +176,7 @@ def refuse_other_versions(subject: Subject, terms: Terms) -> None:
 
 
 def unjudged(thing: Any, terms: Terms, timings: Any = None) -> Subject:
-    """A run of which nothing is asked but how much of it is stale: that needs no judgments."""
+    """Build the indicators of a run for freshness rules only, which need no judgments."""
     if terms.versions is None:
         raise BadInput("there are no versions to tell what is stale by", hint="--versions FILE, or versions=…")
     known = thing if isinstance(thing, Run) else None
@@ -181,7 +188,7 @@ def unjudged(thing: Any, terms: Terms, timings: Any = None) -> Subject:
 
 
 def knows_judgments(thing: Any) -> bool:
-    """Whether something is a folder that knows its judgments."""
+    """Return whether a path is a folder that contains judgments."""
     places = [Path(thing), Path(thing).resolve().parent] if isinstance(thing, str | Path) and str(thing) != "-" else []
     return any((place / "judgments.parquet").exists() for place in places if Path(thing).is_dir())
 
@@ -193,9 +200,9 @@ def _ages(thing: Any, terms: Terms, queries: Sequence[str] | None) -> dict[int, 
 
 
 def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Convention) -> tuple[Scores, dict[str, str]]:
-    """The scores, and the measures that this data cannot give with the reason of each."""
+    """Score all computable measures; return the others with the reason for each."""
     if convention.missing == "error" and not judged.answered.all():
-        # A gate does not stop there: `missing` fails, and the other rules say what they can.
+        # A gate does not stop here: the rule on missing queries fails, and the other rules are evaluated.
         convention = replace(convention, missing="zero")
     refused: dict[str, str] = {}
     for measure in measures:
@@ -207,14 +214,14 @@ def _scores(judged: JudgedRanks, measures: Sequence[Measure], convention: Conven
 
 
 def _of_all_repeats(run: Run, scores: Scores) -> Scores:
-    """The scores of a run that was scored by its first rankings, by all of them where they differ."""
+    """Average the scores over all trials of a run if their rankings differ."""
     trials = run.differing()
     if not trials:
         return scores
     judgments = scores.judged.judgments
     try:
         convention, measures = PRESETS[scores.convention], [parse(one) for one in scores.measures]
-    except (KeyError, RagaugeError):  # somebody's own convention, or a measure that is a function
+    except (KeyError, RagaugeError):  # A custom convention, or a measure that is a function.
         note = f"the rankings of {scores.run} differ between {len(trials)} repeats: the first counts"
         return replace(scores, notes=[*scores.notes, note])
     counted = [count(judgments, one, measures, convention, name=scores.run) for one in trials]
@@ -222,7 +229,7 @@ def _of_all_repeats(run: Run, scores: Scores) -> Scores:
 
 
 def _timed(timings: Any) -> Any:
-    """Times as a frame of a run has them."""
+    """Return timings; raises BadInput if columns of a run's timings are missing."""
     lacks = [] if timings is None else [name for name in TIMED if name not in getattr(timings, "columns", ())]
     if lacks:
         raise BadInput(f"the times lack {', '.join(lacks)}", hint="`timings` of a run that `ragauge.run` made")
@@ -236,9 +243,9 @@ CREATE_BASELINE = (
 
 
 def beside(run: Any, baseline: Any) -> Any:
-    """Return the baseline; one that is given by its name is the folder of that name next to the run's.
+    """Return the baseline, resolving a name to a folder next to the run's.
 
-    The folder of an experiment or of a saved baseline stands for its only run, or for the run of the same name.
+    The folder of an experiment or of a saved baseline is resolved to its only run, or to the run of the same name.
     """
     if not isinstance(baseline, str | Path) or str(baseline) == "-":
         return baseline
@@ -260,13 +267,16 @@ def beside(run: Any, baseline: Any) -> Any:
 
 
 def judgments_of(subject: Subject) -> Judgments | None:
-    """The judgments that a run was scored by, where they are known."""
+    """Return the judgments that a run was scored by, or None if unknown."""
     judged = subject.scores.judged
     return judged.judgments if isinstance(judged, JudgedRanks) else None
 
 
 def refuse_unlike(run: Subject, baseline: Subject, *, allow_changed_corpus: bool = False) -> None:
-    """Refuse a baseline that differs in more than the system: data, judgments, convention, judge."""
+    """Raise Incomparable if the baseline differs in more than the system.
+
+    Compares data, judgments, convention and judge.
+    """
     label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
     mine, before = (one.manifest.get("dataset") or {} for one in (run, baseline))
     if not allow_changed_corpus:
@@ -289,7 +299,10 @@ def refuse_unlike(run: Subject, baseline: Subject, *, allow_changed_corpus: bool
 def compare_corpora(
     run: Subject, baseline: Subject, texts: Sequence[Mapping[str, str]]
 ) -> tuple[frozenset[str], list[str]]:
-    """Return the queries that both runs have, with the same text if known, and notes on what comparing them shows."""
+    """Return the common queries of two runs, and notes on how to compare them.
+
+    Queries with different texts are left out, if the texts are known.
+    """
     mine, theirs = texts
     shared = run.judged & baseline.judged
     common = frozenset(query for query in shared if mine.get(query) == theirs.get(query))
@@ -315,7 +328,7 @@ def compare_corpora(
 
 
 def unlike_times(run: Subject, baseline: Subject) -> list[str]:
-    """What makes the times of two runs hard to compare."""
+    """Return notes on differences in hardware or workers that affect the timings."""
     found = []
     for what, keys in (("machine", ("machine",)), ("number of workers", ("plan", "workers"))):
         values = []

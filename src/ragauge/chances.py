@@ -1,7 +1,7 @@
-"""Chance that comes again: what a system draws hangs on its seed, on the query, and on which time that is asked.
+"""Reproducible randomness: random numbers that depend only on a seed, the query and the trial.
 
-Whoever asks a query several times opens a `trial`; the system draws from `generator` without knowing whether anybody
-repeats it. So a trial that is asked again after a crash, or in another thread, is the same trial.
+Code that repeats queries sets the trial with `set_trial`. A system draws from `query_rng` and need not know whether
+it is repeated. A trial that is run again, after a crash or in another thread, draws the same numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def trial(number: int) -> Iterator[None]:
-    """What is drawn inside belongs to the time with this number."""
+    """Set the trial number for all random numbers drawn inside the block."""
     token = _trial.set(number)
     try:
         yield
@@ -27,7 +27,7 @@ def trial(number: int) -> Iterator[None]:
 
 
 def generator(seed: int, text: str) -> np.random.Generator:
-    """Where a system draws from for one query.
+    """Return the random number generator for one query in the present trial.
 
     >>> with trial(1):
     ...     first, again = generator(0, "a query").random(), generator(0, "a query").random()
@@ -41,4 +41,4 @@ def generator(seed: int, text: str) -> np.random.Generator:
 
 
 _trial: ContextVar[int] = ContextVar("ragauge_trial", default=0)
-"""Which time the query of this thread or task is asked; a context variable, so that concurrent queries do not mix."""
+"""Trial number of the present thread or task; a context variable, so that concurrent queries do not mix."""

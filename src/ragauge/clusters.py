@@ -1,4 +1,4 @@
-"""A Dask cluster by its address, as an executor: reached, looked at, and left again."""
+"""Executors on Dask clusters: connect to a cluster by its address, check its workers, and disconnect."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from ragauge.errors import BackendFailed, BadInput, MissingExtra, words_of
 
 ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?P<host>[^\s/:]+|\[[^\s/]+\]):(?P<port>\d+)")
 LOCAL = re.compile(r"local(?::(\d+))?")
-"""`local:4` are four processes on this machine, for as long as they are needed."""
+"""`local:4` stands for four worker processes on this machine, which end with the `with` block."""
 THREADS = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
-"""What keeps each process of a machine from having as many threads as the machine has cores."""
+"""Dask setting for the threads of polars per worker. By default each worker would use all cores of its machine."""
 LOST = "distributed.deploy.lost-worker-timeout"
 STARTS = 3
 """Number of attempts to start the processes of `local:N`."""
 SECONDS = 15
-"""So long a scheduler has to answer, and so long a worker may take to come."""
+"""Time limit in seconds for a scheduler to respond and for a worker to connect."""
 
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[Executor | None]:
-    """An executor of Dask, for `executor=`, as long as the `with` lasts; None where no address is given.
+    """Open a Dask executor for `executor=`, closed at the end of the `with` block.
 
     An address is that of a scheduler, `tcp://host:8786` or `tls://…`, or `local:N` for N processes of this machine.
-    What cannot be reached, has no workers, or has workers with other versions raises BackendFailed.
+    The executor is None if the address is None. Raise BackendFailed if the cluster cannot be reached, has no
+    workers, or has workers with other versions.
 
         with ragauge.cluster("local:4") as executor:
             ragauge.evaluate(qrels, run, executor=executor)
@@ -47,8 +48,8 @@ def cluster(address: str | None) -> Iterator[Executor | None]:
         import distributed
     except ImportError:
         raise MissingExtra("a cluster (Dask)", "cluster") from None
-    # What a cluster says of workers that come and go is for its own log; what cannot be done is raised.
-    for name in ("distributed", "distributed.client"):  # the second has a level of its own
+    # Lost and restarted workers are no concern of the user. Failures are raised.
+    for name in ("distributed", "distributed.client"):  # the second has its own log level
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         client = stack.enter_context(_client(distributed, address, stack))
@@ -64,7 +65,7 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
         workers = int(local[1] or 2)
         if not workers:
             raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
-        # A worker that is lost is replaced, however long ago another one was lost.
+        # Replace every lost worker, no matter how long ago another one was lost.
         settings = {THREADS: max(1, (os.cpu_count() or 1) // workers), LOST: "1h"}
         stack.enter_context(dask.config.set(settings))
         with _delayed_interrupt():
@@ -76,7 +77,7 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
     if found is None:
         raise BadInput(f"`{address}` is no address of a cluster", hint="tcp://host:8786, or local:4")
     try:
-        # Dask would knock at a closed door until its time is over.
+        # Check the port first: Dask would retry a closed port until the timeout.
         with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=SECONDS):
             pass
         client = distributed.Client(address, timeout=SECONDS, set_as_default=False)
@@ -89,7 +90,7 @@ def _client(distributed: Any, address: str, stack: ExitStack) -> Any:
 
 
 def _start_local(distributed: Any, address: str, workers: int) -> Any:
-    """Start a cluster on this machine, again if a worker process is killed while it starts."""
+    """Start a cluster on this machine; retry if a worker is killed while it starts."""
     for left in reversed(range(STARTS)):
         try:
             return distributed.LocalCluster(
@@ -106,15 +107,16 @@ def _start_local(distributed: Any, address: str, workers: int) -> Any:
 
 @contextmanager
 def _delayed_interrupt() -> Iterator[None]:
-    """Delay Ctrl-C until the block ends: interrupted halfway, a cluster would leave processes behind.
+    """Delay Ctrl-C until the block ends.
 
-    Processes that start meanwhile inherit the blocked signal: this process ends them.
+    An interrupted start would leave processes behind. Processes started in the block inherit the blocked signal;
+    this process ends them.
     """
     if threading.current_thread() is not threading.main_thread():  # only this thread may set a handler
         yield
         return
     received: list[int] = []
-    resource_tracker.ensure_running()  # when it starts it unblocks the signal, so it has to start first
+    resource_tracker.ensure_running()  # it unblocks the signal when it starts, so it has to start first
     usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
@@ -127,7 +129,10 @@ def _delayed_interrupt() -> Iterator[None]:
 
 
 def _run_everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
-    """Run a function on each worker, again if a worker is lost meanwhile; what the function raises is raised."""
+    """Run a function on each worker; retry if a worker is lost.
+
+    Exceptions of the function are raised.
+    """
     until = time.monotonic() + SECONDS
     while True:
         found: dict[str, Any] = client.run(function, on_error="return")
@@ -142,13 +147,19 @@ def _run_everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _ignore_terminal() -> None:
-    """Leave the process group of the terminal, whose Ctrl-C is for the process that started the cluster."""
-    with suppress(PermissionError):  # the process leads a session of its own
+    """Leave the process group of the terminal.
+
+    Ctrl-C is for the process that started the cluster.
+    """
+    with suppress(PermissionError):  # the process leads its own session
         os.setpgrp()
 
 
 def _same_versions(client: Any, address: str) -> None:
-    """Refuse workers that would count by other code than this."""
+    """Raise BackendFailed if workers have other versions.
+
+    Scores computed with them could differ.
+    """
     try:
         client.wait_for_workers(1, timeout=SECONDS)
     except TimeoutError:
@@ -156,7 +167,7 @@ def _same_versions(client: Any, address: str) -> None:
     own = _versions()
     try:
         found = _run_everywhere(client, _versions)
-    except Exception as error:  # whatever a worker cannot import, in its own words
+    except Exception as error:  # e.g. an import that fails on the worker
         raise BackendFailed(
             f"a worker of {address} cannot run this: {words_of(error)}", hint="install ragauge on every worker"
         ) from None
@@ -167,7 +178,7 @@ def _same_versions(client: Any, address: str) -> None:
 
 
 def _versions() -> dict[str, str]:
-    """What decides about the last bit of a number."""
+    """Return the versions on which the last bits of a score depend."""
     import numpy as np
     import polars as pl
 

@@ -1,4 +1,4 @@
-"""The verb `compare`: scores side by side, refused where they are not of the same thing, tested where they are."""
+"""Compare systems on the same queries with confidence intervals and paired tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from ragauge.stats.pairs import Mask, Pair, compared
 
 Tags = Mapping[str, Mapping[str, str]]
 FEW = 10
-"""On fewer queries that differ a bootstrap has seen too little: where none is lost, it cannot imagine that one is."""
+"""Intervals and tests on fewer differing queries are reported as rough: a bootstrap cannot resample a loss that was
+never observed.
+"""
 
 
 def compare(
@@ -49,15 +51,15 @@ def compare(
     executor: Executor | None = None,
     **how: Any,
 ) -> Comparisons:
-    """Every system against the baseline, or against every other: differences, intervals, tests, effects.
+    """Compare every system with the baseline, or every pair of systems.
 
-    `scores` is what `evaluate` gives for several runs, an Experiment with all its trials, files, or plain numbers:
-    `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds, in the place
-    of one system's scores is the same system again, and the interval is then over queries and seeds. `by` is a tag of
-    the queries, `complexity`, or a mapping from queries to strata. On an `executor` it resamples in parts, to the same
-    numbers. `how` is test, correction, family, confidence, interval, rounds, seed, margin, detect, power,
-    lower_is_better and higher_is_better: see `Method`. A measure of unknown direction is assumed to be
-    higher-is-better, and a note says so.
+    `scores` is the result of `evaluate` for several runs, an Experiment with all its trials, files, or plain
+    numbers: `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds,
+    instead of one system's scores contains repeated runs of that system; the interval then covers queries and seeds.
+    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. An `executor` resamples in
+    parallel, with identical results. `how` is test, correction, family, confidence, interval, rounds, seed, margin,
+    detect, power, lower_is_better and higher_is_better: see `ComparisonSettings`. A measure of unknown direction is
+    assumed to be higher-is-better, and a note says so.
 
     >>> found = compare({"a": {"q1": 0.1, "q2": 0.4, "q3": 0.3}, "b": {"q1": 0.3, "q2": 0.5, "q3": 0.9}}, baseline="a")
     >>> row = found.find("b")
@@ -78,7 +80,7 @@ def compare(
         answers = {name: date for name, date in dates.items() if date is not None}
         known = Scored(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
         baseline, tags, scores = known.baseline, tags or data.tags, every
-        count_missing = not overlap  # whatever was asked was answered, if only by an empty ranking
+        count_missing = not overlap  # Every query of an experiment was run, so a missing ranking is an empty one.
     named = named_sides(scores, method.lower_is_better, method.higher_is_better)
     if len(named) < 2:
         raise BadInput("there is nothing to compare with", hint="give at least two systems")
@@ -120,7 +122,7 @@ def compare(
 
 
 def _known(scores: Any, baseline: str | None, measures: str | Iterable[str] | None) -> Scored | None:
-    """Files, scored; None where something else is given."""
+    """Score the given files. Return None if `scores` is not a list of files."""
     if isinstance(scores, Scored):
         return scores
     files = [scores] if isinstance(scores, str | Path) else scores
@@ -153,7 +155,10 @@ def _pair(
 def _strata(
     by: str | Mapping[str, str], tags: Tags | None, first: Side, queries: Sequence[str]
 ) -> tuple[dict[str, Mask], list[str]]:
-    """For each stratum its label and which queries are in it, and what to say about those in none."""
+    """Return a mask of the queries by stratum.
+
+    Also returns notes on queries without a stratum.
+    """
     label, found = "", {}
     if isinstance(by, Mapping):
         found = {str(query): str(value) for query, value in by.items()}
@@ -182,7 +187,7 @@ def _within(pair: Pair, stratum: str, mask: Mask) -> Pair:
 
 
 def _counted(sides: Sequence[Side], overlap: bool, count_missing: bool) -> list[str]:
-    """Which queries count 0 because a system lacks them; and what else is known of the scores."""
+    """Collect notes of the scores, and name systems with missing queries."""
     notes = [] if overlap else [note for side in sides if side.scores is not None for note in side.scores.notes]
     if count_missing:
         known = {query for side in sides for query in side.queries}
@@ -192,7 +197,7 @@ def _counted(sides: Sequence[Side], overlap: bool, count_missing: bool) -> list[
 
 
 def _describe_directions(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
-    """Which directions are assumed, because the scores do not state them."""
+    """Name the measures whose direction is assumed."""
     named = [m for m in measures if any(m in side.named for side in sides)]
     unknown = [m for m in measures if any(m in side.unknown for side in sides)]
     notes = [f"lower is better, judging by the name: {', '.join(named)}"] if named else []
@@ -205,7 +210,7 @@ def _describe_directions(sides: Sequence[Side], measures: Sequence[str]) -> list
 
 
 def _left(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
-    """Which measures only some systems have."""
+    """Name the measures that only some systems have."""
     left = dict.fromkeys(m for side in sides for m in side.values if m not in measures)
     return [f"not compared, since not all systems have them: {', '.join(left)}"] if left else []
 
@@ -238,7 +243,7 @@ def _remarks(rows: Sequence[Comparison], sides: Sequence[Side], measures: Sequen
 
 
 def _shallow(sides: Sequence[Side], measures: Sequence[str]) -> list[str]:
-    """Which rankings end before a measure's cutoff, though others go on."""
+    """Name the measures with cutoffs beyond the depth of the shortest rankings."""
     depths = {
         side.name: int(side.scores.judged.retrieved.max(initial=0))
         for side in sides

@@ -1,4 +1,4 @@
-"""More nouns: two systems on the same queries, how they differ, and how sure one can be of it."""
+"""Settings and results of paired comparisons between systems on the same queries."""
 
 from __future__ import annotations
 
@@ -21,29 +21,31 @@ FAMILIES = ("measure", "all")
 
 @dataclass(frozen=True)
 class Method:
-    """How systems are compared; the defaults are what most people want."""
+    """Options for the comparison of systems."""
 
     test: str = "t"
-    """Whose p-values are corrected: t (none is better: Urbano et al., SIGIR 2019), wilcoxon, sign, randomisation."""
+    """Test whose p-values are corrected: t (the default, after Urbano et al., SIGIR 2019), wilcoxon, sign,
+    randomisation.
+    """
     correction: str = "holm"
-    """holm, bonferroni, bh (Benjamini and Hochberg), none."""
+    """Multiple-comparison correction: holm, bonferroni, bh (Benjamini-Hochberg), none."""
     family: str = "measure"
-    """Over which comparisons it goes: each measure's apart, as one reads a column; or all of them."""
+    """Comparisons that are corrected together: those of one `measure`, or `all`."""
     confidence: float = 0.95
     interval: str = "bca"
-    """The bootstrap interval of a difference: bca (bias-corrected and accelerated), percentile."""
+    """Bootstrap interval of a difference: bca (bias-corrected and accelerated), percentile."""
     rounds: int = 10_000
-    """How many resamples, for intervals and for the randomisation test."""
+    """Number of resamples for intervals and for the randomisation test."""
     seed: int = 0
     margin: float | None = None
-    """A difference that does not matter: for non-inferiority and equivalence."""
+    """Largest difference that does not matter, for the non-inferiority and equivalence tests."""
     detect: float | None = None
-    """A difference to be found: how many queries would that need?"""
+    """True difference for which the required number of queries is computed."""
     power: float = 0.8
     lower_is_better: Sequence[str] = ()
-    """Measures whose scores do not state that lower values are better."""
+    """Measures to treat as lower-is-better if their scores do not state a direction."""
     higher_is_better: Sequence[str] = ()
-    """Measures whose scores do not state that higher values are better."""
+    """Measures to treat as higher-is-better if their scores do not state a direction."""
 
     def __post_init__(self) -> None:
         choices = {"test": TESTS, "correction": CORRECTIONS, "interval": INTERVALS, "family": FAMILIES}
@@ -65,12 +67,12 @@ class Method:
 
     @property
     def alpha(self) -> float:
-        """The level of the tests: what the confidence leaves."""
+        """Significance level of the tests: 1 - confidence."""
         return round(1 - self.confidence, 12)
 
 
 class Moved(NamedTuple):
-    """A query on which the two differ."""
+    """Query on which the scores of system and baseline differ."""
 
     query: str
     baseline: float
@@ -80,7 +82,7 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True)
 class Margin:
-    """Whether a system is no worse than the baseline by more than a margin, and whether it is no better either."""
+    """P-values of the non-inferiority and equivalence tests for one margin."""
 
     margin: float
     p_noninferior: float
@@ -89,14 +91,16 @@ class Margin:
 
 @dataclass(frozen=True)
 class Seeds:
-    """The same comparison seed by seed."""
+    """Mean difference per seed."""
 
     labels: Sequence[str]
     differences: Sequence[float]
     paired: bool
-    """Whether both systems have these seeds, or one of them has none; otherwise every pair of seeds is here."""
+    """Whether seeds are matched: both systems have the same seeds, or only one has seeds. If False, all pairs of seeds
+    are listed.
+    """
     share: float = math.nan
-    """The part of the variance of the mean difference that more seeds would take away; NaN where it is not known."""
+    """Share of the variance of the mean difference that more seeds would remove; NaN if unknown."""
 
     @property
     def flips(self) -> bool:
@@ -106,64 +110,64 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system against a baseline by one measure, on the queries that both have a value for."""
+    """Comparison of a system with a baseline by one measure, on the queries scored for both."""
 
     measure: str
     baseline: str
     system: str
     n: int
-    """How many queries."""
+    """Number of queries."""
     means: tuple[float, float]
-    """The baseline's and the system's, over these queries."""
+    """Mean scores of the baseline and of the system over these queries."""
     difference: float
-    """The system's mean minus the baseline's."""
+    """Mean of the system minus mean of the baseline."""
     ci: tuple[float, float]
-    """A bootstrap interval of the difference."""
+    """Bootstrap confidence interval of the difference."""
     p_t: float
-    """Of the paired t-test; over queries and seeds where there are seeds. The other tests are over queries."""
+    """P-value of the paired t-test; over queries and seeds if there are seeds. The other tests are over queries."""
     p_wilcoxon: float
     p_sign: float
     p_randomisation: float
     p_corrected: float
-    """That of the chosen test, corrected for all comparisons of its family: the one to decide by."""
+    """P-value of the chosen test, corrected over all comparisons of its family; decides significance."""
     effect: float
-    """Cohen's d for pairs: the mean difference over the deviation of the differences."""
+    """Cohen's d for pairs: mean difference divided by the standard deviation of the differences."""
     cliffs_delta: float
-    """The chance that a value of the system is above one of the baseline, minus that it is below."""
+    """Cliff's delta: P(system score > baseline score) minus P(system score < baseline score)."""
     wins: int
-    """Queries on which the system is better."""
+    """Number of queries on which the system is better."""
     losses: int
     ties: int
     detectable: float
-    """The smallest true difference that so many queries find with the asked-for power."""
+    """Smallest true difference that this number of queries detects with the requested power."""
     needed: int | None = None
-    """How many queries the difference to be detected would need."""
+    """Number of queries needed to detect the difference `detect`."""
     lower_is_better: bool = False
     stratum: str = ""
-    """`tag=value` where only some queries are looked at."""
+    """`tag=value` if the comparison covers only the queries of one stratum."""
     moved: Sequence[Moved] = ()
-    """All queries that differ, by how much they do."""
+    """All queries with different scores, sorted by the size of the difference."""
     margin: Margin | None = None
     seeds: Seeds | None = None
 
     @property
     def stars(self) -> str:
-        """Of the p-value to decide by: *** below 0.001, ** below 0.01, * below 0.05, ns otherwise; none without one."""
+        """Significance stars of `p_corrected`; empty if it is NaN."""
         return "" if math.isnan(self.p_corrected) else stars(self.p_corrected)
 
     @property
     def percent(self) -> float:
-        """The difference in percent of the baseline's mean; NaN where that is 0."""
+        """Difference in percent of the baseline's mean; NaN if that mean is 0."""
         return 100 * self.difference / abs(self.means[0]) if self.means[0] else math.nan
 
     @property
     def better(self) -> bool:
-        """Whether the system's mean is the better one."""
+        """Whether the system's mean is better than the baseline's."""
         return self.difference < 0 if self.lower_is_better else self.difference > 0
 
 
 def stars(p: float) -> str:
-    """How many stars a p-value has.
+    """Return the stars for a p-value: *** < 0.001, ** < 0.01, * < 0.05, otherwise ns.
 
     >>> [stars(p) for p in (0.0009, 0.009, 0.049, 0.05)]
     ['***', '**', '*', 'ns']
@@ -173,31 +177,35 @@ def stars(p: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """All comparisons that were asked for together."""
+    """Results of all comparisons of one call."""
 
     rows: Sequence[Comparison]
     method: Method
     baseline: str | None
-    """None where every system is compared with every other."""
+    """Name of the baseline; None if all pairs of systems are compared."""
     systems: Sequence[str]
     strata: Sequence[Comparison] = ()
-    """The same in parts of the queries; a family of their own."""
+    """Comparisons per stratum; they are corrected separately from `rows`."""
     notes: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
-    """`{query: text}`, where it is known."""
+    """`{query: text}`, for the queries with a known text."""
     dataset: str = ""
-    """What the queries are of, where it is known."""
+    """Name of the dataset; empty if unknown."""
     convention: str = ""
     answers: Mapping[str, AnswerDate] = field(default_factory=dict)
-    """By system, when its answers were made, as far as that is known."""
+    """When the results of each system were produced, if known."""
 
     @property
     def measures(self) -> list[str]:
-        """The measures, in order."""
+        """Measures in order of first appearance."""
         return list(dict.fromkeys(row.measure for row in self.rows))
 
     def find(self, system: str, measure: str | None = None, baseline: str | None = None) -> Comparison:
-        """The comparison of one system; by the first measure and with the baseline, unless others are named."""
+        """Find the comparison of one system.
+
+        `measure` defaults to the first measure, `baseline` to the first baseline. Raises `UnknownName` if there is
+        none.
+        """
         for row in self.rows:
             against = baseline is None or row.baseline == baseline
             if row.system == system and against and (measure is None or row.measure == measure):
@@ -206,11 +214,11 @@ class Comparisons:
         raise UnknownName("comparison", " ".join(filter(None, [system, measure])), known, hint=f"there is {known[0]}")
 
     def sure(self, row: Comparison) -> bool:
-        """Whether a difference is more than chance would give, at the level of these comparisons."""
+        """Return whether a difference is significant: corrected p-value below alpha."""
         return row.p_corrected < self.method.alpha
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each comparison, strata included."""
+        """Convert to a data frame with one row per comparison, strata included."""
         import polars as pl
 
         return pl.DataFrame([figures(row) for row in (*self.rows, *self.strata)], infer_schema_length=None)
@@ -231,7 +239,7 @@ class Comparisons:
 
 
 def figures(row: Comparison) -> dict[str, float | int | str | None]:
-    """The figures of a comparison, flat."""
+    """Flatten a comparison into one record for CSV and JSON."""
     return {
         "measure": row.measure,
         "baseline": row.baseline,

@@ -1,4 +1,4 @@
-"""The texts behind judgments and runs: given, lying beside them, or found again where the runs say they were."""
+"""Find and load the documents and query texts that belong to judgments and runs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ragauge.runs.manifest import documents_hash
 
 @dataclass(frozen=True)
 class Texts:
-    """Documents and queries, where they are known."""
+    """Documents, query texts and reference answers, as far as they are available."""
 
     documents: Sequence[Document] | None = None
     queries: Mapping[str, str] | None = None
     answers: Mapping[str, str] = field(default_factory=dict)
-    """Reference answers of queries, where a dataset that was found again has some."""
+    """Reference answers by query id; empty if the dataset has none."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Why there are none, where that is known."""
+    """Reason why a field (`documents`, `queries`) is None, by field name; empty if unknown."""
 
 
 def texts_of(qrels: Any, documents: Any, queries: Any, split: str | None = None) -> Texts:
-    """Documents and queries: those given, else those that come with the judgments."""
+    """Load documents and queries, by default those of the dataset with the judgments."""
     known = _collection(qrels, split) if documents is None or queries is None else None
     if isinstance(documents, str | Path):
         documents = _collection(documents, split) or folders.read_documents(Path(documents))
@@ -44,7 +44,7 @@ def texts_of(qrels: Any, documents: Any, queries: Any, split: str | None = None)
 
 
 def _collection(thing: Any, split: str | None) -> Dataset | None:
-    """The dataset that something is, or names; None where it is none."""
+    """Return a dataset from an object, folder or name; None if it is not one."""
     if isinstance(thing, Dataset):
         return thing
     if not isinstance(thing, str | Path) or str(thing) == "-":
@@ -61,9 +61,10 @@ def _collection(thing: Any, split: str | None) -> Dataset | None:
 
 
 def texts_of_runs(manifests: Sequence[Mapping[str, Any]], texts: Texts, name: str = "") -> Texts:
-    """The texts of the dataset that run folders were made on, once it is sure that it is the same.
+    """Load the texts of the dataset that run folders were made on.
 
-    A folder tells where the dataset was; where it is not there any more, its name may still be known.
+    The dataset is searched at the path stored in the manifests, then by name. Its documents are used only if their hash
+    matches the stored one; otherwise `absent` says why there are none.
     """
     made_on = [one.get("dataset") or {} for one in manifests]
     if made_on and all(one.get("documents") == 0 for one in made_on):
@@ -89,7 +90,7 @@ def texts_of_runs(manifests: Sequence[Mapping[str, Any]], texts: Texts, name: st
 
 
 def _texts_without_corpus(origins: Sequence[Any], texts: Texts) -> Texts:
-    """Return queries and reference answers of a dataset that has no corpus, if it is still there."""
+    """Load queries and reference answers of a dataset without a corpus, if it exists."""
     for origin in origins:
         if isinstance(origin, str) and Path(origin).is_absolute() and Path(origin).exists():
             with contextlib.suppress(RagaugeError):
@@ -99,7 +100,7 @@ def _texts_without_corpus(origins: Sequence[Any], texts: Texts) -> Texts:
 
 
 def _read(place: str) -> Texts:
-    """The texts of a folder, whichever of its judgments were used, or of a dataset by name."""
+    """Load the texts of a dataset by its absolute path or its name."""
     if Path(place).is_absolute():
         folder = Path(place)
         return Texts(folders.read_documents(folder), folders.read_queries(folder), folders.read_answers(folder))
@@ -108,13 +109,14 @@ def _read(place: str) -> Texts:
 
 
 PAGES = (".txt", ".md")
-"""A file that is a document."""
+"""Suffixes of files that are one document each."""
 
 
 def documents_of(what: Any) -> list[Document]:
-    """Documents as people have them: a list, a dataset or its name, a collection's folder, a corpus file, plain texts.
+    """Load documents from a list, dataset, name, folder, corpus file or text files.
 
-    A `.txt` or `.md` file is one document, and a folder of such files as many; their ids are the files' paths in it.
+    A `.txt` or `.md` file is one document. A folder of such files has one document per file, with the relative path of
+    the file as its id.
     """
     if isinstance(what, Dataset):
         return list(what.documents)
@@ -141,7 +143,7 @@ def _pages(folder: Path) -> list[Path]:
 
 
 def describe_unread(what: Any) -> list[str]:
-    """Return a note that names the files of a folder of texts that `documents_of` does not read."""
+    """Return a note that names the files of a folder that are not documents."""
     path = Path(what) if isinstance(what, str | Path) else None
     if path is None or not path.is_dir() or folders.find(path) is not None or not (pages := _pages(path)):
         return []

@@ -1,11 +1,11 @@
-"""Cells of CSV files that people open in spreadsheets: none runs as a formula, and ragauge reads the original."""
+"""CSV cells that spreadsheets would run as formulas: escaped when written, restored when read."""
 
 from __future__ import annotations
 
 import re
 
 _FORMULA = re.compile(r"'*(?:[=@\t\r]|[+-](?=.*[(|!=]))")
-"""The beginning of a cell that a spreadsheet may run; a sign alone starts numbers and many ids, and runs nothing."""
+"""Start of a cell that a spreadsheet may run. A sign alone also starts numbers and many ids, which are harmless."""
 
 
 def neutralise_cell(text: str) -> str:
@@ -18,7 +18,7 @@ def neutralise_cell(text: str) -> str:
 
 
 def restore_cell(text: str) -> str:
-    """Return the text that `neutralise_cell` was given.
+    """Undo `neutralise_cell`.
 
     >>> restore_cell("'=1+1"), restore_cell("'tis")
     ('=1+1', "'tis")

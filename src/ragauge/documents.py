@@ -1,4 +1,4 @@
-"""Documents, hits, and the forms in which documents may be given."""
+"""Documents, hits, and the types from which documents can be made."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from ragauge.errors import BadInput
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-"""An empty mapping that cannot be changed."""
+"""Empty read-only mapping."""
 DOCUMENT_HINT = 'pass Document("d1", "text"), ("d1", "text") or {"id": "d1", "text": "text"}'
 
 
 class Document(NamedTuple):
-    """One text that can be found."""
+    """One document of a corpus."""
 
     id: str
     text: str
@@ -23,7 +23,7 @@ class Document(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """Title and text; a title that the text already begins with is not said twice."""
+        """Title and text, or the text alone if it starts with the title."""
         return self.text if not self.title or self.text.startswith(self.title) else f"{self.title} {self.text}"
 
 
@@ -41,7 +41,9 @@ Documents = Iterable[Document] | Iterable[tuple[str, str]] | Iterable[Mapping[st
 
 
 def to_documents(given: Any) -> Sequence[Document]:
-    """Convert pairs, mappings or `{id: text}` to documents; a sequence of documents is returned as it is.
+    """Convert pairs, mappings or `{id: text}` to documents.
+
+    A sequence of documents is returned unchanged.
 
     >>> to_documents({"d1": "bees"}) == to_documents([("d1", "bees")]) == to_documents([{"id": "d1", "text": "bees"}])
     True

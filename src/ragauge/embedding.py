@@ -1,4 +1,4 @@
-"""The verb `embedders`: embedders side by side on the same data, the same retriever, the same context."""
+"""Comparison of embedders on the same dataset, retriever and context length."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from ragauge.verbs import Measures, read_measures
 
 Watch = Callable[[str, int, int], None]
 LEXICAL = ("bm25",)
-"""Who does without vectors, and stands beside."""
+"""Systems without vectors that can be compared with embedders."""
 WHOLE = "embedders"
-"""The stage that counts all the others."""
+"""Name of the progress stage that counts embedders."""
 
 
 def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -62,19 +62,19 @@ def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
     watch: Watch | None = None,
     **how: Any,
 ) -> Lineup:
-    """Compare embedders: quality with intervals, time per query, size, and what becomes of it when something changes.
+    """Compare embedders by quality, latency, size and robustness.
 
-    `dataset` is `pydocs` where nothing is said. `embedders` is a mapping from names to descriptions (`"minilm"`,
-    `"lm(tokenizer=bytes)"`) or to objects that embed; a list of descriptions names itself, and takes `NAME=…` too;
-    without any, the study of `ragauge.encoding.plan.STUDY` is made. BM25 and chance stand beside them unless
-    `baselines` is false. `how` is what is done with all alike, the fields of `ragauge.encoding.plan.Plan`: `context`,
-    `part`, `stores`, `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`, `memory`, `seed` …
+    `dataset` defaults to `pydocs`. `embedders` maps names to descriptions (`"minilm"`, `"lm(tokenizer=bytes)"`) or to
+    objects with an `embed` method. It can also be a list of descriptions, each with an optional `NAME=` prefix. Without
+    it, `ragauge.embedder_study.plan.STUDY_EMBEDDERS` are compared. BM25 and chance are added unless `baselines` is
+    false. `how` has the fields of `ragauge.embedder_study.plan.StudySettings`: `context`, `part`, `stores`,
+    `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`, `memory`, `seed` and others.
 
-    Vectors of documents are remembered. With `out`, a folder, every embedder that is finished is kept there, and the
-    same call resumes where the last one was interrupted; rankings lie there as runs, and all of it as `lineup.json`.
-    Built-in embedders that are finished are reused, with models in local folders identified by a hash of their files.
-    Plug-ins and services (`openai`) are measured again unless `reuse` is set, objects of your own always. An embedder
-    that cannot be opened is left out, and `failures` says why; when none can, the first reason is raised.
+    Document vectors are cached. With the folder `out`, each embedder is saved there as soon as it is measured, and the
+    same call resumes an interrupted study. The folder also has the rankings as runs and the whole result as
+    `lineup.json`. Finished built-in embedders are reused; models in local folders are identified by a hash of their
+    files. Plug-ins and services (`openai`) are measured again unless `reuse` is set. Objects are always measured again.
+    An embedder that fails is left out, and `failures` has the reason. If all fail, the first error is raised.
     """
     if fresh and reuse:
         raise BadInput("fresh and reuse are mutually exclusive", hint="leave out one of them")
@@ -110,14 +110,14 @@ def embedders(  # noqa: PLR0913 - each has a use of its own, and a default
 
 
 def _field(seen: View, plan: Plan, measures: Sequence[Measure | OwnMeasure], rules: Convention) -> Field:
-    """Where they compete; as deep as the deepest cutoff."""
+    """Build the ranking task; its depth is at least the largest cutoff."""
     depth = max([plan.k, *(int(one.cutoff or 0) for one in measures if isinstance(one, Measure))])
     ids = [one.id for one in seen.documents]
     return Field(ids, list(seen.queries), seen.asked.judgments, measures, rules, depth, seen.own)
 
 
 def _compared(found: Mapping[str, Measured], ground: Ground, base: str) -> Lineup:
-    """All of them side by side, each held against the baseline, and pairs against each other."""
+    """Build the study: differences from the baseline, and comparisons of pairs."""
     seen, field, plan = ground.view, ground.field, ground.plan
     scores = {name: _scored(field, one) for name, one in found.items()}
     entrants = _held_against(found, scores, base, plan)
@@ -187,24 +187,27 @@ def _named_in(several: Iterable[Any]) -> dict[str, Any]:
 
 
 def _shown(description: str) -> str:
-    """A description as it may stand on the screen and on folders."""
+    """Return the description without secrets, for messages and folder names."""
     return str(without_secrets(parse(description, "embedder")))
 
 
 def _called(baseline: str | None, named: Mapping[str, Any]) -> str | None:
-    """The baseline's name; whoever was not given one is called by its description, however that is spelled."""
+    """Return the baseline's name.
+
+    A description is normalised like the names of unnamed embedders.
+    """
     if baseline is None or baseline in named or "(" not in baseline:
         return baseline
     return _shown(baseline)
 
 
 def _kinds(named: Mapping[str, Any]) -> set[str]:
-    """The names that are taken, and what is described by them."""
+    """Return the names of the embedders and the plug-in names in their descriptions."""
     return {*named, *(parse(one, "embedder").name for one in named.values() if isinstance(one, str))}
 
 
 def _refuse(named: Mapping[str, Any], plan: Plan, baseline: str | None) -> None:
-    """What could only fail later, before anything is done."""
+    """Raise before any work is done if an argument is invalid."""
     for one in named.values():
         if not isinstance(one, str):
             _refuse_object(one)
@@ -236,7 +239,10 @@ def _refuse_object(one: Any) -> None:
 def _each(
     every: Mapping[str, Any], asked: Mapping[str, Any], ground: Ground, keeping: Keeping | None
 ) -> tuple[dict[str, Measured], dict[str, str], list[str]]:
-    """Every entrant in its turn, the baselines first: they are quick, and everything is held against them."""
+    """Measure all systems, baselines first because they are fast.
+
+    Return results, failures and notes.
+    """
     order = sorted(every, key=lambda name: name in asked)
     kept = {name: keeping.find(name, every[name]) for name in order} if keeping is not None else {}
     found: dict[str, Measured] = {name: one for name, one in kept.items() if one is not None}
@@ -252,7 +258,7 @@ def _each(
         try:
             one = every[name]
             found[name] = measured(name, one if isinstance(one, str) else with_name(one, name), ground)
-        except Exception as error:  # one that fails must not take the others with it
+        except Exception as error:  # one failure must not stop the other embedders
             failed[name] = error
             continue
         if keeping is not None:
@@ -266,9 +272,10 @@ def _each(
 
 
 def _closed(several: Mapping[str, Any], ground: Ground) -> dict[str, Exception]:
-    """Those that cannot be opened here, and why; a mistake in a description is refused before anything is measured.
+    """Open each embedder once and return the errors of those that fail.
 
-    Each is closed again: all of them at once might not fit.
+    A mistake in a description is raised. Each embedder is closed again, because all of them together might not fit into
+    memory.
     """
     closed: dict[str, Exception] = {}
     for name, described in several.items():
@@ -279,7 +286,7 @@ def _closed(several: Mapping[str, Any], ground: Ground) -> dict[str, Exception]:
             seams.close(open_embedder(described))
         except (BadInput, UnknownName):
             raise
-        except Exception as error:  # not installed, or not to be reached: the others can do without
+        except Exception as error:  # not installed or not reachable: the other embedders can still be measured
             closed[name] = error
     return closed
 
@@ -308,7 +315,7 @@ def _held_against(found: Mapping[str, Measured], scores: Mapping[str, Scores], b
 
 
 def _seconds(several: Iterable[Measured]) -> dict[str, float]:
-    """What measuring took, by what was done, over all entrants."""
+    """Return the measuring time in seconds by step, summed over all embedders."""
     seconds: dict[str, float] = {}
     for one in several:
         for what, took in one.seconds.items():

@@ -1,16 +1,16 @@
-"""Everything raised on purpose.
+"""Exceptions that ragauge raises on purpose.
 
     RagaugeError
-    ├── BadInput         also a ValueError    what was given cannot be read: file, line, what was expected
+    ├── BadInput         also a ValueError    an input is invalid: file, line, what was expected
     ├── UnknownName      also a LookupError   no measure, convention or format has that name
-    ├── MissingEvidence  also a ValueError    a number was asked for that this data cannot give
+    ├── MissingEvidence  also a ValueError    a score cannot be computed from this data
     ├── MissingExtra     also an ImportError  an optional library is not installed
-    ├── BackendFailed    also a RuntimeError  a server or library behind a seam failed; its own words
+    ├── BackendFailed    also a RuntimeError  a server or library failed; with its error message
     │   └── BackendRestarted                  a server died and was restarted; the query can be run again
     ├── Incomparable     also a ValueError    two results differ in more than the system; what differs is named
-    └── CheckFailed      also an AssertionError  a gate did not pass; each rule that failed, with its figures
+    └── CheckFailed      also an AssertionError  a gate failed; the rules that failed, with their values
 
-A message is one sentence. A hint says what to do next. `exit_code` is what the command line returns.
+A message is one sentence. A hint says what to do next. `exit_code` is the exit code of the command line.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LONG = re.compile(
     rf"(?<![^\s(])(?:(`)([^`]{{{QUOTED}}})[^`]+`|(')([^']{{{QUOTED}}})[^']+'|(\")([^\"]{{{QUOTED}}})[^\"]+\")"
     rf"|([^\s/]{{{4 * QUOTED}}})[^\s/]+"
 )
-"""A quoted value, or a word that is not part of a path, of more characters."""
+"""A quoted value longer than MAX_QUOTED_CHARS, or a very long word that is not part of a path."""
 
 
 def excerpt(text: str, length: int = QUOTED) -> str:
-    """Cut a text that a message quotes.
+    """Cut a text to at most `length` characters.
 
     >>> excerpt("word " * 100, 12)
     'word word w…'
@@ -51,12 +51,12 @@ def _shorten(match: re.Match[str]) -> str:
 
 
 class RagaugeError(Exception):
-    """The root of everything that ragauge raises on purpose. Values that its message quotes are cut."""
+    """Base class of all exceptions that ragauge raises on purpose. Long values quoted in the message are cut."""
 
     exit_code = 2
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        # Most messages quote a service or a library, which may repeat a password.
+        # Many messages quote a service or a library, which may repeat a password.
         message = _LONG.sub(_shorten, redact(message))
         super().__init__(message)
         self.message = message
@@ -66,12 +66,14 @@ class RagaugeError(Exception):
         return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An error that another process raised arrives as it was, whatever its constructor asks for.
+        # Unpickle without calling the constructor, whose parameters differ between the classes.
         return _raised_elsewhere, (type(self), self.args, self.__dict__)
 
 
 def words_of(error: BaseException) -> str:
-    r"""The first line of what somebody else's error says; its name where it says nothing.
+    r"""Return the first line of an exception's message.
+
+    Return the name of its class if the message is empty.
 
     >>> words_of(OSError("no such file\nor folder")), words_of(TimeoutError())
     ('no such file', 'TimeoutError')
@@ -80,7 +82,7 @@ def words_of(error: BaseException) -> str:
 
 
 def failed_queries(timings: pl.DataFrame | None) -> dict[str, str]:
-    """Return `{query: error}` of the rows of a run's timings that have a status other than `ok`."""
+    """Find `{query: error}` for the rows of a run's timings whose status is not `ok`."""
     found: dict[str, str] = {}
     if timings is not None and "status" in timings.columns:
         failed = timings.filter(timings["status"] != "ok")
@@ -91,7 +93,9 @@ def failed_queries(timings: pl.DataFrame | None) -> dict[str, str]:
 
 
 def describe_failures(failures: Mapping[str, str], n: int, *, scored: bool = True) -> str:
-    """Return how many of `n` queries failed, how they are scored, and the first error; empty if none failed.
+    """Describe how many of `n` queries failed, their scoring, and the first error.
+
+    Return an empty string if none failed.
 
     >>> describe_failures({"q2": "KeyError: 'x'"}, 5)
     "1 of 5 queries failed and count as empty rankings; first: q2: KeyError: 'x'"
@@ -110,7 +114,7 @@ def _raised_elsewhere(kind: type[RagaugeError], args: tuple[Any, ...], state: di
 
 
 class BadInput(RagaugeError, ValueError):
-    """What was given cannot be read; the message starts with `file:line` where there is one."""
+    """An input that cannot be read or used; the message starts with `file:line` if they are known."""
 
     def __init__(
         self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
@@ -135,7 +139,7 @@ def check_count(name: str, value: Any, low: int, high: int = 1_000_000) -> None:
 
 
 class UnknownName(RagaugeError, LookupError):
-    """No measure, convention or format has that name; the nearest one is in the hint."""
+    """An unknown name of a measure, convention or format; the hint has the closest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
         near = difflib.get_close_matches(name[:QUOTED], list(known), n=1, cutoff=0.5)
@@ -145,13 +149,13 @@ class UnknownName(RagaugeError, LookupError):
 
 
 class MissingEvidence(RagaugeError, ValueError):
-    """A number was asked for that these judgments or this run cannot give."""
+    """A score that these judgments or this run do not allow to compute."""
 
 
 class MissingExtra(RagaugeError, ImportError):
-    """An optional library is not installed; the hint is the command that installs it.
+    """A missing optional library; the hint is the command that installs it.
 
-    Raised while an ImportError is handled, its message has the text of that error: a library may be broken, too.
+    If raised while an ImportError is handled, the message quotes it, because an installed library may be broken.
     """
 
     def __init__(self, what: str, extra: str) -> None:
@@ -161,9 +165,10 @@ class MissingExtra(RagaugeError, ImportError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra; ragauge is not on PyPI, so it names the clone.
+    """Return the command that installs an extra.
 
-    The path of the clone is in the metadata that pip writes when it installs from a folder.
+    It names the clone, because ragauge is not on PyPI. The path of the clone is in the metadata that pip writes when
+    it installs from a folder.
     """
     import json
     import shlex
@@ -185,7 +190,7 @@ def install_command(extra: str) -> str:
 
 
 class BackendFailed(RagaugeError, RuntimeError):
-    """A server or library behind a seam failed; the message has its own words, never a password."""
+    """A failed server or library; the message quotes its error without passwords."""
 
     exit_code = 3
 
@@ -201,36 +206,36 @@ class BackendFailed(RagaugeError, RuntimeError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.passing = passing
-        """Whether it may help to try again."""
+        """Whether a retry may succeed."""
         self.after = after
-        """Seconds to wait before that, where the server says so."""
+        """Seconds to wait before a retry, if the server says so."""
         self.final = final
-        """Whether nothing else will work either: a wrong key, an empty account."""
+        """Whether all further requests will fail too, e.g. after a wrong key or with an empty account."""
         self.busy = busy
-        """Whether it had too much to do, so that everybody should ask it less."""
+        """Whether the server is overloaded, so that all callers should reduce their rate."""
         self.adapted = False
-        """Whether the next request will have another format, so that it is worth sending at once."""
+        """Whether the next request will have another format, so that an immediate retry is useful."""
         self.unanswered = False
-        """Whether no answer came, so that the cost of the request is unknown."""
+        """Whether no reply came, so that the cost of the request is unknown."""
         self.attempts = 1
         """Number of requests."""
         self.prompt_tokens = 0
         self.completion_tokens = 0
-        """What was spent nevertheless, on replies that led to it."""
+        """Tokens billed for replies that led to this error; `prompt_tokens` are those of the prompts."""
 
 
 class BackendRestarted(BackendFailed):
-    """A server died during a query and runs again: the query can be run again, and its time is not meaningful."""
+    """A server that died during a query and was restarted: the query can be run again, but its latency is invalid."""
 
 
 class Incomparable(RagaugeError, ValueError):
-    """Two results are not of the same queries, data, convention or judge; the message names what differs."""
+    """Two results with different queries, data, convention or judge; the message names what differs."""
 
     exit_code = 4
 
 
 class CheckFailed(RagaugeError, AssertionError):
-    """A gate did not pass; the message lists the rules that failed."""
+    """A failed gate; the message lists the rules that failed."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""`RAGEvaluator(db)`: how good a database's retrieval is, at one k or at many, and which k is enough."""
+"""Evaluate the retrieval of a database at one or more k, and recommend a k."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ragauge.systems.adapters import as_retriever, check_signature
 from ragauge.verbs import evaluate
 
 MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision", "f1", "map")
-"""What `evaluate` gives, each at k."""
+"""Measures that `RAGEvaluator.evaluate` returns, each at k."""
 
 CountTokens = Callable[[str], float]
 
@@ -37,7 +37,7 @@ class Metrics(dict[str, float]):
         self.failures = dict(failures)
         """`{query: error}` of the queries that failed; each counts as an empty ranking."""
         self.notes = list(notes)
-        """What limits the values: ids that are not in the ground truth or not in the database, repeated queries."""
+        """Limits of the values: ids missing from the ground truth or the database, and repeated queries."""
 
     def __repr__(self) -> str:
         failed = describe_failures(self.failures, int(self["n"]))
@@ -45,13 +45,13 @@ class Metrics(dict[str, float]):
 
 
 class RAGEvaluator:
-    """Evaluates retrieval from a database, or from anything that searches.
+    """Evaluator of retrieval from a database or any other supported retriever.
 
-    `db` has an async or plain `semantic_search(query, k)`, as `PgVectorDB` has, or searches some other way that
-    ragauge understands. Ground truth is a list of `(query, id)`; instead of one id there may be several, or
-    `{id: grade}`. A document that comes again in one ranking keeps its place and earns nothing. `workers` queries are
-    asked at a time; with more than one, `latency_ms` is that under load. If every query fails, the first error is
-    raised, unless `allow_failures` is set.
+    `db` has an async or plain `semantic_search(query, k)`, as `PgVectorDB` has, or another search interface that
+    ragauge supports. Ground truth is a list of `(query, id)`; instead of one id, a list of ids or `{id: grade}` is
+    accepted. A document that is repeated in a ranking keeps its rank but scores 0. `workers` is the number of
+    concurrent queries; with more than one, `latency_ms` is measured under load. If every query fails, BackendFailed
+    is raised, unless `allow_failures` is set.
     """
 
     def __init__(
@@ -70,9 +70,10 @@ class RAGEvaluator:
         self._convention = convention
 
     async def evaluate(self, ground_truth: Any, k: int = 5, retrieval_fn: Callable[..., Any] | None = None) -> Metrics:
-        """`hit_rate`, `mrr`, `ndcg`, `recall`, `precision`, `f1`, `map` at k; `latency_ms`, `n` and `failed`.
+        """Compute the measures at k, with `latency_ms`, `n` and `failed`.
 
-        `failures` of the result has the errors of the failed queries.
+        The measures are `hit_rate`, `mrr`, `ndcg`, `recall`, `precision`, `f1` and `map`. `failures` of the result
+        has the errors of the failed queries.
         """
         metrics: Metrics = (await self.evaluate_k_range(ground_truth, [k], retrieval_fn))[0]["metrics"]
         return metrics
@@ -82,8 +83,8 @@ class RAGEvaluator:
     ) -> list[dict[str, Any]]:
         """Return `[{"k": …, "retrieved_k": …, "metrics": {…}}]` for each k.
 
-        Each k is a retrieval of its own, with its own latency. A system or function with `nested_rankings = True` is
-        asked once, at the largest k, which `retrieved_k` then is.
+        Each k is retrieved separately, with its own latency. A system or function with `nested_rankings = True` is
+        queried once, at the largest k, which is then `retrieved_k`.
         """
         wanted = _sound(k_values)
         pairs = list_pairs(ground_truth)
@@ -92,7 +93,7 @@ class RAGEvaluator:
         return [{"k": k, "retrieved_k": found[k].k, "metrics": self._metrics(found[k], k, notes)} for k in wanted]
 
     def _describe_missing(self, found: Iterable[_Asked]) -> list[str]:
-        """Name the relevant ids that the database does not contain, if it has `id in db`."""
+        """Name the relevant ids that the database lacks, if it supports `id in db`."""
         if not hasattr(type(self._db), "__contains__"):
             return []
         asked = list(found)
@@ -125,12 +126,12 @@ class RAGEvaluator:
         confidence: float = 0.95,
         count_tokens: CountTokens | None = None,
     ) -> Advice:
-        """The smallest k that is not worse than the best k by more than `tolerance`, with confidence.
+        """Find the smallest k that is at most `tolerance` worse than the best k.
 
-        For each k the loss against the best is bootstrapped over queries; k is enough when the upper end of the
-        one-sided interval is within the tolerance. With few queries that asks for more documents, not for fewer. If the
-        measure still rises at the largest k, `k` is None. Tokens are counted in the texts that come back: by
-        `count_tokens`, else a quarter of the bytes. Each k is a retrieval of its own, as in `evaluate_k_range`.
+        For each k, the loss against the best k is bootstrapped over queries. k is sufficient if the upper end of the
+        one-sided interval is within the tolerance, so few queries lead to a larger k. If the measure still rises at
+        the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
+        quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
         """
         wanted = sorted(_sound(k_values))
         found = await self._ask_each(list_pairs(ground_truth), wanted, retrieval_fn, count_tokens or quarter_of_bytes)
@@ -152,7 +153,7 @@ class RAGEvaluator:
         retrieval_fn: Callable[..., Any] | None,
         count: CountTokens | None = None,
     ) -> dict[int, _Asked]:
-        """Retrieve for each k, or once at the largest if the system declares nested rankings."""
+        """Retrieve for each k, or only at the largest if rankings are nested."""
         searched = self._db if retrieval_fn is None else retrieval_fn
         if getattr(searched, "nested_rankings", False):
             return dict.fromkeys(ks, await self._ask(ground_truth, max(ks), retrieval_fn, count))
@@ -184,7 +185,10 @@ class RAGEvaluator:
 
 
 def _with_k(function: Callable[..., Any]) -> Any:
-    """The function called as `(query, k=k)`: the second parameter of a database's search is not always k."""
+    """Wrap a search function to pass k by keyword.
+
+    Its second parameter is not always k.
+    """
     if inspect.iscoroutinefunction(function):
 
         async def later(query: str, k: int) -> Any:
@@ -195,7 +199,7 @@ def _with_k(function: Callable[..., Any]) -> Any:
 
 
 class _Listening:
-    """A retriever that is listened to: how many tokens each returned text has."""
+    """Retriever that counts the tokens of each returned text."""
 
     def __init__(self, retriever: Retriever, count: CountTokens | None) -> None:
         self._retriever = retriever
@@ -233,7 +237,10 @@ class _Asked:
         return {self.texts[one.query]: one.error for one in self.answers if one.status != "ok"}
 
     def rankings(self) -> dict[str, dict[str, float]]:
-        """The order of return as scores; a document that comes again holds its place under a name of its own."""
+        """Return negative ranks as retrieval scores.
+
+        A repeated document keeps its rank under a unique id.
+        """
         runs: dict[str, dict[str, float]] = {query: {} for query in self.grades}
         for one in self.answers:
             ranked = runs[one.query]
@@ -242,12 +249,18 @@ class _Asked:
         return runs
 
     def milliseconds(self) -> float:
-        """The mean time of the queries that somebody waited for; an error that comes at once is not fast."""
+        """Return the mean latency in ms of queries without an error.
+
+        Timeouts are included, errors may return early.
+        """
         waited = [one.total for one in self.answers if one.status != "error"]
         return float(np.mean(waited)) / 1e6 if waited else math.nan
 
     def tokens(self, k: int) -> float:
-        """The mean number of tokens of the first k texts."""
+        """Return the mean number of tokens in the first k texts of a query.
+
+        Returns NaN if they were not counted.
+        """
         if not self.counted:
             return math.nan
         return float(np.mean([sum(tokens[:k]) for tokens in self.counted.values()]))

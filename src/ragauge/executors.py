@@ -1,7 +1,7 @@
-"""Work in parts on any `concurrent.futures.Executor`: a few parts at a time, each result taken once, and in order.
+"""Run tasks on any `concurrent.futures.Executor`: a bounded number at a time, with results in input order.
 
-What all parts need is in the work itself, something callable that holds it. Each worker of a Dask cluster keeps one of
-them, other processes unpack one each, and threads share the one that there is.
+Data that all tasks need is held by the callable. Each worker of a Dask cluster stores it once, other processes
+unpickle it once each, and threads share it. The module also pickles callables for worker processes.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 AHEAD = 4
-"""So many parts for each lane are given out before the first of them is back: nobody waits, and memory is bounded."""
+"""Maximum number of submitted tasks per worker. No worker waits for the next task, and memory is bounded."""
 AGAIN = 3
-"""So often a part is given out once more that was lost with its worker."""
+"""Maximum number of resubmissions of a task that was lost with its worker."""
 LOOK = 2.0
-"""Seconds after which it is looked again which workers a cluster has."""
+"""Seconds between two checks which workers a cluster has."""
 PATIENCE = 60.0
-"""So many seconds a cluster may be without any."""
+"""Maximum time in seconds that a cluster may have no workers."""
 PAUSE = 0.2
 """Seconds until a cluster has noticed that a worker is gone."""
 
 
 def lanes(executor: Executor) -> int:
-    """How many parts an executor works on at a time, as far as it can be told.
+    """Return the number of tasks that an executor runs at a time.
+
+    It is an estimate if the executor does not tell.
 
     >>> lanes(ThreadPoolExecutor(3))
     3
@@ -61,10 +63,11 @@ def lanes(executor: Executor) -> int:
 def spread(
     executor: Executor, work: Callable[[P], R], parts: Iterable[P], *, heavy: bool = False, ahead: int = AHEAD
 ) -> Iterator[R]:
-    """`work(part)` for each part, in the order of the parts, which are taken as there is room for them.
+    """Yield `work(part)` for each part, in input order; parts are consumed lazily.
 
-    A part that was lost with its worker is given out again; what a part raises is raised here, and the others are taken
-    back. `heavy` parts are data rather than a description of it. `ahead` parts for each lane are on their way at most.
+    A task that is lost with its worker is submitted again. The first exception is raised, and the remaining tasks
+    are cancelled. With `heavy`, parts are large data, which a cluster transfers separately. At most `ahead` tasks
+    per worker are submitted at a time.
 
     >>> with ThreadPoolExecutor(2) as two:
     ...     list(spread(two, abs, [-1, 2, -3]))
@@ -86,21 +89,24 @@ def spread(
 
 
 class Errands(Generic[P, R]):
-    """The same for whoever awaits: `await errands(part)` gives a part out at once, and is what it comes to.
+    """Tasks on an executor for asyncio code: `await tasks(part)` submits a task and returns its result.
 
-    How many are on their way is the caller's to bound. One that is cancelled is taken back. Parts that are `idle` only
-    wait, and say so by `stand_aside`.
+    The caller bounds the number of concurrent tasks. A cancelled await cancels its task. `idle` tasks mostly wait
+    and call `secede`.
     """
 
     def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool = False, idle: bool = False) -> None:
         self._office = _Office(executor, work, heavy=heavy, idle=idle)
         self._heavy = heavy
         self.make_room = idle and _is_dask(_executor(executor))
-        """Whether more parts than there are lanes can be under way."""
+        """Whether more tasks than there are workers can run at a time."""
 
     async def __call__(self, part: P) -> R:
-        """What a part comes to; one that was lost with its worker is given out again."""
-        # Sending data takes its time, and the loop has other things to do.
+        """Submit a task and return its result.
+
+        A task that is lost with its worker is submitted again.
+        """
+        # Sending large data takes long and would block the event loop.
         given = await asyncio.to_thread(self._office.give, part) if self._heavy else self._office.give(part)
         while True:
             waiting = asyncio.wrap_future(given.future)
@@ -110,7 +116,7 @@ class Errands(Generic[P, R]):
                 waiting.cancel()
                 raise
             if not waiting.cancelled():
-                waiting.exception()  # looked at; it is raised below
+                waiting.exception()  # mark as retrieved; it is raised below
             try:
                 return _result(given.future)
             except _Lost:
@@ -118,30 +124,33 @@ class Errands(Generic[P, R]):
 
 
 def stand_aside() -> None:
-    """Said by a part that from now on only waits: a worker of a cluster begins another one; nobody else can."""
+    """Let a Dask worker start another task while this one only waits.
+
+    Other executors are not affected.
+    """
     if "distributed" in sys.modules:
-        with contextlib.suppress(ValueError):  # this is no worker
+        with contextlib.suppress(ValueError):  # not running on a worker
             sys.modules["distributed"].secede()
 
 
 @dataclass
 class _Given(Generic[P, R]):
-    """A part that was given out."""
+    """A submitted task."""
 
     part: P
     future: Future[R]
     there: Any = None
-    """The work on the cluster, as it was sent then."""
+    """Future of the work on the cluster that this task uses."""
     times: int = 0
-    """How often it was lost."""
+    """Number of times it was lost."""
 
 
 class _Lost(Exception):
-    """A part went down with its worker, or with the data that it needs."""
+    """A task that was lost with its worker, or with the data that it needs."""
 
 
 class _Office(Generic[P, R]):
-    """Gives parts out, each with the work that is to be done on it."""
+    """Submits tasks to an executor, together with the function to run."""
 
     def __init__(self, executor: Executor, work: Callable[[P], R], *, heavy: bool, idle: bool = False) -> None:
         executor = _executor(executor)
@@ -159,20 +168,24 @@ class _Office(Generic[P, R]):
             self._work = packed(work)
         self._sending = threading.Lock()
         self._there: Any = None
-        """The work on the cluster, where there is one."""
+        """Future of the work on the cluster; None for other executors."""
         self._send()
 
     def _send(self) -> None:
-        """Send the work to a cluster, where workers have it from each other; anybody else gets it with each part."""
+        """Send the work to a cluster once.
+
+        Workers copy it from each other. Other executors get it with each task.
+        """
         if self._dask:
             import dask
 
-            # A task, however large, that the scheduler can have done again; what is scattered is lost with its workers.
+            # A task, regardless of its size, because the scheduler can recompute it; scattered data is lost with its
+            # workers.
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"}):
                 self._there = _client(self._executor).submit(itself, self._work, pure=False)
 
     def _scattered(self, part: P) -> Any:
-        """A part on the cluster; the worker that was to have it may have died just now, and then it is another."""
+        """Send a part to the cluster; retry if the receiving worker has just died."""
         failure = ""
         for _ in range(AGAIN):
             try:
@@ -185,7 +198,7 @@ class _Office(Generic[P, R]):
         raise BackendFailed(f"the cluster takes no work: {failure}", final=True)
 
     def give(self, part: P, times: int = 0) -> _Given[P, R]:
-        """Give a part out."""
+        """Submit the task for one part."""
         if not self._dask:
             return _Given(part, self._submitted(self._work, part), times=times)
         there = self._there
@@ -204,12 +217,12 @@ class _Office(Generic[P, R]):
         return future
 
     def _followed(self, *what: Any) -> Future[R]:
-        """A future of the cluster as one of the standard library.
+        """Submit to the cluster and return a future of the standard library.
 
-        Its own executor's waits forever for a result that went down with its worker after it was announced.
+        The future of Dask's own executor never ends if a result is lost with its worker after it was announced.
         """
         client = _client(self._executor)
-        # Two equal calls are two calls: neither is to be looked up by what it is made of.
+        # Two equal calls are two tasks: Dask must not identify them by their arguments.
         how = {**self._whose(client), **getattr(self._executor, "_kwargs", {}), "pure": False}
         there = client.submit(*what, **how)
         future: Future[R] = asyncio.run_coroutine_threadsafe(_coming(there, client), client.loop.asyncio_loop)
@@ -217,7 +230,10 @@ class _Office(Generic[P, R]):
         return future
 
     def _whose(self, client: Any) -> dict[str, Any]:
-        """Parts that stand aside weigh nothing with a scheduler, which gives them all to one worker: here in turn."""
+        """Choose workers in turn for idle tasks.
+
+        The scheduler regards them as free and would give all tasks to one worker.
+        """
         if not self._idle:
             return {}
         if time.monotonic() - self._looked >= LOOK:  # workers come and go
@@ -227,7 +243,7 @@ class _Office(Generic[P, R]):
         return {} if turn is None else {"workers": [turn], "allow_other_workers": True}
 
     def again(self, lost: _Given[P, R]) -> _Given[P, R]:
-        """Give out again what was lost; its worker may have had the only copy of the work, which is sent again too."""
+        """Submit a lost task again, and the work too if its only copy may have been lost."""
         if not self._dask:
             raise _shut_down() from None
         if lost.times == AGAIN:
@@ -237,16 +253,19 @@ class _Office(Generic[P, R]):
                 final=True,
             ) from None
         with self._sending:
-            if lost.there is self._there:  # nobody else has sent it since
+            if lost.there is self._there:  # no other thread has sent it since
                 self._send()
         return self.give(lost.part, lost.times + 1)
 
 
 async def _coming(there: Any, client: Any) -> Any:
-    """The result of a future of the cluster; it is not waited for where no worker is left to have one."""
-    # Never cancelled: a client fetches several results together, and whoever stops one fetch stops it for them all.
+    """Wait for the result of a cluster future.
+
+    Raise BackendFailed if the cluster has no workers or no scheduler any more.
+    """
+    # Never cancelled: a client fetches several results together, and cancelling one fetch cancels all.
     result = asyncio.ensure_future(there._result())
-    result.add_done_callback(lambda one: one.cancelled() or one.exception())  # looked at, whoever still waits for it
+    result.add_done_callback(lambda one: one.cancelled() or one.exception())  # mark as retrieved: no caller may wait
     alone = 0.0
     while not (await asyncio.wait([result], timeout=LOOK))[0]:
         try:
@@ -263,7 +282,7 @@ async def _coming(there: Any, client: Any) -> Any:
 
 
 def _first(office: _Office[P, R], waiting: deque[_Given[P, R]]) -> R:
-    """The result of the part that was given out first; it waits until it is there."""
+    """Wait for the result of the first submitted task, and submit lost tasks again."""
     while True:
         try:
             result = _result(waiting[0].future)
@@ -277,10 +296,13 @@ def _first(office: _Office[P, R], waiting: deque[_Given[P, R]]) -> R:
 
 
 def _result(future: Future[R]) -> R:
-    """What a part came to; what kept it from coming to anything is said as a user can read it."""
+    """Wait for the result of a task.
+
+    Raise BackendFailed with a readable message if the executor failed.
+    """
     try:
         while not future.done():
-            # Not for as long as it takes: an interrupt may come to another thread, and nobody would wake this one.
+            # Wait with a timeout: if an interrupt goes to another thread, this one would never wake up.
             wait([future], LOOK)
         return future.result()
     except CancelledError:
@@ -317,7 +339,7 @@ def _broken(error: BaseException) -> BackendFailed:
 
 
 def _executor(given: Any) -> Executor:
-    """An executor; that of a client of Dask where a client is given."""
+    """Return an executor; for a Dask client, its executor."""
     if hasattr(given, "get_executor"):
         given = given.get_executor(pure=False)
     if not hasattr(given, "submit"):
@@ -329,9 +351,9 @@ _INSTEAD: weakref.WeakKeyDictionary[Executor, Executor] = weakref.WeakKeyDiction
 
 
 def _unforked(executor: Executor) -> Executor:
-    """The same executor; or in the place of a pool that forks one as large that starts its processes afresh.
+    """Return the executor, or a spawning pool of equal size instead of a forking one.
 
-    A forked process has none of the threads that libraries such as polars believe it has, and waits for them forever.
+    A forked process lacks the threads that libraries such as polars rely on, and would wait for them forever.
     """
     context = getattr(executor, "_mp_context", None)
     if not isinstance(executor, ProcessPoolExecutor) or context is None or context.get_start_method() != "fork":
@@ -361,5 +383,5 @@ def _client(executor: Executor) -> Any:
 
 
 def _done(work: Callable[[P], R], part: P) -> R:
-    """The function that a cluster calls."""
+    """Call the work; this is the function that a cluster runs."""
     return work(part)

@@ -1,6 +1,6 @@
-"""An experiment as a TOML file that maps one to one onto the arguments of `run`.
+"""Read an experiment from a TOML file whose keys are the arguments of `run`.
 
-It names datasets, systems and settings that are known; it cannot name code.
+The file names datasets, systems and settings that ragauge provides; it cannot refer to user code.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 def read_experiment(path: str) -> dict[str, Any]:
-    """The arguments of `run` that a file holds, or of `run_each` where its datasets are a list or a table of names.
+    """Read the arguments of `run` from a TOML file.
 
-    A dataset may be a folder beside the file.
+    If `dataset` is a list or a table of names, they are arguments of `run_each`. A dataset can be a folder relative
+    to the file. Raises BadInput for unknown keys or invalid values.
     """
     data = read_settings(path, KINDS)
     for key in ("measures", "dataset"):
@@ -47,14 +48,14 @@ def read_experiment(path: str) -> dict[str, Any]:
     for key in ("dataset", "systems"):
         if key not in data:
             raise BadInput(f"there is no `{key}`", file=path, hint='dataset = "pydocs", and a table [systems.bm25]')
-    Plan(**{key: value for key, value in data.items() if key in Plan.__dataclass_fields__})  # says what is out of range
+    Plan(**{key: value for key, value in data.items() if key in Plan.__dataclass_fields__})  # raises if out of range
     data["dataset"] = _places(data["dataset"], path)
     data["systems"] = _systems(data["systems"], path)
     return data
 
 
 def _places(dataset: Any, path: str) -> Any:
-    """A dataset, or each of several, as it is or as the folder beside the file."""
+    """Replace each dataset by the folder of that name next to the file, if it exists."""
     if isinstance(dataset, dict):
         return {name: _places(one, path) for name, one in dataset.items()}
     if isinstance(dataset, list):

@@ -1,4 +1,4 @@
-"""The verb `run`: systems answer the queries of a dataset, and what comes of it is measured and kept."""
+"""Run systems on the queries of a dataset, then time, score and compare them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RESERVED = (
     *("report.html", "report.md", "summary.csv", "scores.csv", "charts"),
     *("judgments.parquet", "queries.parquet", "targets.json", archive.EXPERIMENT),
 )
-"""What stands beside the runs in a folder."""
+"""File names that cannot be used for the folder of a run."""
 
 
 NEED_CORPUS = frozenset({"bm25", "dense", "pgvector", "pagerank", "graphflow", "swarm", "embedding", "mmr"})
@@ -55,7 +55,10 @@ ALLOW_FAILURES = "fix the system, or pass allow_failures=True to record the fail
 
 
 def _hold_out(function: Callable[P, T]) -> Callable[P, T]:
-    """Hold a shared lock of the folder `out` while a function works: runs of other systems may work in it too."""
+    """Hold a shared lock on the folder `out` during a call.
+
+    Other systems can run in the folder at the same time.
+    """
 
     @wraps(function)
     def held(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -84,17 +87,17 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
     watch: Watch | None = None,
     **how: Any,
 ) -> Experiment:
-    """Let systems answer the queries of a dataset; time, score and compare them.
+    """Run systems on the queries of a dataset, then time, score and compare them.
 
-    `dataset` is a name, a folder, rig's JSONL, a `Dataset`, or a list of `(query, id)`. Without a corpus it is for
-    systems that bring their own index.
-    `systems` is a mapping from names to descriptions (`"bm25"`, `"dense(embedder=minilm)"`), functions `(query, k)`,
-    sync or async, or retrievers; a list of descriptions names itself. `how` is k, repeats, warmup, workers, timeout,
-    retries and threads (of numeric libraries, per worker). k is the number of documents requested per query: by default
-    the deepest cutoff of the measures, at least 10. A retriever's own k is not used. `split` selects the judgments of a
-    BEIR folder, `limit` the number of queries to run.
+    `dataset` is a name, a folder, rig's JSONL, a `Dataset`, or a list of `(query, id)`. A dataset without a corpus
+    requires systems with their own index. `systems` is a mapping from names to descriptions (`"bm25"`,
+    `"dense(embedder=minilm)"`), functions `(query, k)`, sync or async, or retrievers. In a list, each description is
+    also the name. `how` is k, repeats, warmup, workers, timeout, retries and threads (of numeric libraries, per
+    worker). k is the number of documents requested per query: by default the deepest cutoff of the measures, at
+    least 10. A retriever's own k is not used. `split` selects the judgments of a BEIR folder, `limit` is the number
+    of queries to run.
 
-    With `out`, every answer is saved as it arrives, and the same call resumes where the last one was interrupted. A
+    With `out`, every result is saved as it arrives, and the same call resumes where the last one was interrupted. A
     finished run of a built-in system is reused: the corpus and the options identify it. Functions, objects, plug-ins
     and services may have changed and are run again, unless `reuse` is set. `fresh` runs everything again.
 
@@ -169,7 +172,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
         gaps = {row.system: row for row in found}
     notes += [note for one in runs.values() for note in one.manifest.get("notes", ())]
     if folder is not None:
-        _refuse_other_work(folder, data, known, {slug(name) for name in named}, fresh=fresh)  # again: written meanwhile
+        _refuse_other_work(folder, data, known, {slug(name) for name in named}, fresh=fresh)  # it may have changed
     experiment = Experiment(data, runs, scores, speeds, gaps, baseline, folder, notes, failures, several)
     if folder is not None:
         write_experiment(experiment, folder)
@@ -177,7 +180,7 @@ def run(  # noqa: PLR0913 - each has a use of its own, and a default
 
 
 def write_experiment(experiment: Experiment, folder: Path) -> None:
-    """Write what the runs of an experiment share: judgments, queries, and how they were scored."""
+    """Write the judgments, queries and scoring settings that runs share."""
     data, runs, first = experiment.dataset, experiment.runs, next(iter(experiment.scores.values()))
     write_judgments(data.judgments, str(folder / "judgments.parquet"))
     _write_targets(data.judgments, folder / "targets.json")
@@ -193,7 +196,10 @@ def write_experiment(experiment: Experiment, folder: Path) -> None:
 
 
 def _refuse_other_work(folder: Path, data: Dataset, known: Mapping[str, Any], mine: set[str], *, fresh: bool) -> None:
-    """Refuse a folder whose finished runs, apart from those to be replaced, belong to other queries or judgments."""
+    """Raise BadInput if runs in the folder have other queries or judgments.
+
+    Runs that `fresh` replaces are not checked.
+    """
     hint = "give another --out"
     judged = judgments_hash(data.judgments)
     for run in archive.run_folders(folder):
@@ -228,7 +234,7 @@ def _refuse_other_work(folder: Path, data: Dataset, known: Mapping[str, Any], mi
 
 
 def _query_failures(run: Run) -> BackendFailed | None:
-    """Return the failed queries of a run as one error; None if every query succeeded."""
+    """Return the failed queries of a run as one error, or None if there are none."""
     if not run.failures or run.timings is None:
         return None
     told = describe_failures(run.failures, run.timings["query"].n_unique(), scored=False)
@@ -242,11 +248,12 @@ def failed_everywhere(run: Run) -> bool:
 
 @command_scope()
 def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **how: Any) -> Study:
-    """The same systems over several datasets, each an experiment of its own.
+    """Run systems on several datasets, each as a separate experiment.
 
-    `datasets` are names, folders or datasets, or a mapping from names to these; `how` are the other arguments of `run`.
-    With `out`, each has a folder of its own below it. A dataset that cannot be run raises its error; with
-    `allow_failures` it is left out and recorded in `failures`, and the first error is raised if no dataset can be run.
+    `datasets` are names, folders or datasets, or a mapping from names to these; `how` are the other arguments of
+    `run`. With `out`, each dataset has its own subfolder. A dataset that cannot be run raises its error; with
+    `allow_failures` it is left out and recorded in `failures`, and the first error is raised if no dataset can be
+    run.
     """
     experiments: dict[str, Experiment] = {}
     failures: dict[str, RagaugeError] = {}
@@ -264,7 +271,7 @@ def run_each(datasets: Any, systems: Any, *, out: str | Path | None = None, **ho
 
 
 def named_datasets(datasets: Any) -> dict[str, Any]:
-    """Datasets by what they are called; no two of them would share a folder."""
+    """Return datasets by name. Raises BadInput if two of them would share a folder."""
     if isinstance(datasets, Mapping):
         named = {str(name): one for name, one in datasets.items()}
     else:
@@ -281,7 +288,7 @@ def named_datasets(datasets: Any) -> dict[str, Any]:
 
 
 def _check_own_index(name: str, identity: Mapping[str, str], data: Dataset) -> None:
-    """Refuse a system that is built over a corpus if the dataset has none."""
+    """Raise BadInput if a system is built over a corpus and the dataset has none."""
     needing = [] if "code" in identity else [one for one in _parts_of(identity["description"]) if one in NEED_CORPUS]
     if needing:
         raise BadInput(
@@ -292,7 +299,7 @@ def _check_own_index(name: str, identity: Mapping[str, str], data: Dataset) -> N
 
 
 def _parts_of(described: Any) -> Iterator[str]:
-    """Yield the names of a described system and of the retrievers and rerankers that it consists of."""
+    """Yield the names of a system and of its retrievers and rerankers."""
     spec = parse(described) if isinstance(described, str) else described
     if isinstance(spec, Spec):
         yield spec.name
@@ -305,7 +312,10 @@ def _parts_of(described: Any) -> Iterator[str]:
 def _told(
     measures: list[Measure | OwnMeasure], judgments: Judgments, rules: Convention
 ) -> tuple[list[Measure | OwnMeasure], list[str]]:
-    """The measures that these judgments can tell, seen before anything runs; and why they cannot tell the others."""
+    """Select the measures that the judgments support, before any system runs.
+
+    Returns the measures and a note for each one left out. Raises MissingEvidence if none is left.
+    """
     nothing: dict[str, dict[str, float]] = {query: {} for query in judgments.nested}
     lenient = rules.but(missing="zero")
     kept: list[Measure | OwnMeasure] = []
@@ -323,7 +333,7 @@ def _told(
 
 
 def _write_targets(judgments: Judgments, path: Path) -> None:
-    """The target map beside the judgments, where there is one."""
+    """Write the target map as JSON, or remove the file if the judgments have none."""
     if judgments.targets is None:
         path.unlink(missing_ok=True)
     else:
@@ -333,7 +343,10 @@ def _write_targets(judgments: Judgments, path: Path) -> None:
 def _measured(
     how: dict[str, Any], measures: Measures | None, rules: Convention
 ) -> tuple[Plan, list[Measure | OwnMeasure]]:
-    """Return the plan and the measures. Without a given k, the plan retrieves as deep as the deepest cutoff."""
+    """Return the run settings and the measures.
+
+    Without a given k, the largest cutoff is used.
+    """
     k = as_record(Plan, how).k
     wanted = read_measures(measures or default_run_measures(k), rules)
     deepest = max([int(one.cutoff or 0) for one in wanted if isinstance(one, Measure)], default=0)
@@ -367,7 +380,7 @@ def _named(systems: Any) -> dict[str, Any]:
 
 
 def _refuse_shared(names: Iterable[str], what: str) -> None:
-    """Refuse names that would share a folder, or take the place of a file."""
+    """Raise BadInput if two names map to one folder, or a name to a reserved file."""
     slugs: dict[str, str] = {}
     for name in names:
         other = slugs.setdefault(slug(name), name)
@@ -378,7 +391,7 @@ def _refuse_shared(names: Iterable[str], what: str) -> None:
 
 
 def slug(name: str) -> str:
-    """A name as a folder: nothing that leads elsewhere, and not too long.
+    """Convert a name to a safe folder name of at most 100 characters.
 
     >>> slug("../dense(store=faiss)")
     'dense_store=faiss'

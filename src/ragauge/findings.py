@@ -1,4 +1,4 @@
-"""More nouns: what was found when data and runs were looked at, and what it does to the score."""
+"""Result types of audits: findings about data and runs, and their effect on scores."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 LEAKS = ("leaking field", "leaking score")
-"""Problems that leave nothing to believe: what is right could be known without the query."""
+"""Problems that make scores unusable: the relevant documents can be found without the query."""
 FOLLOWED = "; ranked by it: "
-"""In the message of a leaking field, what stands before the runs that go by it."""
+"""Text before the names of the runs that rank by a leaking field, in the message of that finding."""
 
 
 class Grid(NamedTuple):
-    """A small table; a cell is a text, a number, or None where there is none."""
+    """A small table; a cell is a text, a number, or None if empty."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | float | None]]
@@ -21,82 +21,82 @@ class Grid(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know about the data."""
+    """One result of a check of data or runs."""
 
     subject: str
-    """The file or the run."""
+    """File or run that the finding is about."""
     what: str
-    """A short name of what was looked for."""
+    """Short name of the check."""
     problem: bool
-    """Whether it is something to mend; otherwise it only describes."""
+    """Whether it should be fixed; otherwise it is only descriptive."""
     count: int
-    """How many rows, documents or queries it concerns."""
+    """Number of rows, documents or queries concerned."""
     message: str
     """One sentence."""
     examples: Sequence[str] = field(default=())
     effect: str = ""
-    """What it does to the score, in one sentence with figures; empty where that is not known or nothing."""
+    """Effect on the score in one sentence with numbers; empty if there is none or if it is unknown."""
     grid: Grid | None = None
-    """The evidence as a table, where it has more than one figure."""
+    """Evidence as a table, if it has more than one number."""
     remedy: str = ""
     """What to do about it, in the imperative; every problem that an audit finds has one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """All findings of an audit, and the checks that could not be made."""
+    """All findings of an audit, and the checks that were skipped."""
 
     findings: Sequence[Finding]
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """`{check: why it was not made}`: what was not looked at is not clean."""
+    """`{check: reason}` of checks that were not run. What a skipped check would find is unknown."""
     notes: Sequence[str] = ()
-    """What was looked at, and by which convention."""
+    """What was checked, and with which convention."""
     runs: Sequence[str] = ()
-    """The names of the runs that were looked at."""
+    """Names of the runs that were checked."""
 
     @property
     def problems(self) -> list[Finding]:
-        """The findings that are something to mend."""
+        """Findings that should be fixed."""
         return [one for one in self.findings if one.problem]
 
 
 class Bar(NamedTuple):
-    """A bar of a histogram."""
+    """A bin of a histogram."""
 
     low: int
     high: int
-    """The first value that is not in it; the last bar has its own, too."""
+    """Exclusive upper end; the last bin includes it."""
     n: int
 
 
 @dataclass(frozen=True)
 class Lint:
-    """What is wrong with a corpus, before anybody pays for its vectors."""
+    """Problems of a corpus, found before its documents are embedded."""
 
     corpus: str
     documents: int
     findings: Sequence[Finding]
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """`{check: why it was not made}`."""
+    """`{check: reason}` of checks that were not run."""
     lengths: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """`{"characters": {"n": …, "min": …, "p50": …, …}, "tokens": …}`."""
     bars: Mapping[str, Sequence[Bar]] = field(default_factory=dict)
-    """The same as histograms; texts without any length are in no bar."""
+    """Histograms of these lengths; empty texts are in no bin."""
     languages: Mapping[str, int] = field(default_factory=dict)
-    """`{"en": 4812, …}`: documents by language; `?` where nobody can tell."""
+    """`{"en": 4812, …}`: number of documents by language; `?` if the language is unknown."""
     embedder: str = ""
     limit: int | None = None
-    """How many tokens of a text the embedder reads; None for all, and where nobody counted."""
+    """Maximum number of tokens per text that the embedder reads; None if unlimited or if tokens were not counted."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """`{"documents": those that are cut off, "tokens": what is lost, "of": all tokens}`, where there is a limit."""
+    """`{"documents": truncated documents, "tokens": lost tokens, "of": all tokens}`; empty without a limit."""
     thresholds: Mapping[str, Any] = field(default_factory=dict)
-    """What was too little, too much and too many."""
+    """Thresholds of the checks."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long each check took."""
+    """Duration of each check in seconds."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Finding]:
-        """The findings that are something to mend."""
+        """Findings that should be fixed."""
         return [one for one in self.findings if one.problem]

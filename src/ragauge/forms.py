@@ -1,4 +1,4 @@
-"""The forms that something is written in: told by a file's ending or by name, whole files, charts twice."""
+"""Output formats of results: chosen by name or file ending, written atomically, with charts as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Noun = TypeVar("Noun")
 
 
 class Kind(NamedTuple, Generic[Noun]):
-    """A form that a noun can be written in."""
+    """A format in which a result can be written."""
 
     ending: str
     about: str
@@ -22,9 +22,9 @@ class Kind(NamedTuple, Generic[Noun]):
 
 
 def kind_of(path: str | Path, form: str | None, kinds: Mapping[str, Kind[Noun]]) -> str:
-    """The name of the kind that a file is to have: the one that is named, or the first with that ending.
+    """Choose the format of a file: the named one, or the first with its ending.
 
-    A file that ends like another kind is refused: nobody could open it.
+    Raise BadInput if the file has the ending of another format.
     """
     ending = Path(path).suffix.lower()
     ending = ".html" if ending == ".htm" else ending
@@ -44,14 +44,14 @@ def kind_of(path: str | Path, form: str | None, kinds: Mapping[str, Kind[Noun]])
 
 
 def written(noun: Noun, kind: Kind[Noun], path: str | Path) -> None:
-    """Write one form, whole or not at all."""
+    """Write a result in one format, atomically."""
     text = kind.write(noun)
     with whole_file(str(path)) as file:
         file.write(text.encode("utf-8", "replace"))
 
 
 def write_charts(drawings: Mapping[str, Drawing], folder: Path, watch: Callable[[str], None] | None = None) -> None:
-    """Every chart as SVG and as PNG."""
+    """Write every chart as SVG and as PNG."""
     for name, drawing in drawings.items():
         if watch is not None:
             watch(f"drawing {name}")

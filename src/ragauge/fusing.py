@@ -1,4 +1,4 @@
-"""The verbs `fuse` and `tune`: runs from anywhere into one, and parameters that no query chose for itself."""
+"""Fuse several runs into one, and tune the parameters of a fusion method under cross-validation."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def fuse(
     depth: int | None = None,
     **params: Any,
 ) -> Run:
-    """One run from several: paths, dictionaries, frames or records, in a list or by name in a mapping.
+    """Fuse several runs into one.
 
-    `METHODS` and `NORMALISATIONS` say what there is; parameters of the method go by their names.
+    Runs are paths, dictionaries, frames or records, in a list or by name in a mapping. `METHODS` and
+    `NORMALISATIONS` list the methods and normalisations. Parameters of the method are keyword arguments.
 
     >>> fuse([{"q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 0.9}}], k=1).nested
     {'q': {'b': 0.8333333333333333, 'a': 0.5}}
@@ -56,9 +57,10 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
     grid: Grid | None = None,
     depth: int | None = None,
 ) -> Tuned:
-    """Choose a method's parameters, or train it, under cross-validation, so that the score holds for new queries.
+    """Choose a method's parameters, or train it, under cross-validation.
 
-    `Tuned.run` is fused with parameters that never saw the query, `Tuned.params` are those to use from now on.
+    `TunedFusion.run` is fused with parameters chosen on other queries, so its score is an estimate for new queries.
+    `TunedFusion.params` are the parameters to use for new queries.
     """
     judgments = formats.read_judgments(qrels)
     found = read_runs(runs)
@@ -66,7 +68,7 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
     wanted = _one_measure(measure, rules)
 
     def score(fused: Nested) -> Mapping[str, float]:
-        # Only the judgments of these queries, so that a query that was not fused is not one that scored 0.
+        # Only the judgments of these queries, so that a query that was not fused does not score 0.
         asked = Judgments({query: judgments.nested[query] for query in fused}, source=judgments.source)
         values: Mapping[str, float] = evaluate(asked, fused, wanted, rules).per_query[wanted]
         return values
@@ -93,12 +95,15 @@ def _one_measure(measure: str, rules: Convention) -> str:
 
 
 def as_run(fused: Nested, method: str, names: Mapping[str, Any]) -> Run:
-    """A fused run as a record, named after what went in: `rrf(bm25+dense)`."""
+    """Build the record of a fused run, named like `rrf(bm25+dense)`."""
     return Run(as_table(fused), f"{find_method(method).name}({'+'.join(names)})")
 
 
 def read_runs(runs: Any) -> dict[str, Nested]:
-    """Runs by name: that of the mapping, the file or the record; a number where there is none, or a second one."""
+    """Read runs by name: the key of the mapping, the file or the record.
+
+    A run without a name gets its number. A repeated name gets its number as a suffix.
+    """
     if isinstance(runs, Mapping):
         if is_one_run(runs):
             raise BadInput("this is one run, and fusing needs a list of them", hint="fuse([bm25, dense])")
@@ -121,7 +126,10 @@ def _name(run: Any, at: int) -> str:
 
 
 def _nested(run: Any, name: str) -> Nested:
-    """`{query: {document: score}}` of a run, once it is sure that no document stands twice in a ranking."""
+    """Return a run as `{query: {document: score}}`.
+
+    Raises `BadInput` for duplicate documents.
+    """
     found = formats.scan_run(run, name=name)
     if isinstance(found, Mapping):
         return found

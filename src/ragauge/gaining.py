@@ -1,4 +1,4 @@
-"""gain: what adding documents does to a knowledge base, to its queries, and which of the documents did it."""
+"""Gain of a corpus from added documents, overall, per query and per document."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ from ragauge.worths import Choice, DocumentWorth, Gain, Term
 
 REBUILT_AT_MOST = {"bm25": 1_000_000}
 SELDOM = 200_000
-"""Documents that are indexed in all, where a system is built anew for each document without being asked to."""
+"""Maximum number of documents indexed in total if rebuilding per document was not requested."""
 
 
 def gain(
     before: Any = None, after: Any = None, *, add: Any = None, dataset: Any = None, system: Any = "bm25", **how: Any
 ) -> Gain:
-    """What a knowledge base gains from before to `after`, or from what is `add`ed to it.
+    """Measure the gain from one corpus to another, or from documents added to it.
 
-    A knowledge base is a corpus file, a folder, a dataset's name, a Dataset or Documents; or something that searches,
-    both times. The same queries, those of `dataset` (else of `after`, else of `before`), are put to the `system` built
-    on both: a description as `run` takes it, or a function from documents to something that searches. Neither knowledge
-    base is written to. Further settings are those of `Gaining`: weights, k, chat, embedder, attribution, batch …
+    A corpus is a file, a folder, a dataset's name, a Dataset or Documents. `before` and `after` can also both be
+    objects that search. The queries are those of `dataset`, otherwise of `after`, otherwise of `before`. They are run
+    on `system`, built on both corpora. `system` is a description, or a function from documents to an object that
+    searches. Neither corpus is changed. Further settings are the fields of `GainSettings`: weights, k, chat, embedder,
+    attribution, batch and others.
     """
     settings = as_record(Gaining, how)
     rules = find_convention(settings.convention)
@@ -64,14 +65,14 @@ def gain(
     )
     if settings.chat == LEXICAL or "folder" in settings.judging:
         return _Inquiry(sides, system, settings, weights, rules).gain()
-    # What a reference claims is asked once and not twice: otherwise before and after would be held to other claims.
+    # Claims of a reference are extracted once. Otherwise before and after would be judged by different claims.
     with temporary_folder("gain") as kept:
         settings = replace(settings, judging={**settings.judging, "folder": str(kept)})
         return _Inquiry(sides, system, settings, weights, rules).gain()
 
 
 class _Inquiry:
-    """One gain, on its way."""
+    """Computation of one gain, with its intermediate results."""
 
     def __init__(
         self, sides: Snapshots, system: Any, settings: Gaining, weights: dict[str, float], rules: Convention
@@ -105,15 +106,15 @@ class _Inquiry:
 
     @property
     def exact(self) -> bool:
-        """Whether leaving documents out of a ranking is exact."""
+        """Whether removing documents from a ranking is exact for this system."""
         return self.built and self.shadow.exact
 
     def gain(self) -> Gain:
-        """Everything, one thing after the other."""
+        """Compute all parts of the gain."""
         settings, sides = self.settings, self.sides
         depth = self.values.depth
         before = self._answers(sides.before, depth, "before")
-        # So deep that there is enough left whichever of the added documents are left out of it.
+        # Deep enough to fill the top after any of the added documents are left out.
         after = self._answers(sides.after, depth + len(self.added), "after")
         failed = {**before.failed, **after.failed}
         queries = [query for query in self.queries if query not in failed]
@@ -184,13 +185,13 @@ class _Inquiry:
         return self.shadow.answers(documents, k, name)
 
     def _counted(self, judgments: Judgments, run: Nested, measures: Sequence[Measure]) -> Floats:
-        # Every query was asked on both sides, whatever a convention says of those that are missing.
+        # Every query was run on both sides, regardless of how the convention treats missing queries.
         rules = replace(self.rules, missing="zero")
         scores = score(count(judgments, run, measures, rules), measures, rules)
         return np.column_stack([scores.values[str(one)] for one in measures])
 
     def _hearing(self) -> Hearing | None:
-        """Who tells context recall; None where nobody can, and `why` says why."""
+        """Return the judge of context recall, or None with the reason in `why`."""
         answers = self.sides.data.answers
         if CONTEXT_RECALL not in self.weights:
             return None
@@ -210,7 +211,7 @@ class _Inquiry:
         return Hearing(ask, self.queries, answers)
 
     def _heard(self, changes: Changes) -> None:
-        """What the judge had to say of both sides, and what it did not say."""
+        """Add the judge's notes, and the reason if it scored no query."""
         if self.hearing is None:
             return
         gaps = changes.gaps[:, self.values.names.index(CONTEXT_RECALL)]
@@ -232,7 +233,10 @@ class _Inquiry:
         return Changes(queries, self.values.names, self.values.weights, self.values.signs, *sides)
 
     def _novelty(self) -> tuple[Fading, dict[str, float]]:
-        """How new each added document is, and how that fades."""
+        """Measure the novelty of each added document.
+
+        Return also how it fades as others are taken.
+        """
         settings = self.settings
         if NOVELTY not in self.weights:
             return Fixed({}), {}
@@ -274,7 +278,7 @@ class _Inquiry:
         return [by_name[name] for name in self.weights]
 
     def _way(self) -> str:
-        """How each document's part is found."""
+        """Choose how the contribution of each document is found."""
         wanted = self.settings.attribution
         if wanted == "rebuilt" and not self.built:
             raise BadInput(
@@ -291,7 +295,7 @@ class _Inquiry:
         free = self.settings.chat == LEXICAL
         added = frozenset(self.added)
         rankings = {query: contenders(after.rankings[query], added, self.values.depth) for query in changes.queries}
-        given = self.sides.after.rankings  # what is asked here goes as far as there is anything
+        given = self.sides.after.rankings  # searches run here return all there is
         ends = given is not None and max(map(len, given.values()), default=0) < self._needed
         return Pool(
             self.added,
@@ -306,7 +310,7 @@ class _Inquiry:
 
     @property
     def _needed(self) -> int:
-        """So many documents of a ranking are enough, whichever of the added ones are left out of it."""
+        """Ranking depth that suffices after any of the added documents are left out."""
         deep = self.values.depth + len(self.added)
         return deep if self.sides.after.documents is None else min(deep, len(self.sides.after.documents))
 
@@ -318,9 +322,9 @@ class _Inquiry:
         return worths(pool, without, self.grades, self.rules.rel, self.settings.k)
 
     def _rebuilt(self, pool: Pool, after: Answers) -> dict[str, dict[str, Ranking]]:
-        """By document, the rankings that are other where the system is built without it.
+        """Return, by document, the rankings that change if the system is built without it.
 
-        One without which a query failed is not among them: nobody knows what it does to that query.
+        A document is left out if a query failed without it, because its effect on that query is unknown.
         """
         depth = self.values.depth
         found: dict[str, dict[str, Ranking]] = {}
@@ -340,7 +344,7 @@ class _Inquiry:
         return found
 
     def _batch(self, pool: Pool, fading: Fading, before: Answers) -> dict[str, Any]:
-        """The best batch, and what it is worth when it is really retrieved."""
+        """Choose the best batch and measure its gain by retrieval."""
         if not self.settings.batch or pool.short:
             return {}
         self.progress("choosing the best batch", 0, 1)
@@ -348,7 +352,7 @@ class _Inquiry:
         return {"batch": batch, "batch_measured": self._measured(pool, batch, before) if batch else math.nan}
 
     def _measured(self, pool: Pool, batch: Sequence[Choice], before: Answers) -> float:
-        """What is gained where the batch alone is added to what was there before."""
+        """Return the gain if only the batch is added; NaN if it cannot be measured."""
         if not self.built or self.sides.removed or self.sides.changed:
             return math.nan
         if self.exact:

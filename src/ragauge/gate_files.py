@@ -1,4 +1,4 @@
-"""A gate as a TOML file that maps one to one onto the arguments of `gate`."""
+"""Gate files: the arguments of `gate` as TOML."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ PATHS = ("baseline", "tags", "targets", "versions")
 
 
 def read_gate(path: str) -> dict[str, Any]:
-    """The arguments of `gate` that a file holds; `measures` is a table for each figure, and becomes rules.
+    """Read the arguments of `gate` from a file.
 
-    A path may be one beside the file.
+    `measures` is a table per indicator and is converted to rules. Paths may be relative to the file.
     """
     data = read_settings(path, KINDS)
     try:

@@ -1,4 +1,4 @@
-"""More nouns: what a gate asks of a run, and whether it is so."""
+"""Result types of a gate: rules, their checks, and the overall result."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from ragauge.answer_dates import AnswerDate
 from ragauge.errors import CheckFailed
 
 TESTED = ("not worse", "better", "non-inferior")
-"""The kinds of rules that a test decides."""
+"""Kinds of rules that are decided by a statistical test."""
 UNSCORED = "unscored"
-"""`unscored(faithfulness)`: how many queries have no value of a measure."""
+"""Prefix of indicators such as `unscored(faithfulness)`: the number of queries without a value."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Something that a run has a number for."""
+    """An indicator: a named number of a run, to which a rule can refer."""
 
     name: str
-    """The canonical name."""
+    """Canonical name."""
     source: str = "measure"
-    """Where it comes from: `measure`, `latency` (a time for each query), `count` (of queries), `whole` (of the run),
-    `age` (how much is stale)."""
+    """Source: `measure`, `latency` (a time per query), `count` (of queries), `whole` (of the run) or `age` (staleness).
+    """
     lower_is_better: bool = False
     direction_known: bool = True
-    """Whether the direction is stated or follows from the name; a rule about a change needs it."""
+    """Whether the direction is stated or follows from the name; rules about a change need it."""
     paired: bool = True
-    """Whether it sums up a value for each query, so that two runs can be tested query by query."""
+    """Whether it is an aggregate of one value per query, so that two runs can be tested in pairs."""
     splits: bool = True
-    """Whether a part of the queries has it too."""
+    """Whether it can be computed for a subset of the queries."""
 
     @property
     def measure(self) -> str:
-        """The measure that it is about: itself, or of `unscored(faithfulness)` what stands in brackets.
+        """The measure that it refers to.
+
+        Itself, or the name in brackets, as in `unscored(faithfulness)`. Empty if it refers to no measure.
 
         >>> Figure("unscored(recall@5)", "count").measure, Figure("recall@5").measure
         ('recall@5', 'recall@5')
@@ -48,24 +50,24 @@ class Figure:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that is asked of a run; prints as it is written."""
+    """One condition on a run; `str` gives the text of the rule."""
 
     figure: Figure
     kind: str
     """`limit`, `drop`, `rise`, `not worse`, `better`, `non-inferior`."""
     sign: str = ""
-    """`>=`, `>`, `<=`, `<`, where a number follows."""
+    """`>=`, `>`, `<=` or `<`; empty if no number follows."""
     limit: float = 0.0
     percent: bool = False
-    """Whether the number is a percentage: of the baseline's figure, or, of a count, of all queries."""
+    """Whether the limit is a percentage: of the baseline's value, or for a count of all queries."""
     tag: str = ""
-    """Which tag the queries are split by; empty where all are looked at."""
+    """Tag by which the queries are split; empty for all queries."""
     value: str | None = None
-    """The value of the tag; None where every value is asked for."""
+    """Value of the tag; None for every value."""
 
     @property
     def needs_baseline(self) -> bool:
-        """Whether it says something about two runs."""
+        """Whether the rule compares two runs."""
         return self.kind != "limit"
 
     def __str__(self) -> str:
@@ -82,31 +84,34 @@ class Rule:
 
 @dataclass(frozen=True)
 class Check:
-    """A rule, held against a run."""
+    """Result of checking a rule on a run."""
 
     rule: Rule
     passed: bool
     reason: str = ""
-    """Why it did not pass."""
+    """Reason for the failure."""
     value: float = math.nan
     limit: float = math.nan
-    """What the value was held against; NaN where a test decides, or nothing could be told."""
+    """Limit that the value was compared with; NaN if a test decides or the value is undefined."""
     n: int = 0
-    """How many queries the value is over."""
+    """Number of queries behind the value."""
     baseline: float = math.nan
     difference: float = math.nan
-    """The run's figure minus the baseline's."""
+    """Value of the run minus that of the baseline."""
     ci: tuple[float, float] = (math.nan, math.nan)
-    """An interval of the difference: the one that belongs to a one-sided test, 90% for a level of 0.05."""
+    """Confidence interval of the difference that matches the one-sided test: 90% for alpha 0.05."""
     p: float = math.nan
-    """Of the test, one-sided, corrected where that was asked for; NaN where there is none."""
+    """One-sided p-value, corrected if requested; NaN without a test."""
     detectable: float = math.nan
-    """How much worse a run must truly be for `not worse` to fail four times out of five."""
+    """True loss at which `not worse` fails with 80% power."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """All that was asked of a run, and what came of it. It is true only if every check passed."""
+    """Result of a gate: the checks of all rules.
+
+    It is true only if every check passed.
+    """
 
     run: str
     checks: Sequence[Check]
@@ -116,21 +121,21 @@ class Gate:
     correction: str = "none"
     notes: Sequence[str] = ()
     answers: Mapping[str, AnswerDate] = field(default_factory=dict)
-    """When the answers of `run` and `baseline` were made, as far as that is known."""
+    """Dates of the results of `run` and `baseline`, as far as known."""
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed; a gate that checked nothing has not passed."""
+        """Whether every check passed; False without checks."""
         return bool(self.checks) and not self.failed
 
     @property
     def failed(self) -> list[Check]:
-        """The checks that did not pass."""
+        """Checks that did not pass."""
         return [check for check in self.checks if not check.passed]
 
     def raise_if_failed(self) -> None:
-        """Raise CheckFailed with a line for each check that did not pass."""
-        __tracebackhide__ = True  # pytest then points at the line that asked
+        """Raise CheckFailed with one line per failed check."""
+        __tracebackhide__ = True  # pytest then reports the caller's line.
         if not self.passed:
             lines = [f"{check.rule}: {check.reason}" for check in self.failed]
             raise CheckFailed(f"{self.run}: {len(lines)} of {len(self.checks)} checks failed\n  " + "\n  ".join(lines))

@@ -1,4 +1,4 @@
-"""What an overview is made from: scores by system, and the runs, texts and tags behind them, from wherever they are."""
+"""Collect the scores, runs, texts and tags that an overview is built from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ragauge.verbs import count, judgments_for, read_measures
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """Scores, and what is known of the runs behind them."""
+    """Scores by system, with the runs, texts and tags they belong to."""
 
     trials: dict[str, list[Scores]]
     measures: list[str]
@@ -38,15 +38,15 @@ class Gathered:
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     known: Overview | None = None
-    """What else a file of another system says of them."""
+    """Further data that another tool's result file contains."""
     again: Mapping[str, Sequence[Run]] = field(default_factory=dict)
-    """Further runs of the same systems, where each is a file of its own."""
+    """Repeated runs of a system that are stored in separate files."""
     title: str = ""
-    """What to call it where no dataset is known."""
+    """Fallback title if the dataset is unknown."""
 
     @property
     def judgments(self) -> Judgments | None:
-        """What is right, where that is known."""
+        """Judgments that the scores are based on; None if unknown."""
         judged = next(iter(self.trials.values()))[0].judged
         return None if judged is None else judged.judgments
 
@@ -54,7 +54,10 @@ class Gathered:
 def from_experiment(
     given: Experiment, baseline: str | None, measures: Sequence[str] | None, rules: Convention | None
 ) -> Gathered:
-    """An experiment as it is; its runs are counted again where other measures or another convention are asked for."""
+    """Build report inputs from an experiment.
+
+    Runs are scored again if other measures or another convention are requested.
+    """
     data = given.dataset
     if baseline is not None and baseline not in given.scores:
         raise UnknownName("system", baseline, given.scores, hint=f"the baseline is one of {', '.join(given.scores)}")
@@ -84,7 +87,7 @@ def from_experiment(
         baseline or (given.baseline if given.baseline in scores else None),
         known,
         data.name,
-        True,  # whatever was asked was answered, if only by an empty ranking
+        True,  # Every query was run, so a missing ranking is an empty one.
         {name: error.message for name, error in given.failures.items() if name not in given.runs},
         notes,
     )
@@ -98,7 +101,10 @@ def from_files(
     dataset: str | Path | None,
     split: str | None,
 ) -> Gathered:
-    """Judgments and runs, folders that `run` wrote, or tables of scores, with the texts where they can be found."""
+    """Build report inputs from judgments and runs, run folders or score tables.
+
+    Texts are added if they can be found.
+    """
     found: Scored = score_files(files, baseline, measures, rules, split=split)
     trials = {
         name: [scores] if isinstance(scores, Scores) else list(_values(scores)) for name, scores in found.scores.items()
@@ -142,10 +148,10 @@ def _values(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Scores]
 
 
 def for_layout(given: Any, layout: layouts.Layout, rules: str | Convention | None) -> tuple[dict[str, Any], list[str]]:
-    """The measures and the convention that a layout's figures are counted by, and what to say of them.
+    """Return the measures and convention for scores in a layout, with notes on them.
 
-    Those of a file are counted already. Where the data have a target map and the layout has a place for what it tells,
-    that is taken, unless the convention that is asked for says otherwise.
+    Scores read from a layout's own files need no settings. If the data have a target map and the layout supports it,
+    the map is used, unless `rules` selects another convention.
     """
     files = [] if isinstance(given, Experiment) else [given] if isinstance(given, str | Path) else list(given)
     paths = [named(str(one))[1] for one in files]
@@ -162,7 +168,7 @@ def for_layout(given: Any, layout: layouts.Layout, rules: str | Convention | Non
 
 
 def _has_targets(given: Any) -> bool:
-    """Whether there is a target map beside the judgments."""
+    """Return whether the judgments have a target map."""
     if isinstance(given, Experiment):
         return given.dataset.judgments.targets is not None
     try:
@@ -170,14 +176,17 @@ def _has_targets(given: Any) -> bool:
         if isinstance(found, str):
             found = read_judgments(found) if Path(found).is_dir() else None
     except RagaugeError:
-        return False  # what is wrong with the files is told when they are scored
+        return False  # Errors in the files are reported when they are scored.
     return found is not None and found.targets is not None
 
 
 def from_layouts(
     files: Sequence[str], baseline: str | None, measures: Sequence[str] | None
 ) -> Overview | Gathered | None:
-    """Results that another system wrote: gathered where each query is known, else the means; None of other files."""
+    """Read results of other tools. Return None if a file is not in a known layout.
+
+    Without per-query scores, the overview of the means is returned instead of report inputs.
+    """
     paths = [named(file)[1] for file in files]
     kinds = [layouts.recognise(path) for path in paths if path != "-" and Path(path).is_file()]
     if len(kinds) < len(paths) or not all(kinds):

@@ -1,4 +1,7 @@
-"""The verb `gate`: rules held against a run, and against its baseline; whatever cannot be told has not passed."""
+"""Gates: check a run, and its difference to a baseline, against rules.
+
+A rule that cannot be evaluated has failed.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ Tags = Mapping[str, Mapping[str, str]]
 SPEED = ("latency", "whole")
 SCORED = ("measure", "count", "age")
 USUAL = {"alpha": 0.05, "correction": "none", "least": 5}
-"""Defaults of the settings of tests."""
+"""Default settings of significance tests."""
 
 
 def gate(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -70,17 +73,17 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     higher_is_better: Sequence[str] | None = None,
     allow_changed_corpus: bool | None = None,
 ) -> Gate:
-    """Hold rules against a run, and against a baseline where they speak of one.
+    """Check a run against rules, and against a baseline if a rule refers to one.
 
-    `run` and `baseline` are Scores; or with `qrels` whatever `evaluate` takes; or folders that `run` wrote, which know
-    their judgments, times and tags; or what was Judged, or its folder; or tables of scores; or a Freshness. Of an
-    Experiment `system` and `baseline` are names. `rules` is a text, several (`["ndcg@10 >= 0.4", "mrr not worse"]`), a
-    table (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file, whose settings count where none are given here: alpha
-    (0.05), correction of `not worse` for their number (none), least (5) queries for a test, convention, tags.
-    `versions` of the corpus say what is stale, for `stale_rate@10`. What cannot be told has not passed.
-    `lower_is_better` and `higher_is_better` name measures of unknown direction: a rule about a change needs it.
-    `allow_changed_corpus` accepts a baseline of other documents, queries or judgments: rules about a change are then
-    computed on the queries of both runs, and the notes say what that shows.
+    `run` and `baseline` can be Scores, any run that `evaluate` accepts (with `qrels`), folders written by `run`,
+    which include judgments, timings and tags, JudgedSamples or their folder, tables of scores, or a Freshness. For
+    an Experiment, `system` and `baseline` are names. `rules` is a text (`ndcg@10 >= 0.4`), a list of texts, a table
+    (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file. Settings in the file apply unless given here: alpha (default
+    0.05), correction for the number of `not worse` rules (none), least, the minimum number of queries for a test
+    (5), convention and tags. `versions` of the corpus define what is stale, for `stale_rate@10`. A rule that cannot
+    be evaluated has failed. `lower_is_better` and `higher_is_better` name measures of unknown direction: a rule
+    about a change needs it. `allow_changed_corpus` accepts a baseline with other documents, queries or judgments.
+    Rules about a change are then computed on the queries of both runs, and the notes say how to interpret that.
 
     >>> qrels, found = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0, "b": 1.0}}
     >>> gate(found, ["mrr >= 0.7", "recall@1 > 0.5"], qrels=qrels)
@@ -134,12 +137,12 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
 
 
 def _texts_of(thing: Any) -> Mapping[str, str]:
-    """Return the texts of the queries that a run folder knows."""
+    """Return the query texts stored in a run folder; empty for other inputs."""
     return gather([str(thing)]).texts if isinstance(thing, str | Path) and has_run(Path(thing)) else {}
 
 
 def _refuse_itself(run: Any, baseline: Any) -> None:
-    """Refuse a run as its own baseline: no rule about a change could fail."""
+    """Raise BadInput if a run is its own baseline: no rule about a change could fail."""
     same = run is baseline and baseline is not None
     if isinstance(run, str | Path) and isinstance(baseline, str | Path) and "-" not in (str(run), str(baseline)):
         same = Path(run).exists() and Path(baseline).exists() and Path(run).samefile(baseline)
@@ -153,7 +156,7 @@ def _refuse_itself(run: Any, baseline: Any) -> None:
 
 
 def _resolve(subjects: Sequence[Subject | None], settings: Mapping[str, Any]) -> list[Subject | None]:
-    """Return runs that are scored already, with the direction of each measure as far as it is known."""
+    """Return already scored runs with the direction of each measure, as far as known."""
     known = [one.scores.values for one in subjects if one is not None]
     named = [*settings["lower_is_better"], *settings["higher_is_better"]]
     if named and not known:
@@ -166,7 +169,7 @@ def _resolve(subjects: Sequence[Subject | None], settings: Mapping[str, Any]) ->
 
 
 def _refuse_unused(rules: Sequence[Rule], settings: Mapping[str, Any], terms: Terms, *, is_scored: bool) -> None:
-    """Refuse settings that no rule uses, and those of scoring for a run that is scored already."""
+    """Raise BadInput for settings without effect on the rules or the scored run."""
     kinds = {one.kind for one in rules}
     unused = {
         "alpha": (settings["alpha"] != USUAL["alpha"] and kinds <= {"limit"}, "a rule such as `mrr not worse`"),
@@ -183,7 +186,7 @@ def _refuse_unused(rules: Sequence[Rule], settings: Mapping[str, Any], terms: Te
 
 
 def _terms(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> Terms:
-    """What the run is scored by, and in how many documents what is stale is looked for."""
+    """Collect the measures and the freshness depths that the rules need."""
     about = dict.fromkeys(one.figure.measure or one.figure.name for one in rules if one.figure.source in SCORED)
     ks = dict.fromkeys(k for name in about if (k := figures.depth_of_age(name)) is not None)
     measures = [name for name in about if figures.depth_of_age(name) is None and name not in figures.COUNTS]
@@ -192,12 +195,15 @@ def _terms(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> Term
 
 
 def _run_of(thing: Any, name: str) -> Any:
-    """The rankings behind a system of an experiment; whatever else was given is its own."""
+    """Return the run of a system of an experiment.
+
+    Any other input is returned as it is.
+    """
     return thing.runs[name] if isinstance(thing, Experiment) else thing
 
 
 def _settings(rules: Any, **given: Any) -> dict[str, Any]:
-    """What was given, then what the file says, then what is usual."""
+    """Merge arguments, settings of the rules file and defaults, in this priority."""
     settings: dict[str, Any] = {"rules": rules, **USUAL, "convention": "default"}
     settings.update(dict.fromkeys(("baseline", "tags", "targets", "versions")))
     settings.update({"lower_is_better": (), "higher_is_better": (), "allow_changed_corpus": False})
@@ -224,7 +230,7 @@ def _settings(rules: Any, **given: Any) -> dict[str, Any]:
 
 
 def _rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rule]:
-    """The rules that are given, and those that go without saying."""
+    """Parse the given rules and add the implied ones."""
     figure_of = partial(figures.find, convention=convention, known=known)
     asked = list(dict.fromkeys(parse(text, figure_of) for text in texts_of(rules)))
     if not asked:
@@ -233,12 +239,12 @@ def _rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rul
         refuse_vacuous(rule, known)
     asked = _implied(asked, "missing", always=convention.missing == "error")
     if any(one.figure.source == "latency" or one.figure.name == "throughput" for one in asked):
-        asked = _implied(asked, "failed")  # a query that fails is in no percentile: failing must not make it fast
+        asked = _implied(asked, "failed")  # Failed queries have no latency and would make a run look fast.
     return asked
 
 
 def _implied(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[Rule]:
-    """The rules, and that none may be missing or failed, unless one of them says how many may."""
+    """Add a rule that no query is missing or failed, unless one limits their number."""
     limited = any(one.figure.name == name and one.sign in ("<=", "<") and not one.tag for one in rules)
     more = [] if limited and not always else [Rule(figures.COUNTS[name], "limit", "<=")]
     return list(dict.fromkeys([*rules, *more]))
@@ -254,7 +260,7 @@ def _held(
     common, notes = changed or (None, [])
     if baseline is not None:
         run = replace(run, lost=baseline.judged - run.judged)
-    if run.timings is not None:  # a query that failed is an empty ranking, and not every measure minds
+    if run.timings is not None:  # A failed query is an empty ranking, which not every measure penalises.
         rules = _implied(rules, "failed")
     given = settings["tags"] or {}
     if not isinstance(given, str | Path | Mapping):
@@ -292,7 +298,10 @@ def _tagged(tag: str, tags: Tags) -> dict[str, str]:
 
 
 def _strata(tag: str, run: Subject, tags: Tags) -> dict[str, str]:
-    """The value of a tag for each judged query: as given, as the run's folder knows it, or from the judgments."""
+    """Return the value of a tag for each judged query.
+
+    Sources, in order: the given tags, those of the run's folder, and tags derived from the judgments.
+    """
     judgments = judgments_of(run)
     derived = {} if judgments is None else {query: by_answers(docs) for query, docs in judgments.nested.items()}
     asked = run.judged.union(*(one.asked for one in run.ages.values()))
@@ -322,12 +331,12 @@ def _notes(
 
 
 def _is_limit(rule: Rule) -> bool:
-    """Whether a rule says how much of something there may be at most, in the whole run."""
+    """Return whether a rule sets an upper limit for the whole run."""
     return rule.kind == "limit" and rule.sign in ("<=", "<") and not rule.tag
 
 
 def _lacking(run: Subject, checks: Sequence[Check]) -> list[str]:
-    """How to say that some samples may have no value, where a judge left some out and nobody said how many may be."""
+    """Explain how to allow unscored samples, if no rule limits their number."""
     named: set[object] = {check.rule.figure.measure for check in checks if check.rule.figure.source == "count"}
     named |= {figures.depth_of_age(str(name)) for name in named} - {None}
     asked = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source in ("measure", "age"))
@@ -347,7 +356,10 @@ def _lacking(run: Subject, checks: Sequence[Check]) -> list[str]:
 
 
 def _blind(checks: Sequence[Check]) -> list[str]:
-    """What `not worse` would have noticed: of a measure, and of the stratum in which it sees least."""
+    """Describe the losses that `not worse` can detect.
+
+    Per measure, for the least sensitive stratum.
+    """
     worst: dict[tuple[str, str], Check] = {}
     for check in checks:
         if check.rule.kind == "not worse" and check.passed and check.detectable > 0:

@@ -1,4 +1,4 @@
-"""The verb `graph`: a corpus as a graph, looked at before anybody believes that walking on it helps."""
+"""Analysis of a corpus as a graph: whether its links lead to relevant documents."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from ragauge.systems.specs import parse_several
 from ragauge.webs import Degrees, Hub, Kind, QueryReach, Shared, Web
 
 SEEDS = 10
-"""As many as walkers begin with."""
+"""Number of seeds, the default of graph retrievers."""
 HUBS = 10
 TITLE = 80
-"""Characters of the text that stand for one that is missing."""
+"""Number of characters of the text shown for a document without a title."""
 LARGEST = 5
-"""Components whose sizes are told."""
+"""Number of largest components whose sizes are listed."""
 BARS = 24
-"""Of the histogram of degrees."""
+"""Maximum number of regular bars in the degree histogram; one more bar holds the rest."""
 USUAL = 0.99
-"""So many documents have a bar of their own kind there; the others share the last."""
+"""Quantile of the degrees covered by regular bars of the histogram."""
 FIRST = 1000
-"""Lines of a corpus that are looked through for links which stand in the wrong place."""
+"""Number of corpus lines scanned for links outside `metadata`."""
 AT_A_TIME = 256
-"""Queries whose likeness to every document is in memory."""
+"""Number of queries whose similarities to all documents are in memory at once."""
 
 
 def graph(
@@ -62,13 +62,13 @@ def graph(
     confidence: float = 0.95,
     tell: Callable[[str], None] | None = None,
 ) -> Web:
-    """Look at a corpus as a graph: its links, its parts, its hubs, and how far the answers are from plain search.
+    """Analyse a corpus as a graph: links, components, hubs and distances.
 
-    `dataset` is the name of a dataset, a BEIR folder, a Dataset, or a corpus without questions: a file, a folder of
-    texts, Documents. `graph` is what links documents, as for the systems that walk: descriptions joined by `+`
-    (`links+knn(neighbours=8)`), several of them, or objects with `name` and `link`. Where there are judgments, `seeds`
-    documents that are most like each query by the `embedder` are where a walk would begin, and it is told how many
-    links away the relevant documents are, beside all others; no system is given any of this.
+    `dataset` is the name of a dataset, a BEIR folder, a Dataset, or a corpus without queries: a file, a folder of
+    texts, or Documents. `graph` says what links documents, as for graph retrievers: descriptions joined by `+`
+    (`links+knn(neighbours=8)`), several descriptions, or objects with `name` and `link`. If there are judgments, the
+    `seeds` documents most similar to each query by the `embedder` are the start. The result has the distance in links
+    from there to the relevant documents and to all others. This is an analysis only; no system uses it.
 
     >>> found = graph("synthetic:multihop(documents=60, queries=5)", "knn(neighbours=4)", embedder="words", seeds=2)
     >>> found.documents, found.queries, [one.name for one in found.kinds]
@@ -140,7 +140,7 @@ def _refuse(seeds: int, limit: int | None, confidence: float) -> None:
 
 
 def _linkers(given: Any) -> list[Linker]:
-    """What links documents; a mistake is refused before anything is read."""
+    """Return the linkers; a mistake is raised before any data is read."""
     several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     found: list[Linker] = []
     for one in several:
@@ -165,7 +165,7 @@ def _linkers(given: Any) -> list[Linker]:
 
 
 def _read(what: Any, split: str | None) -> Dataset:
-    """A dataset; one without questions where there are only documents."""
+    """Load a dataset, or a corpus as a dataset without queries."""
     if isinstance(what, Dataset):
         return what
     name = "documents"
@@ -184,13 +184,16 @@ def _read(what: Any, split: str | None) -> Dataset:
 
 
 def _unasked(folder: Path) -> bool:
-    """Whether a folder has no queries, or no judgments of them."""
+    """Return whether a folder has no queries or no judgments."""
     found = folders.find(folder)
     return found is None or not ((found / "qrels.txt").exists() or (found / "qrels").exists())
 
 
 def _terrain(documents: Sequence[Document], described: str | Embedder, say: Callable[[str], None]) -> Terrain:
-    """The documents with their vectors, which are remembered; links come later."""
+    """Embed the documents, using the cache for a described embedder.
+
+    Links are added later.
+    """
 
     def heard(done: int, total: int) -> None:
         say(f"embedding: {done:,} of {total:,}")
@@ -201,7 +204,10 @@ def _terrain(documents: Sequence[Document], described: str | Embedder, say: Call
 
 
 def _judged(data: Dataset, terrain: Terrain, limit: int | None) -> tuple[Dataset, dict[str, Ints], list[str]]:
-    """What is asked, the rows of what is relevant to each query that has some, and what is to be said of others."""
+    """Return the dataset, the relevant rows by query, and notes.
+
+    Queries without a relevant document in the corpus are left out.
+    """
     if not data.queries:
         why = "there are no questions, so that nobody can tell how far answers are"
         return data, {}, [why]
@@ -225,7 +231,10 @@ def _judged(data: Dataset, terrain: Terrain, limit: int | None) -> tuple[Dataset
 
 
 def _asked(data: Dataset, relevant: Mapping[str, Ints], terrain: Terrain, seeds: int) -> Iterator[Asked]:
-    """Each query with all documents by their likeness to it, of equal ones the earlier first."""
+    """Yield each query with all documents by descending similarity.
+
+    Ties are in corpus order.
+    """
     own = themselves(data, data.queries)
     names = list(relevant)
     for first in range(0, len(names), AT_A_TIME):
@@ -262,7 +271,7 @@ def _shared(alone: Mapping[str, Graph]) -> list[Shared]:
 
 
 def _pairs(graph: Graph) -> Ints:
-    """A number for each pair of nodes that is linked."""
+    """Return a unique number for each pair of linked nodes."""
     once = graph.sources < graph.ends
     return graph.sources[once] * len(graph) + graph.ends[once]
 
@@ -274,7 +283,9 @@ def _degrees(graph: Graph) -> Degrees:
 
 
 def _bars(degrees: Ints) -> list[Bar]:
-    """How many nodes have which degree; a few hubs would make one bar of all others, so that the last has the rest.
+    """Count nodes by degree.
+
+    The last bar holds the few hubs, so that the others stay distinct.
 
     >>> _bars(np.array([0, 1, 1, 2]))
     [Bar(low=0, high=1, n=1), Bar(low=1, high=2, n=2), Bar(low=2, high=3, n=1)]
@@ -293,7 +304,7 @@ def _hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
 
 
 def _doubts(linkers: Sequence[Linker], documents: Sequence[Document], given: Any) -> list[str]:
-    """What may be wrong with links that documents carry."""
+    """Return possible problems with the links stored in documents."""
     found = [line for one in linkers if isinstance(one, Links) for line in one.doubts(documents)]
     field = _outside(documents, given) if found else None
     if field is not None:
@@ -303,19 +314,22 @@ def _doubts(linkers: Sequence[Linker], documents: Sequence[Document], given: Any
 
 
 def _outside(documents: Sequence[Document], given: Any) -> str | None:
-    """A field of the corpus file that names documents and is not in their metadata, if its first lines have one."""
+    """Return a field that names documents outside `metadata`, or None.
+
+    Only the first lines of a JSONL corpus are scanned.
+    """
     path = Path(given) if isinstance(given, str | Path) else Path()
     if path.is_dir():
         path = (folders.find(path) or path) / "corpus.jsonl"
     if path.suffix != ".jsonl" or not path.is_file():
         return None
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:  # it has been read before: every line is JSON
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:  # read before, so every line is JSON
         rows = [parse_json(line) for line in islice(lines, FIRST) if line.strip()]
     return naming({one.id: None for one in documents}, ({**row, "metadata": None} for row in rows))
 
 
 def _skipped(graph: Graph, linkers: Sequence[Linker]) -> list[str]:
-    """What could not be linked, less what is told as a doubt."""
+    """Return notes on links that were skipped, except those reported as doubts."""
     told = {one.name for one in linkers if isinstance(one, Links)}
     return [
         f"{kind}: skipped are {why}: {count:,}"

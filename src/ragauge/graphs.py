@@ -1,4 +1,4 @@
-"""More nouns: documents as nodes, and what links them."""
+"""Graphs of documents: nodes, and weighted links between them."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ if TYPE_CHECKING:
 
 
 class Links(NamedTuple):
-    """Pairs of nodes by number, each with a weight above 0. Which of two comes first says nothing."""
+    """Undirected links as pairs of node numbers, each with a weight above 0."""
 
     ones: Ints
     others: Ints
     weights: Floats
     skipped: Mapping[str, int] = NOTHING
-    """What could not be linked: how much of it, by why."""
+    """Number of items that could not be linked, by reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Documents and the links between them, as flat arrays: those of node `i` stand at `starts[i]:starts[i + 1]`.
+    """Documents and the links between them in compressed rows: those of node `i` are at `starts[i]:starts[i + 1]`.
 
-    A link stands at both of its nodes; a node is never linked to itself.
+    A link is stored at both of its nodes; a node is never linked to itself.
     """
 
     ids: Sequence[str]
     starts: Ints
     ends: Ints
-    """The node at the other end."""
+    """Node at the other end of each link."""
     weights: Floats
     kinds: Mapping[str, int] = field(default_factory=dict)
-    """How many links each kind has given; two kinds may give the same."""
+    """Number of links per kind; two kinds may have the same link."""
     skipped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """What each kind could not link, if there was anything: how much of it, by why."""
+    """Number of items that each kind could not link, by reason; kinds without any are left out."""
 
     @classmethod
     def of(cls, ids: Sequence[str], links: Mapping[str, Links]) -> Graph:
-        """A graph from links by kind: of one kind's the heaviest of a pair counts, and kinds add up.
+        """Build a graph from links by kind.
+
+        Of duplicate links of one kind the largest weight counts; weights of different kinds are added.
 
         >>> knows = Links(np.array([0, 1, 1]), np.array([1, 0, 1]), np.array([1.0, 0.5, 1.0]))
         >>> like = Links(np.array([0, 1]), np.array([1, 2]), np.array([0.25, 0.25]))
@@ -85,34 +87,34 @@ class Graph:
 
     @property
     def links(self) -> int:
-        """How many pairs of nodes are linked."""
+        """Number of linked pairs of nodes."""
         return len(self.ends) // 2
 
     @cached_property
     def degrees(self) -> Ints:
-        """How many links each node has."""
+        """Number of links per node."""
         return np.diff(self.starts)
 
     @cached_property
     def sources(self) -> Ints:
-        """The node at this end of each entry of `ends`."""
+        """Node at the near end of each entry of `ends`."""
         return np.repeat(np.arange(len(self)), self.degrees)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Ten letters that are others as soon as a node, a link or a weight is another."""
+        """Hash of nodes, links and weights, ten hexadecimal digits."""
         whole = hashlib.blake2b("\n".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=5)
         for part in (self.starts, self.ends, self.weights):
             whole.update(np.ascontiguousarray(part).tobytes())
         return whole.hexdigest()
 
     def about(self) -> dict[str, Any]:
-        """What there is to say of it in a manifest."""
+        """Describe the graph for a manifest."""
         counts = {"nodes": len(self), "links": self.links, "kinds": dict(self.kinds), "fingerprint": self.fingerprint}
         return counts | ({"skipped": {kind: dict(why) for kind, why in self.skipped.items()}} if self.skipped else {})
 
     def to_rustworkx(self) -> rx.PyGraph[str, float]:
-        """The same for rustworkx: ids are the nodes' data, weights the links'."""
+        """Convert to a rustworkx graph: ids are the data of nodes, weights those of edges."""
         try:
             import rustworkx
         except ImportError:
@@ -126,7 +128,7 @@ class Graph:
         return made
 
     def to_networkx(self) -> nx.Graph[str]:
-        """The same for networkx: ids are the nodes, `weight` is that of a link."""
+        """Convert to a networkx graph: nodes are ids, edges have a `weight`."""
         try:
             import networkx
         except ImportError:
@@ -141,7 +143,10 @@ class Graph:
 
 
 def _checked(kind: str, links: Links, nodes: int) -> tuple[Ints, Ints, Floats]:
-    """The links of a kind, if they are between nodes that there are and weigh something."""
+    """Return the links of a kind as arrays.
+
+    Raise BadInput for invalid nodes or weights.
+    """
     try:
         ones, others = (np.asarray(part, np.int64).reshape(-1) for part in (links.ones, links.others))
         weights = np.asarray(links.weights, np.float64).reshape(-1)

@@ -1,4 +1,4 @@
-"""More nouns: the same systems over time."""
+"""Result types of a history: points over time and the changes between them."""
 
 from __future__ import annotations
 
@@ -12,41 +12,43 @@ from ragauge.outcomes import Mean
 
 @dataclass(frozen=True)
 class Point:
-    """One measure of one system, as it stood when a run was finished."""
+    """Mean of one measure of one system at the time a run finished."""
 
     when: datetime
-    """In UTC."""
+    """Time at which the run finished, in UTC."""
     folder: str
     system: str
     measure: str
     mean: Mean
     changed: str = ""
-    """What else than the system differs from the point before, in words: then the two are not comparable."""
+    """Description of what differs from the previous point other than the system. If not empty, they are not comparable.
+    """
     dataset: str = ""
-    """What the queries are of, by name; points of two datasets are never in one series."""
+    """Name of the dataset. Points of different datasets are never in one series."""
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """The last point of a series against an earlier one that it can be compared with."""
+    """Change from an earlier, comparable point of a series to its last point."""
 
     against: str
-    """Which one: the `first` that can be compared, the one `before`, or the `best`."""
+    """The earlier point: the `first` comparable one, the one `before`, or the `best`."""
     since: Point
     last: Point
     lower_is_better: bool = False
     comparison: Comparison | None = None
-    """Query by query; None of times, which differ from run to run for reasons that are not in the queries, and of what
-    is no mean over queries."""
+    """Paired comparison by query. None for timings, which vary between runs for other reasons, and for values that are
+    not means over queries.
+    """
 
     @property
     def difference(self) -> float:
-        """The last mean minus the earlier one."""
+        """Last mean minus the earlier one."""
         return self.last.mean.value - self.since.mean.value
 
     @property
     def p(self) -> float:
-        """Of the paired t-test, corrected for all series; NaN where there is none."""
+        """p-value of the paired t-test, corrected over all series; NaN without a test."""
         return float("nan") if self.comparison is None else self.comparison.p_corrected
 
     @property
@@ -57,40 +59,40 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """All points, the oldest first."""
+    """Points of all series, oldest first, with the changes between them."""
 
     points: Sequence[Point]
     confidence: float = 0.95
     skipped: Mapping[str, str] = field(default_factory=dict)
     """`{folder: why it could not be read}`."""
     changes: Sequence[Change] = ()
-    """The last point of each series against earlier ones; none where no earlier one can be compared with it."""
+    """Comparisons of the last point of each series with earlier ones; none if no earlier one is comparable."""
     comparable: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    """How many points of a series, by dataset, system and measure, can be compared with its last; that one included."""
+    """Number of points comparable with the last one, including it, by (dataset, system, measure)."""
     notes: Sequence[str] = ()
 
     @property
     def systems(self) -> list[str]:
-        """In the order in which they first come."""
+        """Systems in the order in which they first occur."""
         return list(dict.fromkeys(one.system for one in self.points))
 
     @property
     def measures(self) -> list[str]:
-        """Likewise."""
+        """Measures in the order in which they first occur."""
         return list(dict.fromkeys(one.measure for one in self.points))
 
     @property
     def datasets(self) -> list[str]:
-        """Likewise."""
+        """Datasets in the order in which they first occur."""
         return list(dict.fromkeys(one.dataset for one in self.points))
 
     @property
     def folders(self) -> list[str]:
-        """Likewise."""
+        """Folders in the order in which they first occur."""
         return list(dict.fromkeys(one.folder for one in self.points))
 
     def series(self, system: str, measure: str, dataset: str | None = None) -> list[Point]:
-        """The points of one system by one measure; of one dataset, where there are several."""
+        """Return the points of one system and measure, optionally of one dataset only."""
         return [
             one
             for one in self.points
@@ -98,7 +100,7 @@ class History:
         ]
 
     def change(self, system: str, measure: str, dataset: str | None = None, against: str = "before") -> Change | None:
-        """How the last point of a series differs from an earlier one; None where none can be compared with it."""
+        """Return the change to the last point of a series, or None if there is none."""
         for one in self.changes:
             wanted = (one.last.system, one.last.measure, one.against) == (system, measure, against)
             if wanted and dataset in (None, one.last.dataset):
@@ -106,7 +108,7 @@ class History:
         return None
 
     def of(self, dataset: str) -> History:
-        """The part that is of one dataset; what was skipped and the notes stay with the whole."""
+        """Return the history of one dataset, without skipped folders and notes."""
         return replace(
             self,
             points=[one for one in self.points if one.dataset == dataset],

@@ -18,7 +18,7 @@ from ragauge.limits import MB, REPLY
 
 MAX_REDIRECTS = 5
 ENCODINGS = "gzip, deflate"
-"""Compressions that are accepted: those whose decompression can be bounded."""
+"""Accepted compressions: those whose decompressed size can be limited."""
 _DROPPED = ("content-encoding", "content-length", "transfer-encoding")
 
 
@@ -33,7 +33,7 @@ def open_client(library: ModuleType, **settings: Any) -> Any:
 
 
 def find_failure(error: BaseException | None) -> BackendFailed | None:
-    """Return the guard's own error from the causes of a library's error, if there is one."""
+    """Return the guard's own error from the causes of a library's error, if any."""
     while error is not None and not isinstance(error, BackendFailed):
         error = error.__cause__
     return error
@@ -75,7 +75,10 @@ class ReplyBody:
 
 
 def check_redirect(request: Any, target: Any) -> None:
-    """Refuse a redirect to another host or port; from http to https of the same host is allowed."""
+    """Refuse a redirect to another host or port.
+
+    From http to https of the same host is allowed.
+    """
     before, after = request.url, target.url
     upgraded = (before.scheme, after.scheme) == ("http", "https") and before.port is None and after.port is None
     if before.host != after.host or (_port(before) != _port(after) and not upgraded):

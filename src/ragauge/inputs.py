@@ -1,4 +1,4 @@
-"""What the verbs are given: judgments and runs as files, or folders that `run` wrote, which know their judgments."""
+"""Resolve the inputs of a command: judgments and runs as files, or as folders that `run` wrote."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from ragauge.runs.manifest import HASHES, judgments_hash
 from ragauge.structured_text import InvalidText, parse_json
 
 NAMED = re.compile(r"\s*([\w.+(-][^=/\\]*?)\s*=(.+)", re.S)
-"""`NAME=FILE`; the same name again is the same system again: another seed, another trial."""
+"""`NAME=FILE`. A repeated name means the same system with another seed or trial."""
 ABOUT = ("measures", "baseline", "failures", "systems")
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Judgments, and the runs by name: several files of one name are repetitions of one system."""
+    """Judgments and runs by name; several files under one name are repetitions of one system."""
 
     qrels: Any
-    """The judgments, as `evaluate` takes them."""
+    """Judgments, in any form that `evaluate` accepts."""
     runs: Mapping[str, Sequence[str]]
     texts: Mapping[str, str] = field(default_factory=dict)
-    """`{query: text}`, where a run folder knows it."""
+    """Query texts by query id, if stored in a run folder."""
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """`{query: {tag: value}}`, likewise."""
+    """Tags by query id and tag name, if stored in a run folder."""
     dataset: str = ""
-    """The name of the dataset that the runs were made on, where a run folder knows it."""
+    """Name of the dataset, if stored in a run folder."""
     measures: Sequence[str] = ()
-    """What the runs were scored by when they were made, likewise."""
+    """Measures that `run` computed, if stored in a run folder."""
     baseline: str | None = None
-    """What they were compared with then, likewise."""
+    """Baseline that `run` compared with, if stored in a run folder."""
     failures: Mapping[str, str] = field(default_factory=dict)
-    """Systems that could not be run then, and why."""
+    """Error messages of systems that could not be run, by system."""
 
     @property
     def singles(self) -> dict[str, str]:
-        """The runs, one of each name."""
+        """One path per name; raises BadInput if a name has several."""
         for name, files in self.runs.items():
             if len(files) > 1:
                 raise BadInput(f"`{name}` is given {len(files)} times", hint="give each run a name of its own")
@@ -54,10 +54,10 @@ class Given:
 
 
 def gather(arguments: Sequence[str]) -> Given:
-    """Sort out what stands on a command line: `QRELS RUN…`, `RUN-FOLDER…`, or `EXPERIMENT-FOLDER…`.
+    """Resolve arguments: `QRELS RUN…`, `RUN-FOLDER…` or `EXPERIMENT-FOLDER…`.
 
-    A run may be `NAME=FILE`. Where all arguments are folders that `run` wrote, the judgments are those beside them, and
-    an experiment's folder stands for all its runs.
+    A run may be written `NAME=FILE`. If all arguments are folders that `run` wrote, the judgments are read from the
+    folder next to the runs. An experiment folder stands for all its runs.
     """
     if arguments.count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
@@ -92,7 +92,7 @@ def gather(arguments: Sequence[str]) -> Given:
 
 
 def _warn_unfinished(experiment: Path) -> None:
-    """Warn about runs of an experiment that were interrupted: they are not scored."""
+    """Warn about interrupted runs of an experiment, which are not scored."""
     journals = sorted(experiment.glob(f"*/{archive.JOURNAL}"))
     names = [one.parent.name for one in journals if not archive.is_complete(one.parent)]
     if names:
@@ -106,7 +106,7 @@ def _warn_unfinished(experiment: Path) -> None:
 
 
 def _alone(path: str) -> BadInput:
-    """What is wrong with a single argument that holds no finished run."""
+    """Return the error for a single argument that contains no finished run."""
     if path != "-" and not _exists(path):
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     if path == "-" or not Path(path).is_dir():
@@ -128,7 +128,7 @@ def _alone(path: str) -> BadInput:
 
 
 def _damaged(path: str) -> str:
-    """What keeps a JSON file from being the result of a verb, which needs no run beside it."""
+    """Return why a JSON file is not a result of ragauge, as the end of a sentence."""
     try:
         found = parse_json(Source(path).read())
     except ValueError as error:
@@ -138,22 +138,22 @@ def _damaged(path: str) -> str:
 
 
 def trials_in(path: str) -> Sequence[str | Run]:
-    """A run; or each of its repeats, where a folder has them and they are not all the same."""
+    """Return the trials of a run folder if their rankings differ, else the path."""
     if not (_exists(path) and (Path(path) / "repeats.parquet").exists()):
         return [path]
     return archive.read(Path(path)).differing() or [path]
 
 
 def open_run(path: str) -> Run:
-    """A run, whole; of a run folder with its timings and circumstances."""
+    """Read a run; a run folder includes its timings and provenance."""
     return archive.read(Path(path)) if Path(path).is_dir() else formats.read_run(path, name=Source(path).stem)
 
 
 def named(argument: str) -> tuple[str | None, str]:
-    """The name and the path of `NAME=PATH`; no name where the argument is a path as it stands."""
+    """Split `NAME=PATH` into name and path; the name is None for a plain path."""
     if _exists(argument):
         return None, argument
-    for sign in re.finditer("=", argument):  # a name may hold `=`, as in `dense(embedder=minilm)=dense.run`
+    for sign in re.finditer("=", argument):  # A name may contain `=`, as in `dense(embedder=minilm)=dense.run`.
         name, path = argument[: sign.start()].strip(), argument[sign.end() :]
         if name and path and "/" not in name and _exists(path):
             return name, path
@@ -164,13 +164,13 @@ def named(argument: str) -> tuple[str | None, str]:
 def _exists(path: str) -> bool:
     try:
         return Path(path).exists()
-    except (OSError, ValueError) as error:  # a name too long for any file, or a folder that cannot be entered
+    except (OSError, ValueError) as error:  # The name is too long for a file, or the folder is not accessible.
         reason = getattr(error, "strerror", None) or words_of(error)
         raise BadInput(f"cannot be read ({reason})", file=excerpt(path)) from None
 
 
 def is_run_folder(path: str) -> bool:
-    """Whether a finished run is in a folder."""
+    """Return whether a folder contains a finished run."""
     return _exists(path) and archive.has_run(Path(path))
 
 
@@ -183,7 +183,7 @@ def _runs_in(folder: Path) -> list[Path]:
 
 
 def _known(folder: Path) -> Given:
-    """What the folder of an experiment knows beside its runs."""
+    """Read the metadata of an experiment folder: query texts, tags and settings."""
     texts: dict[str, str] = {}
     tags: dict[str, dict[str, str]] = {}
     asked = folder / "queries.parquet"
@@ -218,7 +218,7 @@ def _known(folder: Path) -> Given:
 
 
 def _dataset(folder: Path) -> str:
-    """The name of the dataset that an experiment was made on."""
+    """Return the name of the dataset of an experiment folder; empty if unknown."""
     first = next(iter(_runs_in(folder)), folder)
     dataset = archive.circumstance(first, "dataset")
     return str(dataset.get("name", "")) if isinstance(dataset, Mapping) else ""
@@ -240,13 +240,13 @@ def _from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path])
             )
     listed = [archive.circumstance(home, "systems", of=archive.EXPERIMENT) for home in homes]
     given = _by_name(runs)
-    # A corrupt experiment.json may hold anything.
+    # A corrupt experiment.json may contain any type.
     order = [name for one in listed if isinstance(one, list) for name in one if isinstance(name, str)]
     return replace(known, qrels=first, runs={name: given[name] for name in [*order, *given] if name in given})
 
 
 def _check_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
-    """Refuse run folders that were made with other judgments than those that they are to be scored by."""
+    """Refuse run folders that were made with other judgments than the given ones."""
     found = judgments_hash(judgments) if runs else ""
     for run in runs:
         expected = archive.circumstance(run, "judgments_hash") if is_run_folder(str(run)) else None
@@ -260,7 +260,7 @@ def _check_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
 
 
 def refuse_other_data(given: Given) -> None:
-    """Refuse run folders whose systems did not answer the same queries over the same documents."""
+    """Refuse run folders that were not made on the same queries and documents."""
     folders = [path for runs in given.runs.values() for path in runs if is_run_folder(path)]
     known = [(path, archive.circumstance(path, "dataset") or {}) for path in folders]
     for path, data in known[1:]:
@@ -270,7 +270,10 @@ def refuse_other_data(given: Given) -> None:
 def refuse_other_dataset(
     one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]], *, hint: str = "run both on the same data"
 ) -> None:
-    """Refuse two runs, each a name and what its manifest says of the dataset, that were not made on the same one."""
+    """Refuse two runs that were made on different datasets.
+
+    Each run is given as a name and the `dataset` entry of its manifest.
+    """
     (name, mine), (label, theirs) = one, other
     for key, what in HASHES.items():
         if key in mine and key in theirs and mine[key] != theirs[key]:
@@ -282,7 +285,7 @@ def refuse_other_dataset(
 
 
 def same_judgments(one: Judgments, other: Judgments) -> bool:
-    """Whether two judgments say the same, in whatever order."""
+    """Return whether two sets of judgments are equal, regardless of their order."""
     return one is other or {q: dict(docs) for q, docs in one.nested.items()} == {
         q: dict(docs) for q, docs in other.nested.items()
     }
@@ -300,13 +303,16 @@ def _by_name(runs: Sequence[tuple[str | None, str]]) -> dict[str, list[str]]:
 
 
 def _system_of(run: str) -> str | None:
-    """The name of the system as it was given, where a run folder knows it: the folder's own name is a little less."""
+    """Return the full system name from a run folder; None if it is not stored."""
     about = archive.circumstance(run, "system") if run != "-" else None
     return str(about["name"]) if isinstance(about, dict) and about.get("name") else None
 
 
 def _names(runs: Sequence[str]) -> dict[str, str]:
-    """The stem of each file; where two are alike, with the folder before it."""
+    """Return a unique name per path.
+
+    It is the system name or file stem, prefixed by the folder if needed.
+    """
     if len(set(runs)) < len(runs):
         raise BadInput("the same run is given twice", hint="give each file once")
     stems = [_system_of(run) or Source(run).stem for run in runs]

@@ -1,4 +1,4 @@
-"""A provider for ir_measures: its users keep their measures, and this engine counts them.
+"""Provider for ir_measures: computes its measures with ragauge.
 
 >>> import ir_measures
 >>> from ir_measures import nDCG, P
@@ -27,7 +27,7 @@ from ragauge.records import Judgments
 from ragauge.verbs import count
 
 RULES = PRESETS["trec9"]
-"""What ir_measures shows through pytrec_eval, so that the numbers are the same."""
+"""Convention of pytrec_eval, which ir_measures uses, so that the scores agree."""
 
 NAMES = {
     "P": "precision",
@@ -46,11 +46,11 @@ NAMES = {
     "infAP": "infap",
     "Judged": "judged",
 }
-"""ir_measures' names, and the measures here; those with a choice between two are in `_translated`."""
+"""Measure in ragauge for each ir_measures name; names with two alternatives are in `_translate_measure`."""
 
 
 class RagaugeProvider(providers.Provider):
-    """ragauge, as a provider of ir_measures."""
+    """Provider of ir_measures that uses ragauge."""
 
     NAME = "ragauge"
     _m = ir_measures.measures
@@ -79,7 +79,7 @@ class RagaugeProvider(providers.Provider):
 
 
 class RagaugeEvaluator(providers.Evaluator):
-    """Scores runs against the same judgments, which are prepared once."""
+    """Evaluator that scores runs with judgments prepared once."""
 
     def __init__(self, measures: list[Any], qrels: dict[str, dict[str, int]]) -> None:
         super().__init__(measures, set(qrels))
@@ -100,7 +100,7 @@ class RagaugeEvaluator(providers.Evaluator):
 
 
 def _given(measure: Any, name: str) -> Any:
-    """A parameter of ir_measures' measure; None where it has none or none was given."""
+    """Return a parameter of an ir_measures measure; None if unsupported or not given."""
     if name not in measure.SUPPORTED_PARAMS:
         return None
     value = measure[name]
@@ -108,7 +108,7 @@ def _given(measure: Any, name: str) -> Any:
 
 
 def _translated(measure: Any) -> Measure:
-    """The measure here that ir_measures' measure is."""
+    """Translate an ir_measures measure into a ragauge measure."""
     name = measure.NAME
     options: dict[str, Any] = {}
     if _given(measure, "rel") is not None:
@@ -130,4 +130,4 @@ def _translated(measure: Any) -> Measure:
 
 
 provider = providers.register(RagaugeProvider())
-"""The provider: `provider.calc_aggregate(measures, qrels, run)`, and the rest of ir_measures' interface."""
+"""Registered provider, with the interface of ir_measures: `provider.calc_aggregate(measures, qrels, run)`."""

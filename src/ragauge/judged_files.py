@@ -1,8 +1,8 @@
-"""Something judged as files: a folder that keeps everything, forms to show it in, and reading it again.
+"""Results folder of judging: write it, read it again, and export reports.
 
-In the folder are `samples.jsonl` (what was judged), `verdicts.jsonl` (what the judge said), `scores.csv` (a row for
-each sample and measure, with the reason where there is none), `report.md`, `report.html`, and last `judge.json`: who
-judged, every mean with its interval and n, what it took. `replies.sqlite`, what was paid for, is the judging's own.
+The folder contains `samples.jsonl` (the samples), `verdicts.jsonl` (the verdicts of the judge), `scores.csv` (one
+row for each sample and measure, with the reason for a missing score), `report.md`, `report.html`, and `judge.json`:
+the judge, every mean with its confidence interval and n, and the cost. `replies.sqlite` is the reply cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ragauge.vega import vega
 from ragauge.verdicts import Canary, Judged, Sample, Step, same_texts
 
 EVIDENCE = (KEPT, SAMPLES, VERDICTS, SCORES)
-"""What a folder is read from, and nothing else may be written over."""
+"""Files that a folder is read from; reports must not overwrite them."""
 __all__ = ["EVIDENCE", "KINDS", "is_judged", "read_judged", "refuse_others", "write", "write_folder"]
 
 
@@ -50,11 +50,14 @@ KINDS: Mapping[str, Kind[Judged]] = {
     "claims": Kind(".csv", "a row for each claim, with its verdict", claims_csv),
     "markdown": Kind(".md", "tables for a wiki or a pull request", markdown),
 }
-"""By name; of several with the same ending, that ending means the first."""
+"""Formats by name; of several with the same file ending, the first is the default for that ending."""
 
 
 def write(judged: Judged, files: Sequence[str], form: str | None = None, charts: str | Path | None = None) -> None:
-    """Write files, each in the form that its ending or `form` says, and every chart into a folder."""
+    """Write report files and charts.
+
+    The format of a file is given by its ending or by `form`; charts go to a folder.
+    """
     kinds = {file: kind_of(file, form, KINDS) for file in files}
     for file, kind in kinds.items():
         written(judged, KINDS[kind], file)
@@ -63,9 +66,10 @@ def write(judged: Judged, files: Sequence[str], form: str | None = None, charts:
 
 
 def write_folder(judged: Judged, folder: str | Path) -> tuple[list[str], list[str]]:
-    """Everything that `judge` leaves; the names of the files, and notes on those that could not be made.
+    """Write all results and return the file names.
 
-    The manifest goes first and comes last: while it is not there, nobody takes the folder for a whole one.
+    Also returns notes on files that were not written. The manifest is removed first and written last, so that an
+    incomplete folder is not mistaken for a complete one.
     """
     place = Path(folder)
     (place / KEPT).unlink(missing_ok=True)
@@ -84,13 +88,16 @@ def write_folder(judged: Judged, folder: str | Path) -> tuple[list[str], list[st
 
 
 def refuse_others(folder: str | Path, samples: Sequence[Sample]) -> None:
-    """Refuse to judge into a folder of other questions, or of more; other answers to the same are accepted."""
+    """Raise BadInput if a folder holds results of other or of more samples.
+
+    Other answers to the same questions are accepted.
+    """
     place = Path(folder)
     if not is_judged(place) or not (place / SAMPLES).is_file():
         return
     try:
         kept = {one.id: one.fingerprint for one in read_samples(str(place / SAMPLES))}
-    except BadInput:  # nobody can read what is there, and judging again writes it anew
+    except BadInput:  # The files are unreadable; judging again replaces them.
         return
     mine = {one.id: one.fingerprint for one in samples}
     changed = [name for name in mine if name in kept and not same_texts(mine[name], kept[name])]
@@ -111,7 +118,10 @@ def refuse_others(folder: str | Path, samples: Sequence[Sample]) -> None:
 
 
 def read_judged(folder: str | Path) -> Judged:
-    """What a folder holds. Scores are those that were counted then; files that do not fit together are refused."""
+    """Read a results folder with its stored scores.
+
+    Raises BadInput if its files do not match.
+    """
     place = Path(folder)
     about = folders.read_manifest(place)
     scores = folders.read_judged_scores(place, canonical)
@@ -149,7 +159,7 @@ def read_judged(folder: str | Path) -> Judged:
 
 
 def _step(data: Mapping[str, Any]) -> Step:
-    """A row of the ledger; of its times, null is no number."""
+    """Build a row of the cost table; a missing latency is NaN."""
     found: dict[str, Any] = {name: data[name] for name in Step._fields}
     times = {name: math.nan for name in ("p50", "p95") if found[name] is None}
     return Step(**{**found, **times})

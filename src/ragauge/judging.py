@@ -1,4 +1,7 @@
-"""judge: samples in, verdicts out, and what they count to. Asking is apart from counting, which costs nothing."""
+"""Judging of samples: collect verdicts from a judge and compute scores from them.
+
+Verdicts cost calls; scores can be recomputed from them without any.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ from ragauge.stats.intervals import mean_intervals
 from ragauge.verdicts import LEXICAL, Estimate, Judged, Sample
 
 FEWEST = 5
-"""So many values that are not all the same have an interval."""
+"""Minimum number of values for a confidence interval; they must not all be equal."""
 SHOWN = 6
-"""So many names that were not read are told."""
+"""Maximum number of unread field names listed in a note."""
 
 
 def judge(
@@ -52,15 +55,15 @@ def judge(
     folder: str | Path | None = None,
     **how: Any,
 ) -> Judged:
-    """Judge answers and count the verdicts.
+    """Judge samples and compute scores from the verdicts.
 
-    `samples` is a file, a run's folder, a list of Samples or mappings, or what ragas and DeepEval have. Without
-    `measures` it is the four of MAIN, as far as the samples have what they need. `chat` is `lexical`,
-    `openai:MODEL@URL`, `local:FILE.gguf`, `replay:FILE`, or an object with `complete`. With a `folder` every reply is
-    kept there at once, so that the same call goes on where the last one stopped, and verdicts, scores and a report are
-    written at the end. An `executor` makes the calls, or looks at the words where nobody is asked; all else stays here,
-    and the numbers are the same. Further settings are those of `Judging`. Inside a running event loop it works too;
-    `judge_async` is for those who would rather await it.
+    `samples` is a file, a run folder, a list of Samples or mappings, or a dataset of ragas or DeepEval. `measures`
+    defaults to the main measures (`MAIN`) for which the samples have the required fields. `chat` is `lexical`,
+    `openai:MODEL@URL`, `local:FILE.gguf`, `replay:FILE`, or an object with `complete`. With a `folder`, every reply
+    is saved there as it arrives, so that the same call resumes where the last one stopped. Verdicts, scores and a
+    report are written there at the end. An `executor` makes the calls, or runs the lexical judge; the results are
+    the same. Further settings are those of `JudgingSettings`. Also works inside a running event loop; `judge_async`
+    is the awaitable variant.
     """
     return in_a_loop(judge_async(samples, measures, chat=chat, folder=folder, **how))
 
@@ -73,7 +76,10 @@ async def judge_async(
     folder: str | Path | None = None,
     **how: Any,
 ) -> Judged:
-    """The same, to be awaited."""
+    """Judge samples and compute scores, as a coroutine.
+
+    The arguments are those of `judge`.
+    """
     with contextlib.nullcontext() if folder is None else hold_folder(folder):
         found = await _judged(samples, measures, chat, folder, as_record(Judging, how), written=folder is not None)
         if folder is None:
@@ -90,7 +96,7 @@ def judge_only(
     folder: str | Path | None = None,
     **how: Any,
 ) -> Judged:
-    """The same, but that nothing is written besides replies: for whoever has another use for the rest."""
+    """Judge samples without writing results; only replies are saved in the folder."""
     return in_a_loop(_judged(samples, measures, chat, folder, as_record(Judging, how), written=False))
 
 
@@ -101,7 +107,11 @@ def recount(
     convention: str | Convention | None = None,
     confidence: float | None = None,
 ) -> Judged:
-    """Count what was said once more: other measures, other depths, another convention. Nobody is asked anything."""
+    """Compute scores again from saved verdicts.
+
+    Measures, depths and convention may differ. No judge is called. Raises MissingEvidence if a measure needs tasks
+    that were not judged.
+    """
     before = judged if isinstance(judged, Judged) else read_judged(judged)
     rules = find_convention(before.scores.convention if convention is None else convention)
     chosen = parse_all(before.scores.measures if measures is None else measures, rules)
@@ -124,10 +134,10 @@ def estimate(
     folder: str | Path | None = None,
     **how: Any,
 ) -> list[Estimate]:
-    """What judging would take: calls, tokens and cost of each step, less what is kept already. Nothing is asked.
+    """Estimate the calls, tokens and cost of judging by step, without cached replies.
 
-    Claims are not known before they are asked for, so each sentence counts as one; four characters are a token. The
-    lexical judge makes no calls.
+    No model is called. Claims are unknown before judging, so each sentence counts as one; a token is four
+    characters. The lexical judge makes no calls.
     """
     settings = as_record(Judging, how)
     given, _ = _given(samples, settings)
@@ -149,7 +159,10 @@ def estimate(
 
 
 def missing_key(chat: str, options: Mapping[str, Any]) -> str:
-    """Return the environment variable that should hold the key of a chat model and does not; empty if none does."""
+    """Return the unset environment variable of a chat model's key.
+
+    Empty if no key is missing.
+    """
     found = open_chat(chat, options) if chat.startswith("openai:") else None
     return str(getattr(found, "missing_key", ""))
 
@@ -196,7 +209,7 @@ async def _judged(
 
 
 def _given(samples: Any, settings: Judging) -> tuple[list[Sample], list[str]]:
-    """The samples, and a note where only the first are wanted."""
+    """Load the samples, with a note if only the first ones are used."""
     there = open_samples(samples, answers=settings.answers, k=settings.k)
     if not there:
         raise BadInput("there are no samples")
@@ -208,9 +221,10 @@ def _given(samples: Any, settings: Judging) -> tuple[list[Sample], list[str]]:
 def _chosen(
     measures: Sequence[str] | None, samples: Sequence[Sample], rules: Convention, chat: str | Chat | Judge
 ) -> tuple[list[AnswerMeasure], list[str]]:
-    """The measures, and a note on each of the usual ones that no sample can have; one that was asked for is refused.
+    """Select the measures, with notes on default measures that are left out.
 
-    Samples may lack things one by one, and are unscored then; where all do, it is known before anything is paid for.
+    A requested measure raises MissingEvidence if no sample has its required fields. Single samples may lack fields
+    and are then unscored. Checked before any paid call.
     """
     wanted = parse_all(MAIN if measures is None else measures, rules)
     lacking = {str(one): what for one in wanted if (what := lack(one, samples))}
@@ -231,7 +245,7 @@ def _chosen(
 
 
 def _misnamed(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:
-    """What was not read, and what it may be called if it is what samples lack."""
+    """Name the fields that were not read, and the accepted names of missing fields."""
     unread = list(not_read(samples))
     if not unread or not lacking:
         return []
@@ -241,7 +255,7 @@ def _misnamed(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:
 
 
 def _intervals(scores: Scores, confidence: float) -> dict[str, tuple[float, float]]:
-    """Of each mean; few values, or all the same, say nothing about others like them."""
+    """Compute the confidence interval of each mean; none for few or equal values."""
     told = {}
     for name, column in scores.values.items():
         known = column[~np.isnan(column)]

@@ -16,13 +16,13 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 HIDDEN = "[redacted]"
 MASKED = re.compile(r"\bsk-[\w-]*\*+[\w*-]*")
-"""A key that a server repeats with its middle starred out."""
+"""A key whose middle is masked with asterisks, as servers repeat it."""
 MIN_LENGTH = 4
-"""Characters of the shortest secret that is registered."""
+"""Minimum length of a registered secret in characters."""
 LONG = 8
-"""Characters from which a secret is redacted inside words, not only as a word of its own."""
+"""Minimum length in characters of a secret that is also redacted inside of words."""
 TOKEN_LENGTH = 20
-"""Characters from which a value in the query of a URL is taken for a key, regardless of its name."""
+"""Minimum length in characters of a value in a URL query that counts as a key regardless of its name."""
 SECRET_NAME = re.compile(r"(^|[-_])(pass|passwd|password|pwd|secret|token|key|apikey|auth|authorization|cookie)$", re.I)
 """Names of options, headers and fields whose values are secrets."""
 _SCHEME = re.compile(r"(?:Basic|Bearer|Token|ApiKey)\s+(?=\S)", re.I)
@@ -32,24 +32,29 @@ _registered: set[str] = set()
 
 
 class _Forms(NamedTuple):
-    """How a secret can appear in a text."""
+    """Encodings in which a secret can appear in a text."""
 
     secret: str
     base64: tuple[str, ...]
-    """Base64 text that only this secret gives, for each position that it can have in a longer encoded text."""
+    """Base64 fragments of this secret, for each of its possible offsets in a longer encoded text."""
     escaped: re.Pattern[str]
     """The secret with any of its characters escaped for JSON, URLs or HTML."""
 
 
 def register_secrets(*secrets: str | None) -> None:
-    """Add secrets to those that `redact` removes; empty and very short ones are left out."""
+    """Add secrets to those that `redact` removes.
+
+    Empty and very short ones are left out.
+    """
     for secret in secrets:
         if secret is not None and len(secret.strip()) >= MIN_LENGTH:
             _registered.add(secret.strip())
 
 
 def register_url(url: str) -> None:
-    """Register what a URL contains of secrets: its password, also as basic authentication, and keys in its query.
+    """Register the secrets of a URL: its password and the keys in its query.
+
+    The password is also registered in the form of basic authentication.
 
     >>> register_url("https://me:hunter22@host/v1?lang=english&sig=4711-0815")
     >>> redact("bWU6aHVudGVyMjI= and 4711-0815 are wrong for me in english")
@@ -87,7 +92,7 @@ def forget_secrets() -> None:
 
 
 def has_secrets() -> bool:
-    """Whether any secret is registered."""
+    """Return whether any secret is registered."""
     return bool(_registered)
 
 
@@ -102,9 +107,10 @@ def redact(text: str) -> str:
 
 
 def redact_data(text: str) -> str:
-    """Replace registered secrets in data: in replies and in files. Short words and short numbers stay.
+    """Replace registered secrets in data, that is in replies and files.
 
-    Keys such as `test` or `1234` are common in data, where replacing them would change results.
+    Short words and short numbers stay. Keys such as `test` or `1234` are common in data, where replacing them would
+    change results.
     """
     return without_keys(text, filter(_is_distinctive, _registered))
 
@@ -135,7 +141,7 @@ def without_keys(text: object, keys: Iterable[str]) -> str:
     for key in sorted(filter(None, tuple(keys)), key=len, reverse=True):
         forms = _forms(key)
         if len(key) < LONG or (len(key) < 2 * LONG and (key.isalpha() or key.isdigit())):
-            # Only as a word of its own: `postgres` is part of `postgresql`.
+            # Only as a whole word: `postgres` is part of `postgresql`.
             shown = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", HIDDEN, shown)
         else:
             shown = shown.replace(key, HIDDEN)
@@ -155,7 +161,7 @@ def _forms(secret: str) -> _Forms:
         # Characters that also depend on the bytes before and after the secret are left out.
         last = (offset + len(data)) * 8 // 6
         part = b64encode(bytes(offset) + data).decode()[first:last]
-        # A short secret has few characters of its own, which other texts contain too.
+        # A short fragment also occurs in other texts.
         encoded += dict.fromkeys([part, part.replace("+", "-").replace("/", "_")]) if len(part) >= LONG else []
     return _Forms(secret, tuple(encoded), re.compile("".join(map(_any_escape, secret))))
 
@@ -180,7 +186,7 @@ def _any_escape(character: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """An address without the name, the password and the query that may stand in it.
+    """Remove user name, password and query from a URL.
 
     >>> without_credentials("https://me:secret@host:8000/v1/?key=1")
     'https://host:8000/v1'
@@ -190,7 +196,7 @@ def without_credentials(url: str) -> str:
 
 
 def credentials(url: str) -> list[str]:
-    """What of an address must not be shown: its password, or the name where that is all there is, and the query.
+    """Find the secrets of a URL: password, or else user name, and query values.
 
     >>> credentials("https://me:secret@host/v1?key=abc")
     ['secret', 'abc']

@@ -1,4 +1,4 @@
-"""Size limits on what is read, and the environment variables that raise them."""
+"""Size limits of inputs, and the environment variables that change them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MB = 1_000_000
 
 
 class Limit(NamedTuple):
-    """A default number of megabytes, and the environment variable that replaces it."""
+    """A default size limit in megabytes, and the environment variable that overrides it."""
 
     variable: str
     default_mb: int
@@ -45,9 +45,9 @@ class Limit(NamedTuple):
 
 
 REPLY = Limit("RAGAUGE_MAX_REPLY_MB", 64)
-"""One reply of a service, decompressed."""
+"""Limit for one reply of a service, decompressed."""
 LINE = Limit("RAGAUGE_MAX_LINE_MB", 256)
-"""One line of a text file."""
+"""Limit for one line of a text file."""
 DECOMPRESSED = Limit("RAGAUGE_MAX_DECOMPRESSED_MB", 1000)
-"""A decompressed file, unless `DECOMPRESSED_RATIO` times its compressed size is more."""
+"""Limit for a decompressed file, unless `MAX_DECOMPRESSION_RATIO` times its compressed size is more."""
 DECOMPRESSED_RATIO = 100

@@ -1,4 +1,4 @@
-"""The nouns of comparing embedders (`Lineup`) and tokenizers (`Tokenizers`): same data, retriever and context."""
+"""Result types of the embedder and tokenizer comparisons."""
 
 from __future__ import annotations
 
@@ -13,295 +13,301 @@ from ragauge.records import NOTHING
 
 
 class Gap(NamedTuple):
-    """How a mean differs from another over the same queries, and how sure that is."""
+    """Difference of two means over the same queries, with interval and p-value."""
 
     difference: float
     low: float
     high: float
     p: float
-    """Of the paired t-test."""
+    """P-value of the paired t-test."""
     p_corrected: float
-    """The same, corrected for all comparisons that are read together."""
+    """P-value corrected for all comparisons made together."""
     n: int
 
 
 class Pair(NamedTuple):
-    """Two entrants against each other by the first measure."""
+    """Comparison of two embedders by the first measure."""
 
     one: str
     other: str
     differs: str
-    """`rank` for the best and the next best; else the one option in which their descriptions differ: `tokenizer` …"""
+    """`rank` for the best two; otherwise the only option in which their descriptions differ, such as `tokenizer`."""
     gap: Gap
-    """Of the one less the other; corrected over all pairs."""
+    """Difference `one` minus `other`; its p-value is corrected over all pairs."""
 
 
 class Fault(NamedTuple):
-    """A text that has no vector. As a query it finds nothing and counts as a miss; as a document it is not found."""
+    """Text without a usable vector.
+
+    As a query it counts as a miss; as a document it is not found.
+    """
 
     id: str
     what: str
     """`document` or `query`."""
     why: str
-    """`failed`, `nan` (a number in it is none), `zero` (it has no direction)."""
+    """`failed`, `nan` (a value is not finite) or `zero` (all values are 0)."""
     error: str = ""
-    """Of what failed, its own words."""
+    """Original error message, if embedding failed."""
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """What an embedder's vectors give in one store."""
+    """Quality and latency of an embedder with one vector store."""
 
     store: str
-    """As it is described: `exact`, `pgvector(index=none)`, `pgvector(index=hnsw)`."""
+    """Description of the store: `exact`, `pgvector(index=none)`, `pgvector(index=hnsw)`."""
     means: Mapping[str, Mean]
-    """By measure."""
+    """Means by measure."""
     stages: Mapping[str, Latency]
-    """`embed`, `retrieve` and `total`, each query by itself."""
+    """Latency of `embed`, `retrieve` and `total`, each query by itself."""
     build_seconds: float = math.nan
-    """To take the vectors in and index them."""
+    """Time in seconds to add the vectors and build the index."""
     index_used: bool | None = None
-    """Whether searches walked an index; None where there is none to walk."""
+    """Whether searches used an index; None if the store has none or cannot report it."""
     neighbours: float = math.nan
-    """The part of the true nearest ten that it found."""
+    """Share of the ten exact neighbours that the store found."""
     note: str = ""
-    """Why there is nothing, where something failed."""
+    """Reason why results are missing, or a note on failed queries."""
     unreliable_times: Sequence[str] = ()
     """Reasons why the times are unreliable, decided as in `bench`; empty if they are reliable."""
 
 
 class Shrunk(NamedTuple):
-    """The same vectors made smaller, and what that leaves of them."""
+    """Quality of the vectors after compression."""
 
     how: str
-    """`pca` (fitted to the documents), `first` (the first so many numbers)."""
+    """Reduction method: `pca` (fitted to the documents) or `first` (the first values)."""
     dimension: int
     kind: str
-    """What a number is kept as: `float32`, `float16`, `int8`, `bit`."""
+    """Precision of a value: `float32`, `float16`, `int8` or `bit`."""
     bytes: int
-    """Of a vector."""
+    """Size of a vector in bytes."""
     means: Mapping[str, Mean]
 
 
 class Grown(NamedTuple):
-    """The same queries over a part of the corpus: all relevant documents, and some of the others."""
+    """Quality over a sample of the corpus with all relevant documents."""
 
     documents: int
     means: Mapping[str, Mean]
 
 
 class Shaken(NamedTuple):
-    """What is left when the queries are written in another way."""
+    """Quality after a perturbation of the queries."""
 
     how: str
-    """The name of the perturbation: `keyboard`, `upper case`, …"""
+    """Name of the perturbation, such as `keyboard` or `upper case`."""
     rate: float
-    """The part of the words or characters that it may touch."""
+    """Share of the words or characters that it may change."""
     changed: float
-    """The part of the queries that are not what they were."""
+    """Share of the queries that it changed."""
     mean: Mean
     gap: Gap
-    """Against the queries as they were, by the first measure; over several seeds where it draws."""
+    """Difference from the original queries by the first measure; over several seeds if it is random."""
     seeds: int = 1
 
 
 class Probe(NamedTuple):
-    """A short text of one kind, and what a tokenizer makes of it."""
+    """Short text of one kind and its tokens."""
 
     kind: str
-    """`plain text`, `numbers`, `code`, …"""
+    """Kind of text, such as `plain text`, `numbers` or `code`."""
     text: str
     pieces: Sequence[str]
     unknown: int = 0
 
 
 class LongWord(NamedTuple):
-    """A word that a tokenizer takes many pieces for."""
+    """Word that a tokenizer splits into many tokens."""
 
     word: str
     pieces: int
     times: int
-    """How often it stands in the corpus."""
+    """Number of occurrences in the corpus."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a tokenizer makes of a corpus."""
+    """Token counts of one tokenizer on a corpus."""
 
     tokenizer: str
     vocabulary: int
-    """How many tokens it knows."""
+    """Number of tokens in the vocabulary."""
     used: int
-    """How many of them occur."""
+    """Number of distinct tokens that occur."""
     documents: int
     tokens: int
-    """Of all documents together, without marks around them."""
+    """Number of tokens in all documents, without special tokens."""
     words: int
     characters: int
     bytes: int
-    """Of the texts, as UTF-8."""
+    """Size of the texts in UTF-8 bytes."""
     per_document: Mapping[str, float]
-    """`mean`, `p50`, `p95`, `max` …"""
+    """Tokens per document: `mean`, `min`, `max` and percentiles such as `p50` and `p95`."""
     unknown: int = 0
-    """Tokens that stand for something which it does not know."""
+    """Number of unknown tokens."""
     unknown_documents: int = 0
     lossless: bool | None = None
-    """Whether every text comes back from its tokens as it was; None where nobody can tell."""
+    """Whether decoding restores every text; None if there are no documents."""
     limit: int | None = None
-    """How many tokens its model reads."""
+    """Maximum number of tokens that the model reads."""
     truncated: int = 0
-    """How many documents have more than that."""
+    """Number of documents longer than the limit."""
     lost: int = 0
-    """Tokens beyond it."""
+    """Number of tokens beyond the limit."""
     longest: Sequence[LongWord] = ()
-    """The words that take most pieces."""
+    """Words with the most tokens."""
     probes: Sequence[Probe] = ()
     texts_per_second: float = math.nan
     trained_on: str = ""
-    """What its pieces were learned from, where that was this corpus."""
+    """Texts that the tokenizer was trained on, if they are from this corpus."""
     marks: int = 0
-    """Tokens that its model puts around a text; in no other figure but the limit's."""
+    """Number of special tokens that the model adds to a text; counted only against the limit."""
     note: str = ""
     learn_seconds: float = math.nan
-    """To learn its pieces, where it did."""
+    """Training time of the tokenizer in seconds; NaN if it was not trained here."""
 
     @property
     def used_share(self) -> float:
-        """The part of the vocabulary that occurs."""
+        """Share of the vocabulary that occurs."""
         return self.used / self.vocabulary if self.vocabulary else math.nan
 
     @property
     def per_word(self) -> float:
-        """Tokens for a word (fertility)."""
+        """Tokens per word (fertility)."""
         return self.tokens / self.words if self.words else math.nan
 
     @property
     def per_character(self) -> float:
-        """Tokens for a character."""
+        """Tokens per character."""
         return self.tokens / self.characters if self.characters else math.nan
 
     @property
     def per_byte(self) -> float:
-        """Tokens for a byte."""
+        """Tokens per byte."""
         return self.tokens / self.bytes if self.bytes else math.nan
 
     @property
     def compression(self) -> float:
-        """Bytes for a token."""
+        """Bytes per token."""
         return self.bytes / self.tokens if self.tokens else math.nan
 
     @property
     def unknown_rate(self) -> float:
-        """The part of the tokens that are unknown."""
+        """Share of the tokens that are unknown."""
         return self.unknown / self.tokens if self.tokens else math.nan
 
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """Tokenizers side by side on the same texts."""
+    """Comparison of tokenizers on the same texts."""
 
     corpus: str
     documents: int
     rows: Sequence[Tokens]
     failures: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """Tokenizers that could not be opened, and why."""
+    """Reasons by name of tokenizers that failed."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """One embedder (or a system without one: BM25, chance), and all that was measured of it."""
+    """Results of one embedder, or of a system without one (BM25, chance)."""
 
     name: str
-    """What reports call it."""
+    """Name in reports."""
     description: str
-    """As it was asked for."""
+    """Description as requested."""
     kind: str = "embedder"
-    """`embedder`, `words` (BM25: no vectors), `chance`."""
+    """`embedder`, `words` (BM25) or `chance`."""
     model: str = ""
-    """The embedder's own name."""
+    """Model name reported by the embedder."""
     trained: bool | None = None
-    """Whether its weights were learned from anything; None where nobody says."""
+    """Whether the weights are trained; None if unknown."""
     dimension: int | None = None
     bytes_per_vector: int | None = None
     parameters: int | None = None
     memory_bytes: int | None = None
-    """What a process that loads it and embeds some texts takes at most, above one that does not."""
+    """Peak memory in bytes of a process that loads it and embeds some texts, minus the peak before."""
     load_seconds: float = math.nan
     train_seconds: float = math.nan
-    """To learn from this corpus, where it does; also if that was done before and kept."""
+    """Training time on this corpus in seconds, also if an earlier training was reused; NaN if it is not trained."""
     documents_per_second: float = math.nan
-    """Embedded in batches, really computed and not remembered."""
+    """Throughput of embedding in batches, without cached vectors."""
     limit: int | None = None
-    """Tokens that it reads."""
+    """Maximum number of tokens per text."""
     truncated: float = math.nan
-    """The part of the documents of which it does not read all, after everybody's were cut alike."""
+    """Share of the documents, already cut to the context, that exceed the limit."""
     tokenizer: Tokens | None = None
     bits_per_byte: float = math.nan
-    """Of a language model, on documents that it did not learn from."""
+    """Bits per byte of a language model on documents that it was not trained on."""
     means: Mapping[str, Mean] = field(default_factory=lambda: NOTHING)
-    """By measure, over all judged queries, ranked exactly."""
+    """Means by measure over all judged queries, ranked exactly."""
     gaps: Mapping[str, Gap] = field(default_factory=lambda: NOTHING)
-    """By measure, against the baseline; none of the baseline itself."""
+    """Differences from the baseline by measure; empty for the baseline itself."""
     shelves: Sequence[Shelf] = ()
     shrunk: Sequence[Shrunk] = ()
     grown: Sequence[Grown] = ()
     shaken: Sequence[Shaken] = ()
     faults: Sequence[Fault] = ()
-    """The first so many texts without a vector."""
+    """First texts without a usable vector."""
     faulty: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """How many there are: by what and why, `document failed`, `query zero`, …"""
+    """Number of texts without a usable vector, by type and reason: `document failed`, `query zero` and others."""
     notes: Sequence[str] = ()
 
     def shelf(self, store: str) -> Shelf | None:
-        """What came of one store."""
+        """Return the results of one store, or None."""
         return next((one for one in self.shelves if one.store == store), None)
 
     @property
     def milliseconds(self) -> float:
-        """The median time of a query in all, in the first store."""
+        """Median total latency of a query in ms, in the first store.
+
+        NaN if it was not timed.
+        """
         return self.shelves[0].stages["total"].p50 if self.shelves and "total" in self.shelves[0].stages else math.nan
 
 
 @dataclass(frozen=True)
 class Lineup:
-    """Embedders side by side."""
+    """Comparison of embedders on one dataset."""
 
     dataset: str
     documents: int
     queries: int
-    """How many were asked and are judged."""
+    """Number of judged queries that were run."""
     entrants: Sequence[Entrant]
     measures: Sequence[str]
-    """The first is the one that curves and losses are of."""
+    """Measure names; curves and losses use the first."""
     baseline: str
     convention: str = "default"
     part: str = "whole"
-    """What of a document was embedded: `whole`, `text`, `title`."""
+    """Part of a document that was embedded: `whole`, `text` or `title`."""
     context: int | None = None
-    """Every text was cut after so many characters; None where none was cut."""
+    """Number of characters after which every text was cut; None if none was cut."""
     cut: float = 0.0
-    """The part of the documents that are longer."""
+    """Share of the documents that are longer."""
     confidence: float = 0.95
     seed: int = 0
     pairs: Sequence[Pair] = ()
-    """Those whose difference is due to one thing, and the best against the next best."""
+    """The best two embedders, and those that differ in one option."""
     references: Mapping[str, float] = field(default_factory=lambda: NOTHING)
-    """Bits per byte of the documents that language models are asked about, by compressors.
+    """Bits per byte of compressors on the held-out documents of language models.
 
-    `xz`, `bz2` and `zlib` have read nothing before, as an untrained model; `xz, primed` has read the documents that the
-    trained ones learn from, and is what these must beat.
+    `xz`, `bz2` and `zlib` start without data, like an untrained model. `xz, primed` has read the training documents, so
+    trained models should beat it.
     """
     failures: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """Embedders that could not be opened, and why."""
+    """Reasons by name of embedders that failed."""
     seconds: Mapping[str, float] = field(default_factory=lambda: NOTHING)
-    """By what was done."""
+    """Measuring time in seconds, by step."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
     def find(self, name: str) -> Entrant:
-        """An entrant by its name."""
+        """Return the result of an embedder by name; raise UnknownName if there is none."""
         found = next((one for one in self.entrants if one.name == name), None)
         if found is None:
             raise UnknownName("embedder", name, [one.name for one in self.entrants])

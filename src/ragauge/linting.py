@@ -1,4 +1,4 @@
-"""The verb `lint`: what is wrong with a corpus, before anybody pays for its vectors."""
+"""Checks of a corpus for problems in its documents."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ragauge.records import Dataset, Ints, Judgments
 from ragauge.runs.manifest import circumstances, now
 
 BARS = 32
-"""Of a histogram, at most."""
+"""Maximum number of bars of a histogram."""
 ENDINGS = (".jsonl", ".ndjson", ".tsv", ".csv", ".parquet", ".json", ".gz", ".zst")
-"""What is a file and no name."""
+"""File endings; a path with one of these is not the name of a dataset."""
 PERCENTILES = (5, 25, 50, 75, 95, 99)
 
 
@@ -44,13 +44,14 @@ def lint(  # noqa: PLR0913 - one for each thing that can be said
     text_field: str | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Lint:
-    """Look for what is wrong with a corpus.
+    """Check a corpus for problems.
 
     `corpus` is a file (JSONL, TSV, CSV, Parquet, JSON; `-` for standard input), a BEIR folder, a folder of texts, the
-    name of a dataset, a Dataset, or documents: `Document`, mappings with `id` and `text`, or texts. What cannot be read
-    is a finding, not an error. `qrels` are judgments of it; `embedder` (by name, or yours where it has `tokens` and
-    `limit`) or `tokenizer` and `limit` say what is cut off. `share` is the part of the documents that makes a problem
-    of what a few may have; `languages` are those that documents may be in; `checks` names some.
+    name of a dataset, a Dataset, or documents: `Document`, mappings with `id` and `text`, or texts. An entry that
+    cannot be read is a finding, not an error. `qrels` are judgments of the corpus. The token limit comes from
+    `embedder` (a name, or an object with `tokens` and `limit`), or from `tokenizer` and `limit`. `share` is the share
+    of the documents from which a tolerated finding is a problem. `languages` are the allowed languages, and `checks`
+    selects checks.
 
     >>> found = lint(["A text that has some words to say.", "A text that has some words to say.", ""])
     >>> [(one.what, one.count) for one in found.problems]
@@ -98,7 +99,7 @@ def lint(  # noqa: PLR0913 - one for each thing that can be said
 
 
 class _Watch:
-    """Tells which check is being made, and how far it is."""
+    """Progress of the check that is running."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -138,7 +139,7 @@ def _refuse(given: Thresholds, limit: int | None) -> None:
 def _counter(
     embedder: Any, tokenizer: str | Path | None, limit: int | None, *, wanted: bool
 ) -> tuple[Tokens | None, dict[str, str]]:
-    """Who counts tokens, or why nobody does."""
+    """Return the token counter, or the reason why there is none."""
     if embedder is not None and tokenizer is not None:
         raise BadInput("an embedder and a tokenizer are given", hint="either of them")
     if not wanted or (embedder is None and tokenizer is None):
@@ -152,7 +153,7 @@ def _counter(
 
 
 def _read(corpus: Any, names: Names) -> tuple[Reading, Any]:
-    """The documents, and the judgments that lie beside them."""
+    """Read the documents, and find the judgments stored with them."""
     if isinstance(corpus, Dataset):
         return read_things(corpus.name, corpus.documents, names), corpus.judgments
     if not isinstance(corpus, str | Path):
@@ -165,7 +166,7 @@ def _read(corpus: Any, names: Names) -> tuple[Reading, Any]:
     if place is not None:
         return _folder(place, names)
     if ":" not in text and ("/" in text or Path(text).suffix in ENDINGS):
-        Source(text).head()  # says that there is none, and what is near
+        Source(text).head()  # raises an error with a hint if there is no such file
     found = load(text)
     return read_things(found.name, found.documents, names), found.judgments
 
@@ -203,7 +204,10 @@ def _with_unread(reading: Reading, folder: Path, files: Sequence[Path]) -> Readi
 
 
 def _judged(given: Any, *, strict: bool) -> tuple[list[Judged], str]:
-    """The rows of judgments; those that merely lie beside the corpus may be broken, with the reason."""
+    """Read the rows of judgments.
+
+    Unless `strict`, unreadable files only give a reason.
+    """
     if given is None:
         return [], ""
     if isinstance(given, Judgments):
@@ -233,7 +237,10 @@ def _figures(sizes: Ints) -> dict[str, float]:
 
 
 def _bars(sizes: Ints) -> Sequence[Bar]:
-    """How many texts have which length, in steps of one ratio: lengths are spread over orders of magnitude."""
+    """Count texts by length, in bars of equal ratio.
+
+    Lengths span orders of magnitude.
+    """
     known = sizes[sizes > 0]
     if not len(known):
         return []

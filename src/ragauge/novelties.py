@@ -1,4 +1,4 @@
-"""novelty: how new documents are to what is known, by vectors, by words, and claim by claim."""
+"""Novelty of documents against a corpus, by vectors, shingles and claims."""
 
 from __future__ import annotations
 
@@ -38,34 +38,37 @@ from ragauge.worths import Claim, DocumentNovelty, Nearest, Novelty
 
 EMBEDDER = "wordllama"
 COMPARED = 2000
-"""So many known chunks at most say how far known documents are from each other."""
+"""Maximum number of known chunks sampled for the percentiles."""
 BESIDE = 3
-"""So many known chunks are nearest to a claim."""
+"""Number of nearest known chunks per claim."""
 FEW = 30
-"""Among fewer known documents there are no percentiles: below the fifth of a hundred would be none of them, or one."""
+"""Minimum number of known documents for percentiles; with fewer, the fifth percentile is meaningless."""
 
 Heard = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and of how much."""
+"""Progress callback: step, number done, total."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Documents that may be added, beside what is known: everything that novelty is computed from."""
+    """Chunks, vectors and neighbours from which novelty is computed."""
 
     chunks: Chunks
     vectors: Vectors
     near: Near
-    """The nearest known chunk of each chunk."""
+    """Nearest known chunk of each chunk."""
     known: Chunks
     known_vectors: Vectors
     embedder: Embedder
     texts: bool = True
-    """Whether the texts of what is known are there, or only vectors."""
+    """Whether the texts of the known documents are available, and not only vectors."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def highest(self) -> Floats:
-        """The highest cosine of each chunk with a known one: 0 where nothing is known, NaN for a vector of zeros."""
+        """Highest cosine of each chunk with a known one.
+
+        0 if nothing is known, NaN for a zero vector.
+        """
         if self.near.similarities.shape[1]:
             found: Floats = self.near.similarities[:, 0]
             return found
@@ -82,7 +85,7 @@ def measure(
     cache: Path | None = None,
     progress: Heard | None = None,
 ) -> Measured:
-    """Cut, embed and compare: what novelty starts from, and whoever adds documents one by one."""
+    """Split, embed and compare documents, as input for novelty and for batches."""
     seconds: dict[str, float] = {}
     model = open_embedder(embedder)
     kept: Embedder = model if cache is None else Cached(model, cache / "embeddings")
@@ -104,7 +107,7 @@ def measure(
 
 
 def _once(documents: list[Document], what: str) -> list[Document]:
-    """The same, as files are read: an id that comes twice is refused."""
+    """Return the documents; raise BadInput for a duplicate id."""
     seen: set[str] = set()
     for one in documents:
         if one.id in seen:
@@ -129,14 +132,14 @@ def novelty(  # noqa: PLR0913 - each is a setting
     progress: Heard | None = None,
     **how: Any,
 ) -> Novelty:
-    """How new documents are to what is known.
+    """Measure how new documents are against a corpus.
 
-    `added` and `known` are lists of Documents, datasets or their names, corpus files or folders; `known` may also be a
-    file of vectors (`.npy`, `.fvecs` …) by the same embedder, a row for each chunk. Chunks have at most `size`
-    characters. Percentiles are among known documents with at most `compared` chunks in all, drawn by `seed`; among
-    fewer than 30 documents there are none, and nothing is called near or new. With a
-    `chat`, as `judge` takes it, everything that the new documents claim is held against the `beside` known chunks that
-    are nearest to it; replies are kept in `folder`, and further settings are those of `Judging`.
+    `added` and `known` are lists of Documents, datasets or their names, corpus files or folders. `known` may also be a
+    file of vectors (`.npy`, `.fvecs` and others) by the same embedder, one row per chunk. Chunks have at most `size`
+    characters. Percentiles are among known documents with at most `compared` chunks in total, drawn with `seed`. With
+    fewer than 30 documents there are none, and no document is classified as near or new. With a `chat` (see `judge`),
+    the claims of the new documents are judged against the `beside` nearest known chunks of each. Replies are saved in
+    `folder`. Further settings are those of `JudgingSettings`.
     """
     if compared < 0 or beside < 1:
         raise BadInput(f"{compared} known chunks, and {beside} beside a claim", hint="at least 0, and at least 1")
@@ -188,7 +191,10 @@ def novelty_estimate(  # noqa: PLR0913 - each is a setting
     progress: Heard | None = None,
     **how: Any,
 ) -> list[Estimate]:
-    """What asking about claims would take: calls, tokens and cost of each step. Nothing is asked, and nothing kept."""
+    """Estimate the calls, tokens and cost of judging claims, by step.
+
+    No judge call is made.
+    """
     found = measure(added, known, embedder=embedder, size=size, overlap=overlap, cache=cache, progress=progress)
     there = folder if folder is not None and Path(folder).is_dir() else None
 
@@ -211,7 +217,7 @@ async def _claims(
     beside: int,
     progress: Heard | None,
 ) -> tuple[dict[int, list[Claim]], str, list[str]]:
-    """The claims by document, who judged, and what is to be said of it."""
+    """Judge the claims; return them by document, with the judge's name and notes."""
     if not found.texts:
         raise MissingEvidence(
             "claims are held against texts, and only vectors are known", hint="--known with the documents themselves"
@@ -240,7 +246,7 @@ def _nearest(found: Measured, beside: int) -> Callable[[Sequence[str]], Ints]:
 
 
 def _rows(path: str) -> tuple[Chunks, Vectors]:
-    """A file of vectors: each row is a chunk, and a document of its own."""
+    """Read a file of vectors; each row is a chunk and a document of its own."""
     rows = read_vectors(path)
     names = rows.ids or [f"row {i}" for i in range(len(rows.vectors))]
     zeros = np.zeros(len(names), np.int64)
@@ -250,14 +256,17 @@ def _rows(path: str) -> tuple[Chunks, Vectors]:
 
 
 def _twins(documents: Sequence[Document]) -> Ints:
-    """A number for each document, the same for those with the same text."""
+    """Number the documents so that those with the same text have the same number."""
     seen: dict[bytes, int] = {}
     keys = (hashlib.blake2b(normalised(one.whole).encode("utf-8", "replace"), digest_size=16) for one in documents)
     return np.array([seen.setdefault(key.digest(), len(seen)) for key in keys], np.int64)
 
 
 def _sample(known: Chunks, most: int, seed: int) -> Ints:
-    """The chunks of known documents, drawn whole until there are enough; of one that is too long alone, some."""
+    """Sample the chunks of whole known documents.
+
+    A single document that is too long is cut.
+    """
     counts = known.counts
     order = np.random.default_rng(seed).permutation(np.flatnonzero(counts))
     taken = order[np.cumsum(counts[order]) <= most]
@@ -269,7 +278,10 @@ def _sample(known: Chunks, most: int, seed: int) -> Ints:
 
 
 def _own(found: Measured, twins: Ints, rows: Ints) -> dict[str, Floats]:
-    """How far the sampled known documents are from all others: by mean, and at least."""
+    """Compute the novelty of sampled known documents against all others.
+
+    Both the mean and the minimum over chunks are returned.
+    """
     classes = twins[found.known.owner]
     order = np.argsort(classes, kind="stable")
     ordered = classes[order]

@@ -1,4 +1,4 @@
-"""The nouns of a stress test: what a store was put through, what it gave back, and how it broke if it did."""
+"""Result types of a stress test: read-backs, latency and failures."""
 
 from __future__ import annotations
 
@@ -10,46 +10,49 @@ from ragauge.records import NOTHING
 
 
 class Harm(NamedTuple):
-    """One document that did not come back as it went in."""
+    """Document that was not read back as it was put in."""
 
     id: str
     what: str
-    """`lost`, `changed`, `swapped` (it has the text of another), `stale` (the one that was replaced), `twice`,
-    `unknown` (nobody put it in), `unlisted`."""
+    """Kind of corruption.
+
+    `lost`, `changed`, `swapped` (it has the text or id of another document), `stale` (it has the replaced text),
+    `twice` (listed more than once), `unknown` (it was never put in), `unlisted`.
+    """
     where: str = ""
-    """What differs: the field, and the first byte."""
+    """What differs: the field and the first byte."""
     place: int | None = None
-    """Which of the documents it is, from 1; None for one that nobody put in."""
+    """Number of the document, from 1; None for one that was never put in."""
 
 
 @dataclass(frozen=True)
 class ReadBack:
-    """What came of reading every document again."""
+    """Result of reading all documents back."""
 
     when: str
-    """`at once`, `reopened`, `kill 1 in the put of document 1,201`, `replaced`, …"""
+    """When the documents were read: `at once`, `reopened`, `kill 1 in the put of document 1,201`, `replaced`, …"""
     expected: int
-    """How many the store had promised to keep."""
+    """Number of documents that the store had committed."""
     whole: int
-    """How many of them came back byte for byte."""
+    """Number of committed documents that were read back byte for byte."""
     harms: Sequence[Harm] = ()
-    """The others, the first so many."""
+    """The first corrupt documents."""
     harmed: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """How many of each kind."""
+    """Number of corrupt documents by kind."""
     beyond: int = 0
-    """Documents that were not promised yet and came back whole nevertheless."""
+    """Number of uncommitted documents that were read back intact."""
     keeps: Sequence[str] = ()
-    """What of a document the store keeps, and what was therefore compared."""
+    """Fields of a document that the store keeps and that were compared."""
     seconds: float = float("nan")
 
     @property
     def sound(self) -> bool:
-        """Whether everything came back, and nothing else."""
+        """Whether all committed documents were read back intact, and nothing else."""
         return self.whole == self.expected and not any(self.harmed.values())
 
 
 class Timing(NamedTuple):
-    """How long something took: in milliseconds each time, and in seconds in all."""
+    """Latency of repeated calls in milliseconds; `seconds` is the total."""
 
     n: int
     seconds: float
@@ -61,110 +64,110 @@ class Timing(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How long putting took when so many documents were there."""
+    """Time per put document at one point of filling a store."""
 
     documents: int
     milliseconds: float
-    """Of a document: the median of a stretch."""
+    """Median time per document over a group of puts, in milliseconds."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """How a store broke: its own words, how far it got, and the least that breaks it."""
+    """Failure of a store, with the progress made and the shortest failing prefix."""
 
     way: str
-    """How documents were put in: `one by one`, `in batches`."""
+    """Ingestion mode: `one by one` or `in batches`."""
     stage: str
-    """What it was doing: `putting`, `committing`, `reading back`, `searching`, `reopening`, `replacing`, …"""
+    """Stage of the failure: `putting`, `committing`, `reading back`, `searching`, `reopening`, `replacing`, …"""
     error: str
-    """Verbatim, or what was found where it said nothing."""
+    """Original error message, or the finding if the store reported none."""
     silent: bool
-    """Whether it raised no error itself."""
+    """Whether the store raised no error itself."""
     after: int
-    """So many documents had been put in."""
+    """Number of documents put in before the failure."""
     document: str = ""
-    """The document at hand, or the first and the last of a batch."""
+    """Id of the document being put, or the first and last id of a batch."""
     prefix: int | None = None
-    """The shortest prefix of the documents that still breaks it; None where none was looked for or found."""
+    """Length of the shortest failing prefix of the documents; None if not searched for or not found."""
     tried: Sequence[tuple[int, bool]] = ()
-    """Prefixes that were tried, in this order, and whether they broke it in the same way."""
+    """Prefix lengths tried, in order, and whether the same failure occurred."""
     steady: bool | None = None
-    """Whether the prefix breaks it every time that it was tried."""
+    """Whether the prefix failed every time it was tried."""
     doubt: str = ""
     """Why there is no prefix, or why it may not be the shortest."""
     reproduced: bool | None = None
-    """Whether it broke again in a new store; None if that was not tried."""
+    """Whether the failure occurred again in a new store; None if not tried."""
     documents_lost: bool = False
-    """Whether documents were missing or altered, or the store could not be opened again."""
+    """Whether documents were missing or altered, or the store could not be reopened."""
     reproducer: str = ""
-    """The folder with the documents and the command."""
+    """Folder with the documents and the command."""
     command: str = ""
-    """What is typed to see it again."""
+    """Command that repeats the failure."""
 
     @property
     def is_shortest(self) -> bool:
-        """Whether the prefix with one document less was tried and did not break the store."""
+        """Whether the prefix with one document less was tried and did not fail."""
         less = -1 if self.prefix is None else self.prefix - 1
         return self.prefix == 0 or any(n == less and not broke for n, broke in self.tried)
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way of putting documents in, and what came of it."""
+    """Result of one ingestion mode."""
 
     name: str
     documents: int
-    """How many were put in."""
+    """Number of documents put in."""
     put: Timing | None = None
-    """Of each call, which has one document or a batch of them."""
+    """Latency per call; a call puts one document or a batch."""
     commit: Timing | None = None
     search: Timing | None = None
     pace: Sequence[Pace] = ()
     opening: float = float("nan")
-    """Seconds to open it again."""
+    """Time to reopen the store, in seconds."""
     bytes_on_disk: int | None = None
     read_back: Sequence[ReadBack] = ()
     measures: Mapping[str, float] = field(default_factory=lambda: NOTHING)
     judged: int = 0
-    """How many queries the measures are means over."""
+    """Number of queries that the measures average."""
     queries: int = 0
-    """How many queries were asked."""
+    """Number of queries run."""
     disorder: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """Rankings that are wrong in themselves, by what is wrong with them."""
+    """Number of invalid rankings by kind of error."""
     agreement: float = float("nan")
-    """The part of the true nearest neighbours that its rankings have."""
+    """Neighbour recall: share of the exact nearest neighbours in the rankings; NaN if not measured."""
     moved: int | None = None
-    """Rankings that differed after it was opened again; None if they were not compared."""
+    """Number of rankings that differed after reopening; None if not compared."""
     broken: Broken | None = None
     not_reproduced: Sequence[Broken] = ()
     """Failures without lost or altered documents that did not occur again; they do not count as failures."""
 
     @property
     def rate(self) -> float:
-        """Documents a second, putting and committing together."""
+        """Documents ingested per second, including commits; NaN without timings."""
         seconds = sum(one.seconds for one in (self.put, self.commit) if one is not None)
         return self.documents / seconds if seconds > 0 else float("nan")
 
     def readings(self, beginning: str) -> list[ReadBack]:
-        """The times it was read back that are called so."""
+        """Return the read-backs whose `when` starts with a text."""
         return [one for one in self.read_back if one.when.startswith(beginning)]
 
 
 @dataclass(frozen=True)
 class Ordeal:
-    """A store under stress."""
+    """Result of a stress test of one store."""
 
     store: str
     documents: int
-    """How many there were to put in."""
+    """Number of documents to put in."""
     queries: int
     ways: Sequence[Way]
     about: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    """What the store says of itself."""
+    """The store's description of itself."""
     source: str = ""
-    """Where the documents came from, and what was left out."""
+    """Source of the documents."""
     kinds: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """How many documents of each kind."""
+    """Number of documents by type."""
     embedder: str = ""
     k: int = 10
     notes: Sequence[str] = ()
@@ -172,15 +175,18 @@ class Ordeal:
 
     @property
     def broken(self) -> Broken | None:
-        """How it broke, the first way in which it did."""
+        """The first failure over all ingestion modes; None if there is none."""
         return next((way.broken for way in self.ways if way.broken is not None), None)
 
     @property
     def read_back(self) -> dict[str, dict[str, int]]:
-        """`{way: {when: documents that came back byte for byte}}`."""
+        """Number of documents read back byte for byte: `{mode: {when: number}}`."""
         return {way.name: {one.when: one.whole for one in way.read_back} for way in self.ways}
 
     @property
     def measures(self) -> dict[str, Mapping[str, float]]:
-        """`{way: {measure: mean}}`; nothing of a way in which it broke before it was asked."""
+        """Mean measures: `{mode: {measure: mean}}`.
+
+        Empty for a mode that failed before searching.
+        """
         return {way.name: way.measures for way in self.ways}

@@ -1,4 +1,4 @@
-"""More nouns: what comes of letting systems answer. How fast they were, and all of it together."""
+"""Results of `run`: runs, scores and latency of each system, compared with a baseline."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ragauge.records import Dataset, Floats, Run, Scores
 
 
 class Mean(NamedTuple):
-    """A mean over `n` queries, and how far it may be off; NaN where that is not known.
+    """Mean over `n` queries with its confidence interval; `low` and `high` are NaN if unknown.
 
-    Some files tell a mean without saying over how many queries: then `n` is 0.
+    `n` is 0 if a file does not say over how many queries the mean was computed.
     """
 
     value: float
@@ -29,7 +29,7 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds of one stage over `n` queries; percentiles by linear interpolation, as NumPy has them."""
+    """Latency of one stage over `n` queries, in ms; percentiles by linear interpolation."""
 
     n: int
     mean: float
@@ -44,22 +44,22 @@ class Latency:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a system answered."""
+    """Latency by stage, throughput, and failures of a system."""
 
     stages: Mapping[str, Latency]
-    """By stage, and `total`; a stage that a system does not have is not here."""
+    """Latency by stage, and `total`; stages that a system does not have are missing."""
     throughput: float
-    """Throughput: answers per second of wall-clock time, over all workers; 1000 / mean ms in files of other systems."""
+    """Queries per second of wall-clock time, over all workers; 1000 / mean ms in files of other systems."""
     asked: int
     failed: int
-    """Queries that ended in an error. Their times are in no percentile: an error that comes at once is not fast."""
+    """Number of queries that ended in an error. They are not in the percentiles, because a quick error is not fast."""
     timed_out: int
-    """Queries that were given up. Their times are in the percentiles of `total`, as long as somebody waited."""
+    """Number of queries that timed out. The time until the timeout is in the percentiles of `total`."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Which k is enough, and what the others would give and cost."""
+    """Smallest sufficient k, with the score and the context size of each k that was tried."""
 
     k: int | None
     """Smallest k that is enough; None if the measure still rises at the largest k that was tried."""
@@ -67,12 +67,14 @@ class Advice:
     tolerance: float
     confidence: float
     table: Sequence[Mapping[str, float]]
-    """For each k: `k`, `value`, `loss` against the best, `loss_at_most`; where texts are known, `tokens` of the context
-    and `tokens_more` than at the k before."""
+    """One row per k: `k`, `value`, `loss` to the best value, `loss_at_most`; if texts are available, `tokens` of the
+    context
+    and `tokens_more` than at the k before.
+    """
     n: int = 0
     """Number of scored queries."""
     notes: Sequence[str] = ()
-    """What limits the advice: failed queries, relevant ids that the database does not contain."""
+    """Limitations of the result: failed queries, relevant ids that the database does not contain."""
 
     def __str__(self) -> str:
         return "; ".join([self._summary(), *self.notes])
@@ -100,26 +102,26 @@ class Advice:
             )
         most = self.table[-1]
         if "tokens" not in most or math.isnan(most["tokens"]) or round(chosen["tokens"]) >= round(most["tokens"]):
-            return text  # nothing is saved
+            return text  # No tokens are saved.
         return f"{text}; about {chosen['tokens']:.0f} tokens instead of {most['tokens']:.0f} at k={most['k']:g}"
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What came of it: a run, scores and speed for each system, and how each differs from the baseline.
+    """Result of `run`: run, scores and latency per system, and differences from the baseline.
 
-    Where queries were asked several times and the rankings differ, `scores` are those of the first time, and `trials`
-    has every time. All else is over all trials, as it is in the folder: `differences`, `strata`, what is printed,
-    `ragauge.compare(experiment)` and `ragauge.overview(experiment)`.
+    If there were several trials with different rankings, `scores` are those of the first trial and `trials` has all of
+    them. Everything else covers all trials: `differences`, `strata`, the printed form, `ragauge.compare(experiment)`
+    and `ragauge.overview(experiment)`.
     """
 
     dataset: Dataset
     runs: Mapping[str, Run]
     scores: Mapping[str, Scores]
-    """Of the first time that the queries were asked."""
+    """Scores of the first trial, by system."""
     speeds: Mapping[str, Speed]
     differences: Mapping[str, Comparison] = field(default_factory=dict)
-    """Each other system against the baseline, by the first measure."""
+    """Difference of each other system from the baseline, in the first measure."""
     baseline: str | None = None
     folder: Path | None = None
     notes: Sequence[str] = ()
@@ -129,19 +131,22 @@ class Experiment:
     The errors of single queries are in `scores[name].failures`.
     """
     trials: Mapping[str, Sequence[Scores]] = field(default_factory=dict)
-    """The scores of each time, of systems whose rankings are not always the same."""
+    """Scores of each trial, for systems whose rankings differ between trials."""
 
     @property
     def measures(self) -> list[str]:
-        """The canonical names; the first is the one that systems are compared by."""
+        """Canonical names of the measures; systems are compared by the first one."""
         return next(iter(self.scores.values())).measures
 
     def every_time(self, system: str) -> Sequence[Scores]:
-        """The scores of each time that a system was asked; one only where its rankings are always the same."""
+        """Return the scores of each trial; only one if all rankings are the same."""
         return self.trials.get(system) or [self.scores[system]]
 
     def strata(self, tag: str) -> dict[str, tuple[int, dict[str, float]]]:
-        """For each value of a tag of the queries, how many there are, and each system's mean of the first measure."""
+        """Return query count and each system's mean, by value of a tag.
+
+        The mean is that of the first measure.
+        """
         measure = self.measures[0]
         tag = canonical_tag(tag, {name for tags in self.dataset.tags.values() for name in tags})
         places: dict[str, list[int]] = {}
@@ -163,7 +168,9 @@ class Experiment:
 
 
 def canonical_tag(tag: str, known: Collection[str]) -> str:
-    """Return the name under which a tag is known; the swarm study calls `complexity` `query_complexity`.
+    """Return the name under which a tag is known.
+
+    The swarm study calls `complexity` `query_complexity`.
 
     >>> canonical_tag("query_complexity", ["complexity"]), canonical_tag("topic", ["complexity"])
     ('complexity', 'topic')
@@ -173,7 +180,7 @@ def canonical_tag(tag: str, known: Collection[str]) -> str:
 
 
 def every_part(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a system says of itself in a manifest, and what each of its parts says, however deep.
+    """Iterate over the facts of a system in a manifest and those of all its parts.
 
     >>> [one.get("steps") for one in every_part({"parts": [{"steps": 8}, {"parts": [{"steps": 9}]}]})]
     [None, 8, None, 9]
@@ -190,7 +197,7 @@ def _mean(values: Floats) -> float:
 
 
 def _printed(trials: Sequence[Scores]) -> str:
-    """Scores, or their means over trials."""
+    """Format scores, or their means over several trials."""
     first, often = trials[0], len(trials)
     if often == 1:
         return repr(first)
@@ -201,12 +208,12 @@ def _printed(trials: Sequence[Scores]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The same systems over several datasets."""
+    """Result of `run_each`: the same systems on several datasets."""
 
     experiments: Mapping[str, Experiment]
-    """By dataset."""
+    """Experiments by dataset."""
     failures: Mapping[str, RagaugeError] = field(default_factory=dict)
-    """Datasets that could not be run, and why."""
+    """Errors of datasets that could not be run."""
     folder: Path | None = None
 
     def __repr__(self) -> str:
@@ -215,7 +222,7 @@ class Study:
 
 
 class Estimate(NamedTuple):
-    """A figure, and how far it may be off."""
+    """Value with its confidence interval."""
 
     value: float
     low: float
@@ -224,50 +231,50 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How a system does when every task is tried several times."""
+    """Success rates of a system whose tasks were each tried several times."""
 
     system: str
     counts: Mapping[str, tuple[int, int]]
-    """`{task: (trials, successes)}`."""
+    """Trials and successes by task: `{task: (trials, successes)}`."""
     success_rate: Estimate
-    """The mean over tasks of the share of trials that succeed."""
+    """Mean over tasks of the share of successful trials."""
     pass_at: Mapping[int, Estimate]
-    """For each k the chance that of k trials of a task at least one succeeds (pass@k)."""
+    """Probability that at least one of k trials of a task succeeds (pass@k), by k."""
     pass_all: Mapping[int, Estimate]
-    """For each k the chance that all k trials of a task succeed (pass^k)."""
+    """Probability that all k trials of a task succeed (pass^k), by k."""
     agreement: float
-    """The chance that two trials of a task have the same outcome; NaN where no task was tried twice."""
+    """Probability that two trials of a task have the same outcome; NaN if no task has two trials."""
     over: str = "tasks"
-    """What the intervals speak of: other such `tasks`, or other `trials` of these very tasks."""
+    """Population of the intervals: other `tasks` of this kind, or other `trials` of these tasks."""
     confidence: float = 0.95
     success: str = ""
-    """What counted as a success."""
+    """Definition of a success."""
     notes: Sequence[str] = ()
 
     @property
     def n(self) -> int:
-        """How many tasks."""
+        """Number of tasks."""
         return len(self.counts)
 
     @property
     def trials(self) -> tuple[int, int]:
-        """The fewest and the most trials of a task."""
+        """Smallest and largest number of trials of a task."""
         tried = [n for n, _ in self.counts.values()]
         return min(tried), max(tried)
 
     @property
     def always(self) -> list[str]:
-        """The tasks of which every trial succeeded."""
+        """Tasks in which every trial succeeded."""
         return [task for task, (n, c) in self.counts.items() if c == n]
 
     @property
     def never(self) -> list[str]:
-        """The tasks of which no trial succeeded."""
+        """Tasks in which no trial succeeded."""
         return [task for task, (_, c) in self.counts.items() if c == 0]
 
     @property
     def flaky(self) -> list[str]:
-        """The tasks of which some trials succeeded and some did not, the most even ones first."""
+        """Tasks with successes and failures; success rates closest to 0.5 come first."""
         some = [task for task, (n, c) in self.counts.items() if 0 < c < n]
         return sorted(some, key=lambda task: abs(self.counts[task][1] / self.counts[task][0] - 0.5))
 

@@ -1,4 +1,4 @@
-"""More nouns: all that is known of some systems, be it much or little, put together so that it can be shown."""
+"""Result types of a comparison: summaries, curves, strata and overviews."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ragauge.webs import Web
 from ragauge.worths import Gain, Novelty
 
 Told = Lint | Novelty | Gain | Freshness | Ordeal | Lineup | Tokenizers | Web
-"""What can be told beside runs: of a knowledge base, of embedders and tokenizers, of a graph."""
+"""Results that can be reported together with an overview of systems."""
 
 
 class Parts(NamedTuple):
-    """Something in three parts: between queries, between trials, and the rest, which is of one query in one trial."""
+    """Variance split into queries, trials and the residual (one query in one trial)."""
 
     queries: float
     trials: float
@@ -34,66 +34,75 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Variation:
-    """How the values of a system vary by one measure: from query to query, and from trial to trial.
+    """Variance components of one system's values of a measure over queries and trials.
 
-    Every query is asked in every trial, and each value is the mean plus what its query, its trial and the two together
-    add to it: random effects, whose variances the mean squares tell (their expectations solved for them).
+    Two-way random-effects model with every query in every trial: each value is the mean plus effects of its query,
+    its trial and their interaction. The variances are estimated from the mean squares (method of moments).
     """
 
     trials: int
     n: int
-    """Queries that have a value in every trial."""
+    """Number of queries with a value in every trial."""
     squares: Parts
-    """The mean squares."""
+    """Mean squares of the analysis of variance."""
     unstable: int
-    """Queries that do not have the same value in every trial."""
+    """Number of queries whose value differs between trials."""
     left_out: int = 0
-    """Queries that have none in some trial."""
+    """Number of queries without a value in some trial."""
 
     @property
     def estimates(self) -> Parts:
-        """The variances without bias: what is 0 comes out below 0 about as often as above."""
+        """Unbiased variance estimates. Estimates of a variance of 0 can be negative."""
         queries, trials, rest = self.squares
         return Parts((queries - rest) / self.trials, (trials - rest) / self.n, rest)
 
     @property
     def variances(self) -> Parts:
-        """The same with 0 for what is below 0."""
+        """Variance estimates, with negative ones set to 0."""
         return Parts(*(max(0.0, one) for one in self.estimates))
 
     @property
     def below(self) -> list[str]:
-        """Which estimates are below 0, and taken for 0."""
+        """Names of the components with a negative estimate."""
         return [name for name, one in self.estimates._asdict().items() if one < 0]
 
     @property
     def shares(self) -> Parts:
-        """What part of the variance of a value each is; NaN where nothing varies."""
+        """Share of each component in the variance of a single value.
+
+        NaN if the values do not vary.
+        """
         whole = sum(self.variances)
         return Parts(*(one / whole if whole else math.nan for one in self.variances))
 
     @property
     def of_mean(self) -> Parts:
-        """The variance of the mean, were other queries and other trials taken: what each of them adds to it.
+        """Contribution of each component to the variance of the mean.
 
-        More queries make the first and the last smaller, more trials the second and the last.
+        More queries reduce the first and the last, more trials the second and the last.
         """
         queries, trials, rest = self.variances
         return Parts(queries / self.n, trials / self.trials, rest / (self.n * self.trials))
 
     @property
     def error(self) -> float:
-        """The standard error of the mean over queries and trials."""
+        """Standard error of the mean over queries and trials."""
         return math.sqrt(sum(self.of_mean))
 
     @property
     def by_queries(self) -> float:
-        """The part of the variance of the mean that endlessly many queries would take away; NaN where there is none."""
+        """Share of the mean's variance that infinitely many queries would remove.
+
+        NaN if there is no variance.
+        """
         return self._part(self.of_mean.queries + self.of_mean.rest)
 
     @property
     def by_trials(self) -> float:
-        """The part that endlessly many trials would take away, likewise."""
+        """Share of the mean's variance that infinitely many trials would remove.
+
+        NaN if there is no variance.
+        """
         return self._part(self.of_mean.trials + self.of_mean.rest)
 
     def _part(self, some: float) -> float:
@@ -101,7 +110,10 @@ class Variation:
         return some / whole if whole else math.nan
 
     def enough(self, share: float = 0.1) -> int | None:
-        """How many trials make that part no more than a share; None where queries add nothing, and no number does."""
+        """Return the number of trials that reduces `by_trials` to at most `share`.
+
+        Returns None if queries have no variance, because no number of trials suffices.
+        """
         queries, trials, rest = self.variances
         chance = trials + rest / self.n
         if not chance:
@@ -111,29 +123,32 @@ class Variation:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One system."""
+    """Summary of one system: scores, latencies, costs and failures."""
 
     name: str
     means: Mapping[str, Mean]
-    """By measure, canonical names."""
+    """Means by canonical measure name."""
     scores: Sequence[Scores] = ()
-    """For each time the queries were asked; none where only means are known."""
+    """Scores of each trial; empty if only means are known."""
     run: Run | None = None
-    """What it returned, with timings and circumstances where they are known; of the first time."""
+    """Run of the first trial, with timings and provenance if known."""
     speed: Speed | None = None
     times: Mapping[str, Floats] = field(default_factory=dict)
-    """Milliseconds of every answered query by stage, and `total`; in no order."""
+    """Latencies in ms of the successful queries by stage, with `total`; unordered."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """Other figures, the unit in the name: `build_seconds`, `cold_ms`, `index_size_bytes`."""
+    """Other values by name, which includes the unit: `build_seconds`, `cold_ms`, `index_size_bytes`."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """`{query: what went wrong}`: each counts as an empty ranking."""
+    """`{query: error}` of the failed queries. Each counts as an empty ranking."""
     told: Mapping[str, Any] = field(default_factory=dict)
-    """Circumstances that a file of figures tells, where there is no run to hold them."""
+    """Provenance stated by a result file, for systems without a run."""
     variation: Mapping[str, Variation] = field(default_factory=dict)
-    """By measure, where it was asked several times and did not always answer alike."""
+    """Variance components by measure, if there are several trials with different results."""
 
     def table(self, measure: str) -> Floats:
-        """A row for each time it was asked, a column for each query of the first scores; NaN where there is none."""
+        """Return values by trial (rows) and query of the first scores (columns).
+
+        Missing values are NaN.
+        """
         rows = []
         for one in self.scores:
             known = dict(zip(one.queries, one.values[measure].tolist(), strict=True)) if measure in one.values else {}
@@ -141,7 +156,10 @@ class Entry:
         return np.array(rows)
 
     def values(self, measure: str) -> Floats:
-        """A value for each query of the first scores: its mean over all times that it was asked and scored."""
+        """Return the mean over trials of each query of the first scores.
+
+        Unscored queries are NaN.
+        """
         table = self.table(measure)
         scored = ~np.isnan(table)
         with np.errstate(invalid="ignore"):
@@ -149,48 +167,51 @@ class Entry:
 
     @property
     def is_build_cached(self) -> bool:
-        """Whether vectors of documents came from the cache, so that there is no build time."""
+        """Whether document vectors came from the cache, so that there is no build time."""
         return self.manifest.get("build_cached") is True
 
     @property
     def doubts(self) -> list[str]:
-        """Reasons why the times are unreliable; empty if they are reliable, or nothing is known."""
+        """Reasons why the timings are unreliable; empty if none are known."""
         clock = self.manifest.get("clock")
         found = clock.get("doubts") if isinstance(clock, Mapping) else None
         return [str(one) for one in found] if isinstance(found, list | tuple) else []
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """Under which circumstances it was run; nothing where that is not known."""
+        """Provenance of the run; empty if unknown."""
         return self.told if self.run is None else self.run.manifest
 
     @property
     def answered(self) -> AnswerDate | None:
-        """When its answers were made; None if that is unknown."""
+        """Date at which the results were produced; None if unknown."""
         return AnswerDate.find(self.manifest)
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A measure over k, for each system, and which k is enough."""
+    """Means of a measure over k by system, with the smallest sufficient k."""
 
     measure: str
-    """Without its cutoff: `hit_rate`."""
+    """Name of the measure without its cutoff, e.g. `hit_rate`."""
     ks: Sequence[int]
     values: Mapping[str, Sequence[float]]
-    """By system, a mean for each k."""
+    """By system, one mean per k; NaN if unknown."""
     enough: Mapping[str, Advice] = field(default_factory=dict)
 
 
 def ranked(entries: Mapping[str, Entry], measure: str, lower_is_better: frozenset[str]) -> list[str]:
-    """Systems by a measure, the best first; of equal ones the earlier, and those without a value not at all."""
+    """Return the systems ordered by a measure, best first.
+
+    Ties keep their order. Systems without a value are omitted.
+    """
     known = {name: entry.means[measure].value for name, entry in entries.items() if measure in entry.means}
     known = {name: value for name, value in known.items() if not math.isnan(value)}
     return sorted(known, key=known.__getitem__, reverse=measure not in lower_is_better)
 
 
 class Stratum(NamedTuple):
-    """Some of the queries, and each system's mean of the first measure over them."""
+    """Means of the first measure over the queries of one stratum, by system."""
 
     value: str
     n: int
@@ -199,80 +220,86 @@ class Stratum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """Systems side by side: how good, how sure, how fast, where they fail, and under which circumstances."""
+    """Comparison of systems: quality, significance, latency, failures and provenance."""
 
     title: str
     entries: Mapping[str, Entry]
-    """By name of the system, in the order in which they are shown."""
+    """Summaries by system name, in display order."""
     measures: Sequence[str]
-    """Canonical names; the first is the one that systems are compared by."""
+    """Canonical measure names. The systems are compared by the first one."""
     convention: str = ""
     lower_is_better: frozenset[str] = frozenset()
     confidence: float = 0.95
-    """Of every interval."""
+    """Confidence level of all intervals."""
     baseline: str | None = None
     compared: Comparisons | None = None
-    """Each system against the baseline, else every pair; None of a single system, or of means alone."""
+    """Comparisons with the baseline, or of every pair; None for a single system or if only means are known."""
     rival: Comparison | None = None
-    """The best system by the first measure against the next best."""
+    """Comparison of the best system by the first measure with the second best."""
     curves: Sequence[Curve] = ()
     strata: Mapping[str, Sequence[Stratum]] = field(default_factory=dict)
-    """By tag of the queries."""
+    """Means by stratum for each tag of the queries."""
     dataset: str = ""
     documents_known: int | None = None
-    """How many documents the dataset has."""
+    """Number of documents in the dataset; None if unknown."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """`{query: text}`, where texts are known."""
+    """`{query: text}`, if texts are known."""
     judgments: Judgments | None = None
     judgments_hash: str = ""
-    """What the judgments are that the scores are by."""
+    """Hash of the judgments that the scores are based on."""
     documents: Mapping[str, Document] = field(default_factory=dict)
-    """The documents that are returned or judged, where their texts are known."""
+    """Returned or judged documents by id, if their texts are known."""
     audit: Audit | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
-    """`{system: why}` of systems that could not be built."""
+    """`{system: error}` of the systems without a run."""
     notes: Sequence[str] = ()
     made: str = ""
-    """When it was put together, as ISO 8601."""
+    """Creation time in ISO 8601."""
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """`{query: {tag: value}}`, where there are tags."""
+    """`{query: {tag: value}}`, if there are tags."""
     rounds: int = 10_000
-    """How many resamples the interval of a mean is of."""
+    """Number of bootstrap resamples for the interval of a mean."""
     beside: Sequence[Told] = ()
-    """What else is known, to be told with the systems."""
+    """Results of other commands that are reported together with the systems."""
 
     @property
     def systems(self) -> list[str]:
-        """The names."""
+        """Names of the systems in display order."""
         return list(self.entries)
 
     @property
     def answers(self) -> dict[str, AnswerDate]:
-        """By system, when its answers were made, as far as that is known."""
+        """Date of the results by system, if known."""
         dates = {name: entry.answered for name, entry in self.entries.items()}
         return {name: date for name, date in dates.items() if date is not None}
 
     @property
     def judge(self) -> str:
-        """Who judged the answers; empty where no answers were judged."""
+        """Name of the judge; empty if no answers were judged."""
         return next((one.judge for entry in self.entries.values() for one in entry.scores), "")
 
     @property
     def asked(self) -> tuple[str, str]:
-        """What the scores are of, one and many: samples where answers were judged, else queries."""
+        """Unit of the scores, singular and plural: samples or queries.
+
+        Samples if answers were judged.
+        """
         return ("sample", "samples") if self.judge else ("query", "queries")
 
     @property
     def first(self) -> str:
-        """The measure that systems are compared by."""
+        """Measure by which the systems are compared."""
         return self.measures[0]
 
     def ranked(self, measure: str | None = None) -> list[str]:
-        """The systems by a measure, the best first; those without a value are left out."""
+        """Return the systems ordered by a measure, best first.
+
+        Systems without a value are omitted.
+        """
         return ranked(self.entries, measure or self.first, self.lower_is_better)
 
     def difference(self, system: str, measure: str | None = None) -> Comparison | None:
-        """A system against the baseline; None where there is no such comparison."""
+        """Return the comparison of a system with the baseline, or None if there is none."""
         for row in () if self.compared is None or self.baseline is None else self.compared.rows:
             if row.system == system and row.measure == (measure or self.first):
                 return row
@@ -287,29 +314,30 @@ class Overview:
 
 
 Overviews = Mapping[str, Overview]
-"""By dataset."""
+"""Overviews by dataset."""
 
 
 def systems(overviews: Overviews) -> list[str]:
-    """Every system that answered on some dataset."""
+    """Return every system that has results on at least one dataset."""
     return list(dict.fromkeys(name for one in overviews.values() for name in one.systems))
 
 
 def ranks(values: Sequence[float], *, lower: bool) -> list[float]:
-    """The place of each among all, the best 1; equal ones share the mean of theirs.
+    """Return the rank of each value, 1 for the best. Ties share their mean rank.
 
     >>> ranks([0.5, 0.9, 0.5], lower=False), ranks([0.1 + 0.2, 0.3], lower=True)
     ([2.5, 1.0, 2.5], [1.5, 1.5])
     """
-    # Means of the same values in another order may differ in their last digits.
+    # Rounded because means of the same values in another order may differ in their last digits.
     signed = [round(value if lower else -value, 12) for value in values]
     return [sum(one < mine for one in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
 
 
 def mean_ranks(overviews: Overviews, measure: str) -> dict[str, float]:
-    """Each system's mean rank over the datasets on which all of them have a value; nothing where that is but one.
+    """Return each system's mean rank over datasets.
 
-    A system's ranks among fewer others, or on fewer datasets, would not compare (Demšar 2006 has them so).
+    Only datasets on which all systems have a value count. Empty with fewer than two such datasets. Ranks among fewer
+    systems or on fewer datasets are not comparable (Demšar 2006).
     """
     names = systems(overviews)
     found = []

@@ -1,4 +1,4 @@
-"""Work made ready for other processes: packed once here, and unpacked once in each of them."""
+"""Tasks pickled once for worker processes, and unpickled once in each of them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ragauge.temporary_files import create_temporary_file
 T = TypeVar("T")
 
 KEPT = 2
-"""So much work a process keeps unpacked."""
+"""Maximum number of unpickled tasks cached per process."""
 LARGE = 1 << 20
-"""Bytes of work that are not sent with every part where there is another way."""
+"""Minimum size in bytes of a task that is passed through a file instead of being sent with every part."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """Work for other processes: bytes, and a name by which a process that has unpacked them knows them again."""
+    """A pickled callable for worker processes, and a name under which a process caches it once unpickled."""
 
     name: str
     content: bytes
     file: str = ""
-    """Where the bytes are instead, for processes of this machine, which need not be sent them with every part."""
+    """File with the bytes instead, for processes of this machine; empty if they are in `content`."""
 
     def __call__(self, part: Any) -> Any:
-        """What the work makes of a part."""
+        """Run the task on one part."""
         work = _UNPACKED.get(self.name)
         if work is None:
             work = pickle.loads(self.content or Path(self.file).read_bytes())  # noqa: S301 - made by this very program
@@ -42,11 +42,11 @@ class Parcel:
 
 
 _UNPACKED: dict[str, Callable[[Any], Any]] = {}
-"""What this process has unpacked last."""
+"""Tasks that this process unpickled last."""
 
 
 def packed(work: Callable[..., Any]) -> Parcel:
-    """Work as bytes; refused where another process could not have it."""
+    """Pickle a callable; raise BadInput if it cannot be pickled."""
     try:
         return Parcel(uuid.uuid4().hex, pickle.dumps(work, protocol=5))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -57,7 +57,7 @@ def packed(work: Callable[..., Any]) -> Parcel:
 
 
 def in_a_file(parcel: Parcel, owner: object) -> Parcel:
-    """The same with its bytes in a file that nobody else can read, and that goes away with its owner."""
+    """Move a large pickled task to a private file, deleted together with its owner."""
     if len(parcel.content) < LARGE:
         return parcel
     number, path = create_temporary_file("task")
@@ -68,5 +68,5 @@ def in_a_file(parcel: Parcel, owner: object) -> Parcel:
 
 
 def itself(thing: T) -> T:
-    """The same thing, in whichever process this is called: a function that any of them can be sent."""
+    """Return the argument; a function that can be sent to any process."""
     return thing

@@ -1,7 +1,7 @@
-"""Names of adapters: a literal table of import paths, then the entry points of installed packages. No third way.
+"""Plug-ins by name: a table of import paths for those of ragauge, then the entry points of installed packages.
 
-A package adds its own under `[project.entry-points."ragauge.retrievers"]` (graphs, tokenizers, embedders, stores,
-keepers, rerankers, chats likewise). An object of yours needs no name: pass it.
+A package registers its own under `[project.entry-points."ragauge.retrievers"]` (also graphs, tokenizers, embedders,
+stores, keepers, rerankers, chats). Objects that users pass from Python need no name.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "measurements": {"memory": ("bench", "psutil")},
     "neighbour searches": {"faiss": ("faiss", "faiss"), "torch": ("transformers", "torch")},
 }
-"""The extra that installs what a plug-in or an output needs, and the modules that must then be there.
+"""The extra that installs the libraries of a plug-in or an output, and the modules that must then be importable.
 
-Libraries that only some options need (a server, an index) are found out when the plug-in is opened.
+Libraries that only some options need (a server, an index) are checked when the plug-in is opened.
 """
 
 
@@ -162,7 +162,10 @@ _SINGULAR = {"neighbour searches": "neighbour search"}
 
 
 def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
-    """Raise one MissingExtra for all libraries that plug-ins, given as (family, name), lack; nothing is imported."""
+    """Raise one MissingExtra for all libraries that plug-ins lack.
+
+    Plug-ins are given as (family, name). Nothing is imported for that.
+    """
     missing: dict[str, str] = {}
     for family, name in wanted:
         extra, *modules = LIBRARIES.get(family, {}).get(name, ("",))
@@ -177,12 +180,12 @@ def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
 
 
 def names(family: str) -> list[str]:
-    """Every name of a family, those of installed packages last."""
+    """List the names of a family, those of installed packages last."""
     return [*TABLE[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]
 
 
 def find(family: str, name: str) -> Any:
-    """The class or function that a name stands for."""
+    """Load the class or function that a name stands for."""
     if name in TABLE[family]:
         module, _, attribute = TABLE[family][name].partition(":")
         return getattr(import_module(module), attribute)
@@ -196,7 +199,10 @@ def find(family: str, name: str) -> Any:
 
 
 def own(path: str) -> Any:
-    """A function or class of the user's own, `module:name`: somebody who types can name one, a file never can."""
+    """Import a function or class of the user by `module:name`.
+
+    Only names typed by the user may come here, never names from a file.
+    """
     module, _, attribute = path.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -216,7 +222,7 @@ def own(path: str) -> Any:
 
 
 def _import_error(what: str, error: BaseException) -> BadInput:
-    """Return an error that shows what a module raised while it was imported, and in which line."""
+    """Build an error that shows what a module raised on import, and in which line."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (None, None)
     where = f"{file or last[0].filename}:{line or last[0].lineno}" if file or last else ""

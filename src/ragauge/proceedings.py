@@ -1,4 +1,4 @@
-"""How samples are judged, and all that it takes: the judge, its replies, its ledger, what compares questions."""
+"""Session of judging: its settings, and the resources that it opens (judge, reply cache, costs, embedder)."""
 
 from __future__ import annotations
 
@@ -39,53 +39,56 @@ from ragauge.verdicts import LEXICAL, Question, Sample, Unscored, Verdicts
 TIMEOUT = 60.0
 DEFAULT_EMBEDDER = "wordllama"
 PART = 64
-"""The most samples that a worker judges by itself before it says what it found."""
+"""Maximum number of samples that a worker judges per task."""
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Judging:
-    """How samples are judged. What is None is left to the chat, or to nobody."""
+    """Settings of judging.
+
+    A field that is None uses the default of the chat model, or no limit.
+    """
 
     convention: str | Convention = "default"
     embedder: str | Embedder | None = None
-    """Compares the question with those that a model generates from the answer; `wordllama` unless given."""
+    """Embedder that compares the question with those generated from the answer; default `wordllama`."""
     questions: int = 3
     """Number of questions that a model generates for each answer."""
     verdicts: str = "json"
     batch: int = 20
     replicate: int = 0
     concurrency: int = 16
-    """The most calls at a time; fewer where the endpoint says that it is too much."""
+    """Maximum number of concurrent calls; reduced if the endpoint is overloaded."""
     timeout: float | None = None
-    """Seconds for one attempt; 60, unless the chat knows better."""
+    """Timeout of one attempt in seconds; default 60, or that of the chat model."""
     patience: float = 600.0
-    """Seconds for one call with all its attempts."""
+    """Timeout of one call with all its attempts, in seconds."""
     retries: int = 5
     max_calls: int | None = None
     """Maximum number of requests of this folder, over all sessions; probes and retries count."""
     max_cost: float | None = None
     """Maximum cost of this folder, over all sessions."""
     prices: Any = None
-    """`{model: (input, output)}` for a million tokens, or a TOML file that says so."""
+    """Prices per million tokens, `{model: (input, output)}`, or a TOML file."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the chat: `temperature`, `seed`, …"""
+    """Options of the chat model: `temperature`, `seed`, …"""
     answers: str | None = None
-    """Of a run's folder: a table with query and answer."""
+    """Table with query and answer, for the samples of a run folder."""
     k: int | None = None
-    """The first so many contexts of each sample only."""
+    """Maximum number of contexts per sample."""
     limit: int | None = None
-    """The first so many samples only."""
+    """Maximum number of samples; the first ones are used."""
     confidence: float = 0.95
     again: bool = False
-    """Ask again for what has no verdict."""
+    """Whether to retry items without a verdict."""
     canaries: bool = False
-    """Also try to talk the judge into verdicts, and see whether it can be."""
+    """Whether to run prompt-injection tests."""
     name: str | None = None
-    """What is judged, for reports."""
+    """Name of the judged system, for reports."""
     progress: Progress | None = None
     executor: Executor | None = None
-    """Who calls the chat, or looks at the words: here, unless told."""
+    """Executor that calls the chat model or runs the lexical judge; None uses this process."""
 
     def __post_init__(self) -> None:
         ranges = {"questions": (1, 1000), "concurrency": (1, 10_000), "retries": (0, 1000), "limit": (1, 10**9)}
@@ -101,7 +104,7 @@ class Judging:
 
 
 class Office:
-    """Everything that judging needs, opened together and closed together."""
+    """Resources of judging, opened and closed together."""
 
     def __init__(self, chat: str | Chat | Judge, folder: str | Path | None, settings: Judging) -> None:
         self._settings = settings
@@ -143,7 +146,7 @@ class Office:
         check_identity(chat)
         self.chat = chat
         self.price = price_of(str(chat.identity.get("model", chat.name)), prices)
-        Ledger(self.price, limits)  # refuses what cannot be limited before anything is opened
+        Ledger(self.price, limits)  # Reject an unenforceable budget before anything is opened.
         self._replies = Replies(self._folder)
         self.ledger = Ledger(self.price, limits, self._replies.spent())
         timeout: float | None = settings.timeout or getattr(chat, "timeout", TIMEOUT)
@@ -158,8 +161,8 @@ class Office:
                 borrowed=not self._own,
             )
             self._own = [chat, *self._own]
-            timeout = None  # a worker's clock begins with the call, and not with its way there
-        # A model of one's own answers one call after the other, and each takes as long as it takes.
+            timeout = None  # the worker's timeout starts with the call
+        # A local model handles one call after the other, and each takes its time.
         self._at_a_time = min(settings.concurrency, getattr(chat, "concurrency", settings.concurrency))
         caller = Caller(chat, concurrency=self._at_a_time, timeout=timeout, patience=patience, retries=settings.retries)
         self.judge = Model(caller, self._replies, self.ledger, manner)
@@ -178,37 +181,40 @@ class Office:
 
     @property
     def notes(self) -> list[str]:
-        """What the chat has to say, and what is not known of it."""
+        """Notes of the chat model, and a note if token counts are estimated."""
         unknown = "the endpoint does not say how many tokens its calls took: they are guessed from their characters"
         return [*getattr(self.chat, "notes", ()), *([unknown] if getattr(self.judge, "guessed", False) else [])]
 
     @property
     def embedder(self) -> Embedder:
-        """What compares questions."""
+        """Embedder that compares questions, opened on first use."""
         if self._embedder is None:
             self._embedder = open_embedder(self._settings.embedder or DEFAULT_EMBEDDER)
         return self._embedder
 
     def identity(self, wanted: frozenset[str]) -> dict[str, Any]:
-        """Whatever could change a verdict, where all this is asked."""
+        """Return everything that could change a verdict if these tasks are judged."""
         if isinstance(self.judge, Lexical):
             return dict(self.judge.identity)
         found = {**self.judge.identity, "embedder": self._compares(), "questions": self._settings.questions}
-        if isinstance(self.judge, Model):  # a model sees the same claims beside other sources then
+        if isinstance(self.judge, Model):  # the model sees the claims with other sources then
             both = "cross" in wanted or {"answer", "reference"} <= wanted
             found["asked"] = "answer and reference together" if both else "one text at a time"
         return found
 
     def _compares(self) -> str:
-        """What compares questions, by name: whether it was needed or not, the judge is the same."""
+        """Return the name of the embedder.
+
+        Part of the judge's identity even if no task needs it.
+        """
         given = self._settings.embedder
         return (given or DEFAULT_EMBEDDER) if given is None or isinstance(given, str) else given.name
 
     async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
-        """What the judge says of each sample."""
+        """Judge samples and return their verdicts by sample id."""
         getattr(self.chat, "ready", lambda: None)()
         if "questions" in wanted and not isinstance(self.judge, Lexical):
-            _ = self.embedder  # what is missing is found before anything is paid for
+            _ = self.embedder  # Find missing dependencies before any paid call.
         return await self._compared(samples, await self._asked(samples, wanted))
 
     async def _asked(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
@@ -233,7 +239,7 @@ class Office:
     async def _heard(
         self, samples: Sequence[Sample], wanted: frozenset[str], executor: Executor
     ) -> dict[str, Verdicts]:
-        """The same from a judge that each worker has for itself."""
+        """Judge samples with one judge per worker of an executor."""
         opening: Callable[[], Judge] = Lexical if isinstance(self.judge, Lexical) else partial(itself, self.judge)
         room = Room(opening)
         session = Session(room, wanted, self._settings.questions, self._workers())
@@ -244,7 +250,7 @@ class Office:
 
         async def one(start: int) -> None:
             part = samples[start : start + size]
-            # What people said of them is not for judges, and what else is known of them neither.
+            # Labels and metadata must not reach a judge.
             told = await errands([replace(sample, labels={}, metadata={}) for sample in part])
             found.update((verdicts.sample, verdicts) for verdicts in told)
             if self._settings.progress is not None:
@@ -257,12 +263,15 @@ class Office:
         return {sample.id: found[sample.id] for sample in samples}
 
     def _workers(self) -> int:
-        """How many samples at a time: enough to be never idle, but under a limit few, so that it buys whole samples."""
+        """Return the number of concurrent samples.
+
+        Few under a budget, so that it pays for complete samples.
+        """
         limited = self._settings.max_calls is not None or self._settings.max_cost is not None
         return max(1, self._at_a_time // 4) if limited else 2 * self._at_a_time
 
     async def _compared(self, samples: Sequence[Sample], found: Mapping[str, Verdicts]) -> dict[str, Verdicts]:
-        """The same with the cosine of each question that was thought up and the one that was asked."""
+        """Add the similarity of each generated question to the original question."""
         asked = {sample.id: sample.question for sample in samples}
         texts = {text for name, one in found.items() if one.questions for text in (asked[name], *_texts(one))}
         if not texts:
@@ -287,7 +296,7 @@ def _texts(verdicts: Verdicts) -> list[str]:
 
 
 def _with_cosines(verdicts: Verdicts, asked: str, vectors: Mapping[str, Any]) -> Verdicts:
-    """The same with cosines; a text that has no direction has no cosine, and the sample no verdict."""
+    """Add similarities to verdicts; the questions are unscored if a vector is zero."""
     if not verdicts.questions:
         return verdicts
     cosines = [_cosine(vectors[asked], vectors[one.text]) for one in verdicts.questions]

@@ -1,6 +1,7 @@
-"""A process of its own for what may break: started with one order, listened to line by line, ended whatever happens.
+"""Worker processes for code that may crash: started with one order, read line by line, and ended in any case.
 
-The parent has a `Child`; the child calls `serve`. Orders and words are single lines of JSON.
+The parent uses a `Worker`; the worker process calls `serve_worker`. The order and the events are single lines of
+JSON.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from types import TracebackType
 from typing import Any
 
 Tell = Callable[[Mapping[str, Any]], None]
-"""What a child says something with."""
+"""Function with which a worker process sends an event to its parent."""
 LAST_WORDS = 2_000
-"""So many bytes of what a process wrote last are looked at."""
+"""Maximum number of bytes of the end of a log that are read."""
 PATIENCE = 15.0
-"""Seconds that a process has to end once it is done, unless its owner says otherwise."""
+"""Default time in seconds that a process has to exit once it is done."""
 LAST_SECONDS = 5.0
-"""And once it is told to, to stop a server that it started."""
+"""Time in seconds that a terminated process has to stop a server that it started."""
 
 
 class OutOfTime(Exception):
-    """A child took too long; its owner says what that means."""
+    """A worker process that exceeded its time limit; the caller decides what that means."""
 
 
 class Child:
-    """A process that runs a module of ours and is given one order; to be used in a `with`."""
+    """A process that runs a module of ragauge with one order; use it in a `with` block."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Child:
             )
         try:
             self._send(order)
-        except BaseException:  # interrupted before anybody could end it
+        except BaseException:  # interrupted before the caller could end it
             self._end()
             raise
 
@@ -72,15 +73,15 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and not self._late:
-            # Once it has said that all is done, it need not be waited for: engines may leave threads that never end.
+            # Its work is done, so it is killed after a while: engines may leave threads that never end.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=self._patience)
         self._end()
 
     def words(self) -> Iterator[dict[str, Any]]:
-        """What it tells, until it ends.
+        """Yield the events of the process until it ends.
 
-        OutOfTime is raised after `timeout` seconds: of all its time, or with `silence` since it last said something.
+        Raise WorkerTimeout after `timeout` seconds in total, or with `silence` after that time without an event.
         """
         out = self._process.stdout
         if out is None:
@@ -105,28 +106,34 @@ class Child:
                     until = time.monotonic() + self._timeout
 
     def kill(self) -> None:
-        """End it at once, as `kill -9` does, with all that it started and did not detach."""
+        """Kill the process with SIGKILL, together with its children.
+
+        Detached children are not killed.
+        """
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def fate(self, meanwhile: str = "") -> str:
-        """What became of it once it has ended, what it was doing, and the last line that it wrote."""
+        """Describe the exit of the process, what it was doing, and its last log line."""
         said = self.wrote().strip().splitlines()
         return died(self._process.returncode) + meanwhile + (f"; its last words: {said[-1]}" if said else "")
 
     def wrote(self) -> str:
-        """What it wrote last on standard error, or where it had better not have."""
+        """Read the end of the log: standard error, and anything that libraries print."""
         return (self._log.read_bytes() if self._log.exists() else b"")[-LAST_WORDS:].decode(errors="replace")
 
     def _send(self, order: str) -> None:
-        """The order goes through a pipe, which stays open: it may hold the key to a server, and no file should."""
+        """Send the order through a pipe that stays open.
+
+        The order may contain the key of a server, which should not be written to a file.
+        """
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.write(order.encode() + b"\n")
                 self._process.stdin.flush()
 
     def _end(self) -> None:
-        """Nothing of it goes on: neither the process nor what it started and did not detach."""
+        """End the process and all of its children that it did not detach."""
         process = self._process
         if process.stdout is not None:
             process.stdout.close()
@@ -142,7 +149,7 @@ class Child:
 
 
 def died(code: int | None) -> str:
-    """What became of a process, by its exit code.
+    """Describe how a process ended, by its exit code.
 
     >>> died(-9), died(3)
     ('was ended by SIGKILL', 'ended with exit code 3')
@@ -154,13 +161,14 @@ def died(code: int | None) -> str:
 
 
 def serve(carry_out: Callable[[str, Tell], int]) -> int:
-    """The life of a child: read the order, carry it out, and tell on what was standard output.
+    """Run a worker process: read the order, carry it out, and send events.
 
-    Whatever a library prints goes to standard error, so that nothing can be taken for a word of ours.
+    Events go to the original standard output. Anything that a library prints goes to standard error instead, so that
+    it cannot be mistaken for an event.
     """
     with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as out:
         os.dup2(2, 1)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is to be done at the end is done
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that cleanup code runs
         order = sys.stdin.readline()
         threading.Thread(target=_die_with_the_parent, daemon=True).start()
 
@@ -172,9 +180,9 @@ def serve(carry_out: Callable[[str, Tell], int]) -> int:
 
 
 def _die_with_the_parent() -> None:
-    """Whoever gave the order may be killed; then nobody wants it carried out, and the next may want the same folder.
+    """Exit when the parent process ends: a later command may need the same folder.
 
-    Standard input stays open as long as there is somebody, and waiting for its end costs nothing.
+    Standard input stays open as long as the parent lives.
     """
     while os.read(0, 1):
         pass

@@ -1,4 +1,4 @@
-"""A pytest fixture: `def test_retrieval(ragauge_gate): ragauge_gate("runs/docs/dense", "gate.toml")`."""
+"""pytest fixture: `def test_retrieval(ragauge_gate): ragauge_gate("runs/docs/dense", "gate.toml")`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ragauge_gate() -> Callable[..., Gate]:
-    """`ragauge.gate`, which here fails the test unless every rule holds, and otherwise gives the Gate back."""
+    """Return a variant of `ragauge.gate` that fails the test unless every rule passes."""
 
     def hold(run: Any, rules: Any, **settings: Any) -> Gate:
         __tracebackhide__ = True
-        from ragauge.gating import gate  # when a test asks for it: pytest loads this plugin whenever it starts
+        from ragauge.gating import gate  # imported on use: pytest loads this plugin at every start
 
         found = gate(run, rules, **settings)
         found.raise_if_failed()

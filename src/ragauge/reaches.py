@@ -1,4 +1,4 @@
-"""How far documents are from where a walk begins, and what lies within reach of it."""
+"""Distances of documents from the seeds of a query, and the recall within reach."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 FURTHER, NEVER = STEPS + 1, STEPS + 2
 AT_A_TIME = 1024
-"""Rows of a product of sparse matrices."""
+"""Number of rows per block of a sparse matrix product."""
 
 
 class Asked(NamedTuple):
-    """One query: which documents are relevant, and all of them by their likeness to it."""
+    """Query with its relevant documents and all documents ranked by similarity."""
 
     query: str
     relevant: Ints
     order: Ints
-    """The most alike first; a query that is itself a document is not here."""
+    """Document rows, most similar first; without the query itself if it is a document."""
     seeds: int
-    """How many of the first a walk begins with."""
+    """Number of top documents used as seeds."""
 
 
 def matrix(graph: Graph) -> csr_array[np.int64]:
-    """A 1 for each link, at both of its places."""
+    """Build the symmetric adjacency matrix of a graph."""
     from scipy.sparse import csr_array
 
     return csr_array((np.ones(len(graph.ends), np.int64), graph.ends, graph.starts), shape=(len(graph), len(graph)))
 
 
 def components(graph: Graph) -> Ints:
-    """The number of the component that each node is in.
+    """Return the component number of each node.
 
     >>> path = Graph(["a", "b", "c"], np.array([0, 1, 2, 2]), np.array([1, 0]), np.ones(2))
     >>> components(path).tolist()
@@ -53,7 +53,10 @@ def components(graph: Graph) -> Ints:
 
 
 def clustering(graph: Graph) -> float:
-    """The mean over nodes of the part of their neighbours' pairs that is linked; 0 for fewer than two neighbours."""
+    """Return the mean local clustering coefficient.
+
+    0 for nodes with fewer than two neighbours.
+    """
     whole = matrix(graph)
     closed: list[Ints] = [whole[rows].multiply(whole[rows] @ whole).sum(axis=1) for rows in _blocks(len(graph))]
     pairs = graph.degrees * (graph.degrees - 1)
@@ -61,9 +64,10 @@ def clustering(graph: Graph) -> float:
 
 
 def distances(graph: Graph, parts: Ints, seeds: Ints) -> Ints:
-    """How many links each node is from the nearest seed; FURTHER beyond STEPS, and NEVER without a way to any.
+    """Return the number of links from each node to the nearest seed.
 
-    `parts` are the components of the graph.
+    It is BEYOND_MAX_STEPS for more than MAX_STEPS links, and UNREACHABLE without a path. `parts` are the components of
+    the graph.
 
     >>> from ragauge.graphs import Links
     >>> chain = Graph.of(list("abcdefg"), {"next": Links(np.arange(5), np.arange(1, 6), np.ones(5))})
@@ -84,15 +88,15 @@ def distances(graph: Graph, parts: Ints, seeds: Ints) -> Ints:
 
 
 def _neighbours(graph: Graph, nodes: Ints) -> Ints:
-    """What some nodes are linked to, for each of their links once."""
+    """Return the nodes linked to some nodes, once per link."""
     counts = graph.degrees[nodes]
-    firsts = graph.starts[nodes] - np.cumsum(counts) + counts  # where a node's links begin, less what came before
+    firsts = graph.starts[nodes] - np.cumsum(counts) + counts  # start of each node's links, minus the links before it
     found: Ints = graph.ends[np.repeat(firsts, counts) + np.arange(counts.sum())]
     return found
 
 
 def counted(graphs: Mapping[str, Graph], asked: Iterable[Asked]) -> dict[str, list[QueryReach]]:
-    """The documents of every query by their distance along the links of each graph."""
+    """Count the documents of every query by distance, along the links of each graph."""
     parts = {kind: components(graph) for kind, graph in graphs.items()}
     found: dict[str, list[QueryReach]] = {kind: [] for kind in graphs}
     for one in asked:
@@ -110,7 +114,7 @@ def counted(graphs: Mapping[str, Graph], asked: Iterable[Asked]) -> dict[str, li
 
 
 def reaches(by_kind: Mapping[str, Sequence[QueryReach]], documents: int, confidence: float) -> list[Reach]:
-    """Means over queries, each of which counts alike, with intervals; every kind sees the same resamples."""
+    """Average over queries, with intervals; all link kinds use the same resamples."""
     columns = {kind: _columns(rows) for kind, rows in by_kind.items()}
     names = [(kind, name) for kind, mine in columns.items() for name in mine]
     table = np.column_stack([columns[kind][name] for kind, name in names])
@@ -130,7 +134,7 @@ def reaches(by_kind: Mapping[str, Sequence[QueryReach]], documents: int, confide
 
 
 def _columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
-    """Every figure of each query; NaN where it has none."""
+    """Compute every value of each query, by name; NaN if undefined."""
     relevant = np.array([one.relevant for one in rows], np.float64)
     others = np.array([one.others for one in rows], np.float64)
     plain = np.array([one.plain for one in rows], np.float64)
@@ -142,7 +146,7 @@ def _columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
         less, rest_less = (one[:, 1:] / one[:, 1:].sum(axis=1, keepdims=True) for one in (relevant, others))
         won = (less * (behind + others[:, 1:] / 2)).sum(axis=1) / others[:, 1:].sum(axis=1)
     within = np.cumsum(relevant + others, axis=1)
-    rest_less[np.isnan(less)] = np.nan  # what is held against each other is of the same queries
+    rest_less[np.isnan(less)] = np.nan  # compare values of the same queries
     return {
         "nearer": won,
         "near": less[:, :NEAR].sum(axis=1),
@@ -178,7 +182,10 @@ def _reach(kind: str, means: Mapping[str, Mean], rows: Sequence[QueryReach], doc
 
 
 def following(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> list[Following]:
-    """For each graph, whether its links follow what is relevant to each query."""
+    """Measure how often links connect documents relevant to the same query.
+
+    There is one result per graph.
+    """
     pairs, linked = _answers(graphs, relevant)
     several = [rows for rows in relevant if len(rows) > 1]
     found = []
@@ -193,7 +200,10 @@ def following(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> list[Fol
 
 
 def _answers(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> tuple[int, dict[str, int]]:
-    """How many pairs some query has both of as relevant, and how many of them each graph links."""
+    """Count document pairs relevant to a common query, and those linked.
+
+    The linked pairs are counted for each graph.
+    """
     from scipy.sparse import csr_array
 
     nodes = len(next(iter(graphs.values())))
@@ -211,7 +221,7 @@ def _answers(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> tuple[int
 
 
 def _alike(graph: Graph, relevant: Ints) -> float:
-    """How much the neighbours of a single node are these, of the node whose are most: shared ones by all of both."""
+    """Return the largest Jaccard overlap of documents with a node's neighbours."""
     shared = np.bincount(_neighbours(graph, relevant), minlength=len(graph))
     return float(np.max(shared / (graph.degrees + len(relevant) - shared)))
 

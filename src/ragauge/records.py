@@ -1,6 +1,6 @@
-"""The nouns: what is asked (`Dataset`) and right (`Judgments`), what was returned (`Run`), what came out (`Scores`).
+"""Core data types: queries and documents (`Dataset`), `Judgments`, rankings (`Run`), and `Scores`.
 
-Records hold data and derive from it; they read no file, know no system and are never changed.
+They store data and derive values from it. They read no files and are never modified.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 V = TypeVar("V")
 Nested = Mapping[str, Mapping[str, float]]
-"""A number for each query and document: `{"q1": {"d1": 2, "d2": 0}}`, as pytrec_eval and ranx have it."""
+"""A number per query and document: `{"q1": {"d1": 2, "d2": 0}}`, as in pytrec_eval and ranx."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The judged documents as flat arrays: those of query `i` stand at `starts[i]:starts[i + 1]`."""
+    """Judged documents as flat arrays: those of query `i` are at `starts[i]:starts[i + 1]`."""
 
     queries: list[str]
     starts: Ints
@@ -43,16 +43,16 @@ class Pool:
 
     @cached_property
     def owner(self) -> Ints:
-        """The query of each judged document."""
+        """Query index of each judged document."""
         return np.repeat(np.arange(len(self.queries)), np.diff(self.starts))
 
 
 class Judgments:
-    """What is right: a grade for each judged document of each query. Absent means *unjudged*, which is not 0.
+    """Grades of the judged documents of each query. A missing document is *unjudged*, which differs from grade 0.
 
-    Made from nested mappings or from a frame with the columns `query`, `doc`, `grade` (rows of a query together, no
-    pair twice); the other shape is derived when it is first needed, so that no road pays for a shape it never uses.
-    A negative grade means pooled but unjudged, as in trec_eval.
+    Built from nested mappings or from a frame with the columns `query`, `doc`, `grade` (rows of a query contiguous,
+    no duplicate pairs). The other representation is derived on first use. A negative grade means pooled but
+    unjudged, as in trec_eval.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Judgments:
         else:
             self.frame = grades
         self.source = source
-        """Where they came from, for messages."""
+        """Origin of the judgments, for messages."""
         self.subtopics = subtopics
-        """`{query: {"subtopic\\tdocument": grade}}`, for diversity measures; None where there are none."""
+        """`{query: {"subtopic\\tdocument": grade}}`, for diversity measures; None without subtopics."""
         self.targets = targets
         """`{document: [target, …]}`: the distinct answers that a document gives, for de-duplicated recall."""
         self.distances = distances
-        """`{query: [distance, …]}`: of the true neighbours, nearest first, for measures of vector search."""
+        """`{query: [distance, …]}` of the exact neighbours, nearest first, for measures of vector search."""
 
     def with_targets(self, targets: Mapping[str, Sequence[str]]) -> Judgments:
-        """The same judgments with a target map."""
+        """Return a copy with a target map."""
         grades = self.nested if "nested" in self.__dict__ else self.frame
         return Judgments(
             grades, subtopics=self.subtopics, targets=targets, distances=self.distances, source=self.source
@@ -86,7 +86,7 @@ class Judgments:
 
     @cached_property
     def nested(self) -> Nested:
-        """`{query: {document: grade}}`."""
+        """Grades as `{query: {document: grade}}`."""
         columns = (self.frame[name].to_list() for name in ("query", "doc", "grade"))
         grades: dict[str, dict[str, float]] = {}
         for query, doc, grade in zip(*columns, strict=True):
@@ -95,7 +95,7 @@ class Judgments:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """The columns `query`, `doc`, `grade`, the rows of a query together."""
+        """Columns `query`, `doc`, `grade`; the rows of a query are contiguous."""
         import polars as pl
 
         sizes = [len(docs) for docs in self.nested.values()]
@@ -109,7 +109,7 @@ class Judgments:
 
     @cached_property
     def pool(self) -> Pool:
-        """The grades as flat arrays, in the order of `nested` and of `frame`."""
+        """Grades as flat arrays, in the order of `nested` and of `frame`."""
         if "nested" in self.__dict__:
             queries = list(self.nested)
             sizes = np.fromiter(map(len, self.nested.values()), np.int64, len(queries))
@@ -129,7 +129,9 @@ class Judgments:
 
 
 def query_runs(queries: pl.Series) -> tuple[list[str], Ints]:
-    """The runs of equal values in a column: their values, and where each starts (with the end of the last).
+    """Find runs of equal values in a column: their values, and the start of each.
+
+    The last start is the length of the column.
 
     >>> import polars as pl
     >>> names, starts = query_runs(pl.Series(["a", "a", "b"]))
@@ -145,26 +147,26 @@ def query_runs(queries: pl.Series) -> tuple[list[str], Ints]:
 
 
 Prepare = Callable[["pl.DataFrame"], "pl.DataFrame"]
-"""Something done to each frame of a run where it is read."""
+"""A function applied to each frame of a run when it is read."""
 
 
 def as_it_is(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same frame."""
+    """Return the frame unchanged."""
     return frame
 
 
 class Retrieved(Protocol):
-    """What a system returned, as the engine reads it: frames that can be gone through more than once."""
+    """Rankings of a system as frames, which can be iterated more than once."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name of the run in reports."""
         ...
 
     def frames(self, prepare: Prepare = ...) -> Iterator[pl.DataFrame]:
-        """Frames with the columns `query`, `doc`, `score`, and `rank` where the source has one.
+        """Yield frames with the columns `query`, `doc`, `score`, and `rank` if available.
 
-        `prepare` is done to each frame where it is read, so that threads which read can take that work over too.
+        `prepare` is applied to each frame by the thread that reads it.
         """
         ...
 
@@ -180,7 +182,7 @@ def to_judgments(given: Any) -> Judgments:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """What is asked, over which documents, and what is right."""
+    """Documents, queries and judgments."""
 
     name: str
     documents: Sequence[Document]
@@ -188,13 +190,13 @@ class Dataset:
     """`{query id: text}`."""
     judgments: Judgments
     answers: Mapping[str, str] = field(default_factory=dict)
-    """`{query id: reference answer}`, where there is one."""
+    """`{query id: reference answer}`; not every query has one."""
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """`{query id: {"topic": "files", …}}`: the strata that results can be split by."""
+    """`{query id: {"topic": "files", …}}`: strata by which results can be split."""
     about: str = ""
-    """Where it comes from, and its licence."""
+    """Origin and licence."""
     origin: str = ""
-    """What it is loaded by again, where that is neither its name nor a folder."""
+    """What to pass to `load` to get it again, if that is neither its name nor a folder."""
 
     if TYPE_CHECKING:
 
@@ -225,27 +227,33 @@ class Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a system returned for each query, as one frame with the columns `query`, `doc`, `score` (and `rank`).
+    """Rankings of one system as one frame with the columns `query`, `doc`, `score` (and `rank`).
 
-    A run that was made here knows more: how long each query took, and under which circumstances.
+    A run made by ragauge also has timings and a manifest.
     """
 
     table: pl.DataFrame
     name: str = "run"
     timings: pl.DataFrame | None = None
-    """A row for each query and repeat: when it began, nanoseconds of each stage and in total, status and error."""
+    """One row per query and trial: start time, nanoseconds by stage and in total, status and error."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """Versions, machine, settings and content hashes."""
     repeats: pl.DataFrame | None = None
-    """The rankings of every further time the queries were asked: the columns of `table`, and `repeat` from 1 on."""
+    """Rankings of the further trials: the columns of `table`, and `repeat`, which starts at 1."""
 
     @cached_property
     def failures(self) -> dict[str, str]:
-        """`{query: error}` of the queries that failed in at least one trial; empty if the outcomes are unknown."""
+        """`{query: error}` of the queries that failed in at least one trial.
+
+        Empty if outcomes are unknown.
+        """
         return failed_queries(self.timings)
 
     def trials(self) -> list[Run]:
-        """Each time the queries were asked as a run of its own; a query that failed then is in its timings only."""
+        """Return each trial as a separate run.
+
+        A query that failed in a trial is only in its timings.
+        """
         if self.repeats is None:
             return [self]
         import polars as pl
@@ -264,7 +272,7 @@ class Run:
         ]
 
     def differing(self) -> list[Run]:
-        """The same, if the rankings are not always the same; otherwise nothing."""
+        """Return the trials as runs if their rankings differ, else an empty list."""
         trials = self.trials()
         rankings = []
         for trial in trials:
@@ -273,12 +281,15 @@ class Run:
         return trials if any(not one.equals(rankings[0]) for one in rankings[1:]) else []
 
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
-        """The table, in one piece."""
+        """Yield the table as one frame."""
         yield prepare(self.table)
 
     @property
     def nested(self) -> dict[str, dict[str, float]]:
-        """`{query: {document: score}}`; of a document that was returned twice the last score stays."""
+        """`{query: {document: score}}`.
+
+        Of a document returned more than once, the last score is used.
+        """
         scores: dict[str, dict[str, float]] = {}
         for query, doc, score in self.table.select("query", "doc", "score").iter_rows():
             scores.setdefault(query, {})[doc] = score
@@ -289,7 +300,7 @@ class Run:
 
 
 class ByMeasure(dict[str, V]):
-    """A dictionary by canonical measure name that understands every other name of a measure too.
+    """A dictionary by canonical measure name that also accepts every other name of a measure.
 
     >>> ByMeasure({"ndcg@10": 0.5}, str.lower)["nDCG@10"]
     0.5
@@ -309,60 +320,60 @@ class ByMeasure(dict[str, V]):
         return super().__contains__(key) or (isinstance(key, str) and super().__contains__(self._canonical(key)))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a measure by any of its names."""
+        """Return the value of a measure by any of its names."""
         return self[key] if key in self else default  # noqa: SIM401 - `get` is what is being defined
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A value per query and measure; where there is none, the reason. Means travel with the number they are over."""
+    """Scores per query and measure, with the reason of each missing score, and means with their number of queries."""
 
     run: str
-    """The run's name."""
+    """Name of the run."""
     convention: str
-    """The convention that the numbers follow."""
+    """Convention with which the scores were computed."""
     queries: list[str]
-    """Every judged query, in the order of the judgments."""
+    """All judged queries, in the order of the judgments."""
     values: ByMeasure[Floats]
-    """For each measure (canonical name) a value per query; NaN where a query is unscored."""
+    """Score of each query by canonical measure name; NaN if a query is unscored."""
     means: ByMeasure[float]
-    """For each measure its mean over the scored queries (a sum for counts, a geometric mean for `gm_` measures)."""
+    """Mean over the scored queries by measure (a sum for counts, a geometric mean for `gm_` measures)."""
     unscored: ByMeasure[Mapping[str, str]]
-    """For each measure the queries that have no value, each with its reason."""
+    """Unscored queries by measure, each with its reason."""
     notes: Sequence[str] = ()
-    """What a reader should know before believing the numbers."""
+    """Limitations of the scores that a reader should know."""
     lower_is_better: frozenset[str] = frozenset()
     """The lower-is-better measures."""
     direction_unstated: frozenset[str] = frozenset()
-    """Measures whose direction is not stated: `compare` goes by their names and assumes higher is better otherwise."""
+    """Measures whose direction is not stated. `compare` derives it from their names, otherwise higher is better."""
     rel: float | None = None
-    """The least grade that counted as relevant, where it is known."""
+    """Minimum relevant grade, if known."""
     judge: str = ""
-    """Who judged, where it was a model; scores of different judges are not compared."""
+    """Judge, if it was a model; scores of different judges are not compared."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """`{query: error}` of the judged queries that the system failed on; each counts as an empty ranking."""
     fingerprints: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By query, where they are known: short hashes of what was asked and of what a good answer says."""
+    """Short hashes of query and reference answer by query, if known."""
     judged: Any = field(default=None, repr=False)
-    """The judged ranks behind the numbers: scoring again under another measure needs no second reading."""
+    """Judged ranks behind the scores, for other measures without reading the run again."""
 
     @property
     def measures(self) -> list[str]:
-        """The canonical names."""
+        """Canonical names of the measures."""
         return list(self.values)
 
     @property
     def n(self) -> ByMeasure[int]:
-        """How many queries each mean is over."""
+        """Number of scored queries by measure."""
         return self._by_measure({name: len(self.queries) - len(self.unscored[name]) for name in self.values})
 
     def is_lower_better(self, measure: str) -> bool | None:
-        """Return the direction of a measure; None if it is not stated."""
+        """Return whether lower values of a measure are better; None if it is not stated."""
         return None if measure in self.direction_unstated else measure in self.lower_is_better
 
     @cached_property
     def per_query(self) -> ByMeasure[dict[str, float]]:
-        """`{measure: {query: value}}`, scored queries only."""
+        """`{measure: {query: score}}`, scored queries only."""
         return self._by_measure(
             {
                 name: {q: v for q, v in zip(self.queries, column.tolist(), strict=True) if not math.isnan(v)}
@@ -374,7 +385,10 @@ class Scores:
         return ByMeasure(values, self.values._canonical)
 
     def to_polars(self) -> pl.DataFrame:
-        """One row per query and measure: `run`, `query`, `measure`, `value` and `lower_is_better`, null if unknown."""
+        """Convert to a polars frame with one row per query and measure.
+
+        Columns are `run`, `query`, `measure`, `value`, and `lower_is_better`, which is null if unknown.
+        """
         import polars as pl
 
         parts = [
@@ -391,7 +405,7 @@ class Scores:
         return pl.concat(parts) if parts else pl.DataFrame(schema={**schema, "lower_is_better": pl.Boolean})
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same as a pandas frame."""
+        """Convert to a pandas frame with one row per query and measure."""
         return self.to_polars().to_pandas()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The verb `report`: all that is known of some systems, gathered once, and shown as a page, charts and tables."""
+"""Build an overview of systems and write it as a page, charts and tables."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from ragauge.vega import vega
 from ragauge.verdicts import Judged
 
 Watch = Callable[[str], None]
-"""Is told what is being done."""
+"""Progress callback with a description of the current step."""
 Files = str | Path | Sequence[str | Path]
-"""A file, or several."""
+"""Path of an output file, or several."""
 
 
 def _json(overview: Overview) -> str:
@@ -63,7 +63,7 @@ KINDS: Mapping[str, Kind[Overview]] = {
     "latex": Kind(".tex", "a table for a paper: booktabs, best in bold, significance marked", overview_table),
     **{name: Kind(one.ending, one.about, one.write) for name, one in layouts.LAYOUTS.items()},
 }
-"""By name; of several with the same ending, that ending means the first."""
+"""Output formats by name. If several share a file ending, the ending selects the first."""
 
 
 @overload
@@ -120,13 +120,13 @@ def report(
     watch: Watch | None = None,
     **options: Any,
 ) -> Overview | Sweep | Judged | Told | Sequence[Told]:
-    """Gather all that is known of some systems, and write it: a page, tables, charts.
+    """Build a report on systems, and write it as a page, tables or charts.
 
-    `out` is a file or several; what each becomes is told by its ending (.html, .json, .csv, .md, .tex) or by `form`,
-    one of `KINDS`, among them the layouts of other systems, which bring their own measures and convention. `charts` is
-    a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; a Sweep, which `bench`
-    measured, what was Judged, and what is `Told` (lint, novelty, gain, …, graph), one or several, have forms of
-    their own (`KINDS` of `ragauge.sweep_files`, `judged_files` and `account_files`).
+    `out` is a file or several. The format is given by the file ending (.html, .json, .csv, .md, .tex) or by `form`,
+    one of `OUTPUT_FORMATS`. These include layouts of other tools, which select their own measures and convention.
+    `charts` is a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`. A
+    `StoreBenchmark`, `JudgedSamples` and every `Result` (lint, novelty, gain, …, graph), one or several, have their
+    own formats.
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
     if isinstance(given, Sweep):
@@ -157,14 +157,14 @@ def report(
     for file, kind in kinds.items():
         look(f"writing {file}")
         written(found, KINDS[kind], file)
-    if charts is not None:  # a layout brings its own measures, and charts are of those that the systems were run for
+    if charts is not None:  # A layout selects its own measures, but charts show those of the runs.
         seen = found if options == own else overview(given, watch=watch, **{**own, "audited": False})
         write_charts(drawn(seen), Path(charts), look)
     return found
 
 
 def _refuse_settings(settings: Mapping[str, Any], what: str) -> None:
-    """Refuse settings that were given and have no effect."""
+    """Raise BadInput if a setting was given that has no effect."""
     wrong = [name for name, value in settings.items() if value not in (None, False, (), [], "")]
     if wrong:
         names, verb = ", ".join(wrong), "does" if len(wrong) == 1 else "do"
@@ -173,7 +173,7 @@ def _refuse_settings(settings: Mapping[str, Any], what: str) -> None:
 
 
 def _refuse_to_overwrite(given: Any, files: Sequence[str]) -> None:
-    """Refuse to write a file over one that is read, or twice."""
+    """Raise BadInput if an output file is also an input, or is given more than once."""
     read = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else []
     taken = {Path(named(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"}
     for file in files:
@@ -204,12 +204,12 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     watch: Watch | None = None,
     **how: Any,
 ) -> Overview:
-    """Everything known of some systems: scores, differences, speed, curves, strata, texts, findings.
+    """Build an overview of systems: scores, differences, latency and findings.
 
-    `given` is an Experiment, or files as `compare` takes them: folders that `run` wrote, or judgments and runs, or
-    tables of scores. The baseline, unless it is given, is that of the experiment. `by` are tags of the queries;
-    `dataset` says where the texts are, if not where the runs were made; `beside` is what else is to be
-    told, from lint to graph, or JSON files of it; `how` is test, correction, confidence and so on, as in `compare`.
+    `given` is an Experiment, or files in any form that `compare` accepts: run folders, judgments and runs, or score
+    tables. The default baseline is that of the experiment. `by` are tags of the queries. `dataset` locates the
+    texts, if not at the dataset of the runs. `beside` are further results, from lint to graph, or JSON files of
+    them. `how` is test, correction, confidence and the other settings of `compare`.
     """
     method = as_record(Method, how)
     if overlap and count_missing:
@@ -228,7 +228,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         told = from_layouts(files, baseline, names)
         if told is not None:
             settings: dict[str, Any] = {"convention": convention, "dataset": dataset, "split": split}
-            if isinstance(told, Overview):  # means only: nothing to compare, split or intersect
+            if isinstance(told, Overview):  # Means only: nothing to compare, split or intersect.
                 unusual = {name: value for name, value in how.items() if value != getattr(Method(), name)}
                 settings |= {"by": by, "overlap": overlap, "count_missing": count_missing, **unusual}
             _refuse_settings(settings, "results in the layout of another system")
@@ -301,7 +301,10 @@ def overview(  # noqa: PLR0913 - each is an option of the command
 
 
 def _on_the_same(found: Gathered, *, overlap: bool, count_missing: bool) -> tuple[Gathered, dict[str, list[Scores]]]:
-    """The scores of the queries that are compared: whatever is shown is of the same queries, or it is refused."""
+    """Restrict scores to the compared queries.
+
+    Raises Incomparable if the scores cannot be compared.
+    """
     trials = found.trials
     if len(trials) < 2:
         return found, trials
@@ -327,7 +330,10 @@ def _sides(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Scores | Sequenc
 def _compared(
     found: Gathered, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], how: Mapping[str, Any]
 ) -> tuple[Comparisons | None, Comparison | None]:
-    """Every system against the baseline, or every pair; and the best against the next best."""
+    """Compare each system with the baseline, or every pair.
+
+    Also compares the best system with the second best.
+    """
     if len(trials) < 2:
         return None, None
     sides = _sides(trials)
@@ -346,7 +352,10 @@ def _within(
     kinds: Iterable[str],
     how: Mapping[str, Any],
 ) -> list[Comparison]:
-    """The two systems that the verdict is about, in every kind of query."""
+    """Compare the two systems of the summary in every stratum.
+
+    Strata with a single query are left out.
+    """
     first = next(iter(pair))
     return [
         row
@@ -361,7 +370,7 @@ def _notes(found: Gathered, compared: Comparisons | None, *, overlap: bool) -> l
     not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in found.runs.values()), default=0)
     if not_asked:
         told.append(f"{not_asked} judged queries are not asked and not counted")
-    if not overlap:  # where what a run lacks is left out for all, nothing counts 0
+    if not overlap:  # With overlap, missing queries are left out for all systems instead of scored 0.
         told += [note for scores in found.trials.values() for one in scores for note in one.notes]
     made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}
     if found.judgments is not None and made_with - {judgments_hash(found.judgments)}:
@@ -370,7 +379,7 @@ def _notes(found: Gathered, compared: Comparisons | None, *, overlap: bool) -> l
 
 
 def _timed(found: Mapping[str, Entry], known: Overview | None) -> dict[str, Entry]:
-    """The systems with the times and costs that a file of another system has for them."""
+    """Add the timings and costs that another tool's result file contains."""
     if known is None:
         return dict(found)
     timed = {}
@@ -383,7 +392,7 @@ def _timed(found: Mapping[str, Entry], known: Overview | None) -> dict[str, Entr
 
 
 def _size(found: Gathered) -> int | None:
-    """How many documents there are to find; None without a corpus."""
+    """Return the number of documents in the corpus, or None if unknown."""
     if found.texts.documents is not None:
         return len(found.texts.documents) or None
     told = [(run.manifest.get("dataset") or {}).get("documents") for run in found.runs.values()]
@@ -391,7 +400,7 @@ def _size(found: Gathered) -> int | None:
 
 
 def _shown(documents: Sequence[Document], runs: Mapping[str, Run], judgments: Judgments | None) -> dict[str, Document]:
-    """The documents that somebody may look at: returned, or judged."""
+    """Return the documents that were returned or judged."""
     if not documents:
         return {}
     wanted = set() if judgments is None else set(judgments.frame["doc"].to_list())

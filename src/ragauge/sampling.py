@@ -1,4 +1,4 @@
-"""Samples from a run: what it was asked, the texts of what it found, what was answered, and reference answers."""
+"""Loading of samples: from files and objects, or from a run folder with its corpus and answers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 ANSWERS = tuple(f"answers{ending}" for ending in TABLES)
-"""Where a run's folder may hold what was answered."""
+"""Names of files with answers in a run folder."""
 
 
 def open_samples(source: Any, *, answers: str | None = None, k: int | None = None) -> list[Sample]:
-    """The samples of whatever holds some: a file, a run's folder, a folder that was judged, or objects.
+    """Load samples from a file, a run folder, a judged folder, or objects.
 
-    `answers` belongs to the folder of a run; `k` cuts the contexts of all others, too.
+    `answers` is only allowed for a run folder. `k` truncates the contexts of each sample.
     """
     if k is not None and k < 1:
         raise BadInput(f"the first {k} contexts are none", hint="k is at least 1")
@@ -52,12 +52,13 @@ def open_samples(source: Any, *, answers: str | None = None, k: int | None = Non
 def samples_from_run(
     folder: str, *, answers: str | None = None, k: int | None = None, dataset: str | None = None
 ) -> list[Sample]:
-    """One sample for each query that a run was asked.
+    """Build one sample for each query of a run.
 
-    The folder is that of one system (`runs/NAME/SYSTEM`), or of an experiment with one system. Contexts are the texts
-    of its first `k` documents, best first; a query that failed has none, which is not the same as unknown. Answers
-    come from a table with a query and an answer column: `answers`, or `answers.jsonl` (or .csv, …) in the folder; a
-    query without one has no answer. `dataset` says where the documents are, if they are no longer where they were.
+    The folder is that of one system (`runs/NAME/SYSTEM`), or of an experiment with one system. Contexts are the
+    texts of its first `k` documents, best first; a failed query has an empty list of contexts. Answers come from a
+    table with a query and an answer column: `answers`, or `answers.jsonl` (or .csv, …) in the folder. A query
+    without one has no answer. `dataset` names the dataset if its documents have moved. Raises MissingEvidence if the
+    texts are unknown.
     """
     place = _run_folder(Path(folder))
     run = archive.read(place)
@@ -87,7 +88,7 @@ def samples_from_run(
 
 
 def _run_folder(folder: Path) -> Path:
-    """The folder of one run: this one, or the only one inside it."""
+    """Return the folder of one run: this one, or the only one inside it."""
     if archive.has_run(folder):
         return folder
     inside = archive.run_folders(folder)
@@ -101,7 +102,7 @@ def _run_folder(folder: Path) -> Path:
 
 
 def _texts(run: Run, folder: Path, dataset: str | None) -> Texts:
-    """The documents that the run searched, the questions that it was asked, and reference answers."""
+    """Load the documents and queries of a run, and reference answers."""
     queries: dict[str, str] | None = None
     kept = folder.resolve().parent / "queries.parquet"
     if kept.exists():
@@ -119,7 +120,7 @@ def _table(path: Path) -> pl.DataFrame:
 
 
 def _asked(run: Run, texts: Texts) -> dict[str, str]:
-    """The queries that the run was asked, with their texts, in the order of the dataset."""
+    """Return the texts of the queries that were run, in the order of the dataset."""
     source = run.table if run.timings is None else run.timings
     asked = dict.fromkeys(source["query"].to_list())
     known = texts.queries or {}
@@ -132,7 +133,7 @@ def _asked(run: Run, texts: Texts) -> dict[str, str]:
 
 
 def _found(run: Run, k: int | None) -> dict[str, Sequence[str]]:
-    """The first documents of each query, best first."""
+    """Return the first k documents of each query, best first."""
     order = "rank" if "rank" in run.table.columns else "score"
     ranked = run.table.sort(order, descending=order == "score", maintain_order=True)
     found: dict[str, list[str]] = {}
@@ -142,7 +143,7 @@ def _found(run: Run, k: int | None) -> dict[str, Sequence[str]]:
 
 
 def _answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> dict[str, str]:
-    """What was answered, by query; nothing where no table of answers is there."""
+    """Read the answers by query id; empty without a table of answers."""
     path = given or next((str(folder / name) for name in ANSWERS if (folder / name).exists()), None)
     if path is None:
         return {}

@@ -1,4 +1,4 @@
-"""Runs on disk, scored side by side: what `compare` is given as files, and all that they know beside the scores."""
+"""Score runs on disk side by side, with their texts, tags and provenance."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ MEASURES = ("ndcg@10", "map", "mrr")
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Scores by system, several where it was run with several seeds."""
+    """Scores by system, with one entry per seed if there are several."""
 
     scores: Mapping[str, Scores | Sequence[Scores] | Mapping[str, Scores]]
     baseline: str | None
     measures: Sequence[str] | None
-    """Those that were asked for, by their canonical names; None where the files decide."""
+    """Canonical names of the requested measures; None if the files decide."""
     texts: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     dataset: str = ""
     notes: Sequence[str] = ()
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The runs behind the scores, where they are not scores already."""
+    """Run files by system; empty if the inputs were score tables."""
     rules: Convention | None = None
-    """What they were scored under, likewise."""
+    """Convention of the scores; None if the inputs were score tables."""
     usual_baseline: str | None = None
-    """The baseline that the runs were made with, where a folder knows it."""
+    """Baseline recorded in the run folder, if any."""
     answers: Mapping[str, AnswerDate] = field(default_factory=dict)
-    """By system, when its answers were made, as far as that is known."""
+    """Date of the results by system, if known."""
     failures: Mapping[str, str] = field(default_factory=dict)
-    """Systems that could not be run then, and why."""
+    """`{system: error}` of the systems without a run."""
 
 
 def score_files(
@@ -57,9 +57,9 @@ def score_files(
     *,
     split: str | None = None,
 ) -> Scored:
-    """Score judgments and runs, or folders that `run` wrote, or take tables of scores as they are.
+    """Score judgments and runs or run folders, or read score tables.
 
-    The baseline is a name, or one of the files; a file that is not among the others comes to them.
+    The baseline is a name or a file. A file that is not among the others is added to them.
     """
     files = [one for file in files for one in judged_parts(file)]
     if all(is_judged(path) or holds_scores(path) for path in (named(file)[1] for file in files)):
@@ -85,13 +85,13 @@ def score_files(
 
 
 def _answer_dates(runs: Mapping[str, Sequence[str]]) -> dict[str, AnswerDate]:
-    """Return when the answers of each system were made, by the manifests of its run folders."""
+    """Return the date of each system's results, from the manifests of its run folders."""
     found = {name: AnswerDate.find(*(read_manifest(one) for one in several)) for name, several in runs.items()}
     return {name: date for name, date in found.items() if date is not None}
 
 
 def _refuse_rules(rules: Convention | None, split: str | None) -> None:
-    """Refuse a convention or a split for scores that are computed already."""
+    """Raise BadInput for a convention or a split if the scores are already computed."""
     given = {"convention": None if rules is None or rules == find_convention("default") else rules.name, "split": split}
     for name, value in given.items():
         if value is not None:
@@ -103,7 +103,7 @@ def _refuse_rules(rules: Convention | None, split: str | None) -> None:
 
 
 def judged_parts(file: str) -> list[str]:
-    """All that was judged in a folder, where it holds such folders and is nothing else; anything else as it is."""
+    """Return the judged folders in a folder, or the file itself."""
     place = Path(file)
     if named(file)[0] is not None or not place.is_dir() or is_judged(file) or (place / "judgments.parquet").exists():
         return [file]
@@ -132,7 +132,7 @@ def _tables(files: Sequence[str], baseline: str | None, measures: Sequence[str] 
 
 
 def _of_judged(path: str, texts: dict[str, str]) -> tuple[Known, dict[str, dict[str, str]]]:
-    """The scores of a folder that `judge` wrote, under the folder's name, and its tags; its questions go to `texts`."""
+    """Read the scores and tags of a judged folder, and add its questions to `texts`."""
     samples = read_judged_samples(path)
     texts.update({one.id: one.question for one in samples})
     return {Path(path).resolve().name: read_judged_scores(path, canonical)}, tags_of(samples)

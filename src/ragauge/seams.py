@@ -1,8 +1,7 @@
-"""Every plug-in contract, on one page.
+"""Protocols of all plug-ins: retrievers, embedders, tokenizers, stores, rerankers, graph builders and chat models.
 
-Anything with these methods fits; nothing has to be inherited. A plain function is a retriever or a reranker too, and
-the retrievers of LangChain, LlamaIndex and Haystack are brought to these shapes where they enter
-(`ragauge.systems.adapters`).
+Any object with these methods can be used; no base class is needed. A plain function can be a retriever or a
+reranker, and retrievers of LangChain, LlamaIndex and Haystack are adapted to these protocols (`adapt_retriever`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ragauge.records import Document, Hit
 from ragauge.verdicts import Reply
 
 Vectors = NDArray[np.float32]
-"""One row for each text."""
+"""One row per text."""
 Neighbours = tuple[NDArray[np.object_], NDArray[np.float32]]
 """Ids and distances, each of shape (queries, k), nearest first; if fewer were found, None and infinity at the end.
 
@@ -37,7 +36,7 @@ class Retriever(Protocol):
     """
 
     def search(self, query: str, k: int) -> Sequence[Hit] | Awaitable[Sequence[Hit]]:
-        """The best `k` documents, best first."""
+        """Return the best `k` documents, best first."""
         ...
 
 
@@ -45,122 +44,134 @@ class Retriever(Protocol):
 class Embedder(Protocol):
     """Turns texts into vectors.
 
-    One that knows may also have `limit` (how many tokens of a text it reads, None for all) and `tokens(texts)` (how
-    many each has, read or not): `lint` tells from them what is cut off. `tokenizer` is what cuts its texts, `marks` how
-    many tokens stand around a text that count for the limit, if not as many as its tokenizer says,
-    `parameters` how many numbers it has learned or drawn, `trained` whether they were learned. One that must see the
-    corpus first has `fitted(texts, progress) -> Embedder`; a language model has `bits(texts)`: how many each text
-    takes, and NaN where it reads only part of one.
+    Optional attributes: `limit` (maximum number of tokens per text, None if unlimited) and `tokens(texts)` (number
+    of tokens of each text, read or not), from which `lint` computes what is truncated; `tokenizer`; `marks` (number
+    of special tokens per text that count for the limit, if it differs from that of the tokenizer); `parameters`
+    (number of parameters); and `trained` (whether they were trained, not random). An embedder that must see the
+    corpus first has `fitted(texts, progress) -> Embedder`. A language model has `bits(texts)`: the bits of each
+    text, NaN for a text that it reads only in part.
     """
 
     @property
     def name(self) -> str:
-        """The model, so exactly that two embedders of one name give the same vectors."""
+        """Name of the model; two embedders with the same name must give the same vectors."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Embed texts; return one row per text."""
         ...
 
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Cuts texts into pieces that are known by number.
+    """Splits texts into tokens with numeric ids.
 
-    One that must see the corpus first has `fitted(texts) -> Tokenizer` and refuses everything else before. One that
-    knows may also have `limit` (how many tokens its model reads, marks among them) and `marks` (how many stand around a
-    text), or `tokens(texts)`, where more than these count for the limit.
+    A tokenizer that must see the corpus first has `fitted(texts) -> Tokenizer` and raises an error before. Optional
+    attributes: `limit` (maximum number of tokens that its model reads, including special tokens), `marks` (number of
+    special tokens per text), and `tokens(texts)`, if other tokens count for the limit too.
     """
 
     @property
     def name(self) -> str:
-        """What it is, so exactly that two of one name cut alike."""
+        """Name of the tokenizer; two with the same name must split texts the same way."""
         ...
 
     @property
     def vocabulary(self) -> int:
-        """How many numbers it can give, marks and unused ones among them."""
+        """Number of token ids, including special and unused ones."""
         ...
 
     @property
     def unknown(self) -> int | None:
-        """The number of whatever it does not know; None where it knows everything."""
+        """Id of unknown tokens; None if it can encode every text."""
         ...
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text, all of it, without marks around it."""
+        """Encode texts completely, without special tokens."""
         ...
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text of numbers; where something is lost on the way, without it."""
+        """Decode token ids to a text, which may lack what encoding lost."""
         ...
 
     def pieces(self, text: str) -> list[str]:
-        """The pieces of a text, as people read them."""
+        """Split a text into tokens in readable form."""
         ...
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Holds vectors and finds the nearest."""
+    """Stores vectors and finds the nearest ones."""
 
     def add(self, ids: Sequence[str], vectors: Vectors) -> None:
-        """Store vectors of shape (n, dimensions), each under its id; the harness calls it once per batch."""
+        """Store vectors of shape (n, dimensions), each under its id.
+
+        Called once per batch.
+        """
         ...
 
     def search(self, vectors: Vectors, k: int) -> Neighbours:
-        """Return ids and distances of the `k` nearest vectors of each query: a pair, both of shape (queries, k)."""
+        """Return ids and distances of the `k` nearest vectors per query.
+
+        Both have the shape (queries, k).
+        """
         ...
 
 
 @runtime_checkable
 class FullStore(Store, Protocol):
-    """A store that can be set, changed, filtered, kept and measured: what every store of this project is.
+    """A vector store with configuration, updates, filters and persistence, as all stores of this project are.
 
-    Constructors take `metric` (`cosine`, `l2`, `ip`) and `path`, a folder that the store lives in: what was kept there
-    is opened again; without one a store is in memory, or in a folder of its own that `close` removes. The keyword
-    parameters of `tune` are the options of a search, all others of the constructor those of a build.
+    Constructors take `metric` (`cosine`, `l2`, `ip`) and `path`, the folder of the store: saved data in it is
+    opened. Without a path a store is in memory, or in a temporary folder that `close` removes. The keyword
+    parameters of `tune` are search options, all others of the constructor are build options.
     """
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What this very store can do: some of ABILITIES. The rest refuses, and says that the engine cannot."""
+        """Capabilities of this store, a subset of STORE_CAPABILITIES.
+
+        Other operations raise an error.
+        """
         ...
 
     def add(self, ids: Sequence[str], vectors: Vectors, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, with what searches may be filtered by."""
+        """Store vectors under their ids, with metadata for filters."""
         ...
 
     def build(self) -> None:
-        """Index what was added; the next search does it otherwise."""
+        """Build the index; otherwise the next search does it."""
         ...
 
     def tune(self, **options: Any) -> None:
-        """Set options of the searches to come."""
+        """Set options of later searches."""
         ...
 
     def search(self, vectors: Vectors, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors per query among those that match a filter.
+
+        Their metadata have all values of `where`.
+        """
         ...
 
     def update(self, ids: Sequence[str], vectors: Vectors) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         ...
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         ...
 
     def save(self) -> None:
-        """Keep everything in `path`, so that another process can open it."""
+        """Save all data in `path`, so that another process can open it."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """The engine's version and the parameters that are in force."""
+        """Return the version of the engine and its effective parameters."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...
 
 
@@ -177,105 +188,119 @@ ABILITIES = {
 
 @runtime_checkable
 class Keeper(Protocol):
-    """Keeps documents, each with its vector under its id, and gives them back as they were.
+    """Stores whole documents, each with its vector under its id, and returns them unchanged.
 
-    Constructors take `path`, a folder that it lives in (what is there is opened again), `dimension` of the vectors, and
-    options of their own. The ids are the engine's own keys and the texts lie in the engine: nothing is kept beside it.
+    Constructors take `path`, the folder of the store (existing data is opened), `dimension` of the vectors, and
+    their own options. Ids are the keys of the engine, and texts are stored in the engine: there are no additional
+    files.
     """
 
     def put(self, documents: Sequence[Document], vectors: Vectors) -> None:
-        """Take documents in, one or many at a time; an id that is there is replaced."""
+        """Store documents; an existing id is replaced."""
         ...
 
     def commit(self) -> None:
-        """Make what was put in last: from here on, a killed process loses none of it."""
+        """Make all stored documents durable: a killed process loses none of them."""
         ...
 
     def get(self, ids: Sequence[str]) -> Sequence[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the stored documents in this order; None for an unknown id."""
         ...
 
     def ids(self) -> Sequence[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         ...
 
     def search(self, text: str, vector: Vectors, k: int) -> Sequence[Hit]:
-        """The best `k`, best first, for a query and its vector; the engine uses what it can."""
+        """Return the best `k` documents for a query, best first.
+
+        The engine uses text, vector or both.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:
-        """The engine's version and the parameters that are in force."""
+        """Return the version of the engine and its effective parameters."""
         ...
 
     def close(self) -> None:
-        """Let go of everything; what was committed stays."""
+        """Release all resources; committed documents stay."""
         ...
 
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Puts hits in a better order."""
+    """Reorders hits by relevance."""
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
-        """The same hits or fewer, best first, with the scores that say so."""
+        """Return the hits, or fewer, best first and with new scores."""
         ...
 
 
 @runtime_checkable
 class Linker(Protocol):
-    """Finds what links documents: what stands in them, what they share, or how near they are."""
+    """Finds links between documents: references, shared attributes, or similarity."""
 
     @property
     def name(self) -> str:
-        """The kind of its links, with whatever sets it apart from another of its kind."""
+        """Kind of its links, with the options that distinguish it from others of its kind."""
         ...
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> Links:
-        """Pairs of documents by their places here; `vectors` has a row for each, at length 1 or all zeros."""
+        """Find links as pairs of document positions.
+
+        `vectors` has one row per document, of length 1 or all zeros.
+        """
         ...
 
 
 Message = Mapping[str, str]
-"""`{"role": "system", "content": …}`, as every chat has it."""
+"""`{"role": "system", "content": …}`, as in every chat API."""
 
 
 @runtime_checkable
 class Chat(Protocol):
-    """A model that replies to messages. One instance has one model and one set of parameters.
+    """A chat model. One instance has one model and one set of parameters.
 
-    It may have a `concurrency` and a `timeout` of its own (calls at a time, seconds for a reply), `notes` on what the
-    endpoint did not take, and a `ready()` that refuses before the first call what cannot work. One that `stays` is
-    asked in this process, whatever executor there is: its replies depend on what it was asked before.
+    Optional attributes: `concurrency` (parallel calls), `timeout` (seconds per reply), `notes` about parameters that
+    the endpoint rejected, and `ready()`, which raises an error before the first call if calls cannot work. A chat
+    model with `stays` is called in this process regardless of the executor, because its replies depend on earlier
+    calls.
     """
 
     @property
     def name(self) -> str:
-        """The model and where it is reached, as people read it; never a key."""
+        """Readable name of the model and its endpoint, without keys."""
         ...
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Endpoint, model and every parameter: replies are kept under it, so whatever changes them is in it."""
+        """Endpoint, model and all parameters that affect replies.
+
+        Replies are cached under this key.
+        """
         ...
 
     def complete(
         self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None
     ) -> Reply | Awaitable[Reply]:
-        """The reply, in the shape of a JSON schema where one is given.
+        """Return the reply, following a JSON schema if given.
 
-        A schema that is nothing but an `enum` of words asks for one of them, as bare text; where the endpoint gives
-        them, the probabilities of the words come with it. Failures are BackendFailed, which says what helps.
+        A schema that is only an `enum` of words requests one of them as plain text; the reply has the probabilities
+        of the words if the endpoint returns them. Raise BackendFailed on errors.
         """
         ...
 
 
 def is_async(retriever: Any) -> bool:
-    """Whether what a retriever's search gives must be awaited."""
+    """Return whether the result of a retriever's search must be awaited."""
     return bool(getattr(retriever, "asynchronous", False)) or inspect.iscoroutinefunction(retriever.search)
 
 
 def abilities(store: Any) -> frozenset[str]:
-    """Return what a store declares that it can do, some of ABILITIES; nothing if it declares nothing."""
+    """Return the capabilities that a store declares, a subset of STORE_CAPABILITIES.
+
+    Return an empty set if it declares none. Raise UnknownName for an unknown capability.
+    """
     declared = getattr(store, "abilities", ())
     for name in declared:
         if name not in ABILITIES:
@@ -284,19 +309,25 @@ def abilities(store: Any) -> frozenset[str]:
 
 
 def close(thing: Any) -> Any:
-    """Close whatever can be closed; what comes back is to be awaited where closing takes its time."""
+    """Close an object that has a `close` method; the result may have to be awaited."""
     method = getattr(thing, "close", None)
     return method() if callable(method) else None
 
 
 def evidence(retriever: Any, query: str, k: int) -> Any:
-    """What a retriever says of itself once it was asked, if it has an `evidence(query, k)`; maybe to be awaited."""
+    """Return what a retriever reports about a query, if anything.
+
+    It is the result of its method `evidence(query, k)`. The result may have to be awaited.
+    """
     method = getattr(retriever, "evidence", None)
     return method(query, k) if callable(method) else {}
 
 
 def evidence_of(parts: Sequence[Any], query: str, k: int, *, later: bool) -> Any:
-    """What the parts of a system say of themselves; an index that one of them did not use was not used."""
+    """Combine what the parts of a system report about a query.
+
+    `index_used` is true only if it is true for all parts that report it. With `later`, the result must be awaited.
+    """
 
     def joined(found: list[Any]) -> dict[str, Any]:
         used = [one["index_used"] for one in found if "index_used" in one]

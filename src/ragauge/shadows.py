@@ -1,4 +1,4 @@
-"""The same queries against snapshots of a knowledge base: systems are built beside it, asked, and forgotten."""
+"""Systems built on snapshots of a corpus to run the same queries on each."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from ragauge.work import Unwatched, Work
 
 Ranking = tuple[str, ...]
 Progress = Callable[[str, int, int], None]
-"""What is being done, and how much of it is done."""
+"""Progress callback: step, number done, total."""
 OTHER_WORD = "\0"
-"""Stands for every word that nobody asks for; no text has it as a word."""
+"""Placeholder for all words that are not in a query; it is not a word of any text."""
 
 
 def unseen(what: str, done: int, total: int) -> None:
-    """Nobody looks on."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a snapshot answered."""
+    """Rankings of all queries on one snapshot."""
 
     rankings: Mapping[str, Ranking]
     failed: Mapping[str, str] = field(default_factory=dict)
-    """By query, what went wrong."""
+    """Errors by query."""
     seconds: float = 0.0
-    """For building and asking."""
+    """Time in seconds to build the system and run the queries."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shadow:
-    """A system in words, and the queries that every snapshot is asked."""
+    """System description and the queries run on every snapshot."""
 
     system: Any
-    """A description, or a function from documents to something that searches."""
+    """Description, or a function from documents to an object that searches."""
     queries: Mapping[str, str]
     judgments: Judgments
     workers: int = 1
@@ -55,20 +55,21 @@ class Shadow:
     progress: Progress = unseen
 
     def check(self) -> None:
-        """Refuse a description with names that nobody knows, before anything is built."""
+        """Raise for unknown names in the description before anything is built."""
         if isinstance(self.system, str):
             Workshop([]).check(self.system)
 
     @property
     def spec(self) -> Spec | None:
-        """The description, where it is one."""
+        """Parsed description; None if the system is a function."""
         return parse(self.system) if isinstance(self.system, str) else None
 
     @property
     def exact(self) -> bool:
-        """Whether leaving documents out of a ranking is what the system would give without them.
+        """Whether removing documents from a ranking is exact.
 
-        It is where the score of a document depends on that document alone, and all are compared.
+        If so, the result equals that of a system built without them. True if a document's score depends on that
+        document alone, and all documents are compared.
         """
         spec = self.spec
         store = spec.options.get("store", "exact") if spec else None
@@ -77,12 +78,15 @@ class Shadow:
         )
 
     def own(self, documents: Sequence[Document]) -> frozenset[str]:
-        """The queries that are documents themselves: each is left out of its own ranking."""
+        """Return the queries that are documents themselves.
+
+        Each is left out of its own ranking.
+        """
         data = Dataset("", documents, self.queries, self.judgments)
         return Work("", "", data, Plan(), {}, Workshop([]), None, Unwatched()).own
 
     def answers(self, documents: Sequence[Document], k: int, name: str) -> Answers:
-        """What the system answers when it has these documents."""
+        """Run the queries on the system built on these documents."""
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Retriever]:
@@ -96,7 +100,7 @@ class Shadow:
             )
             try:
                 async with workshop.opened(self.system) as retriever:
-                    # A plain system is asked when this is over, so that it must not be closed here.
+                    # Queries may run after this context ends, so the system is closed by the caller.
                     yield retriever
             finally:
                 closing.append(workshop.close)
@@ -109,7 +113,7 @@ class Shadow:
                 one()
 
     def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> Answers:
-        """What somebody's own retriever answers."""
+        """Run the queries on a retriever given by the user."""
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Retriever]:
@@ -139,7 +143,7 @@ class Shadow:
 
 
 def collected(answers: Sequence[Answer], own: frozenset[str], k: int) -> Answers:
-    """Rankings from answers: a document counts once, and none is the answer to itself."""
+    """Collect rankings without duplicates and without the query itself."""
     rankings, failed = {}, {}
     for one in answers:
         docs = [doc for doc in dict.fromkeys(one.docs) if not (one.query in own and doc == one.query)]
@@ -150,10 +154,10 @@ def collected(answers: Sequence[Answer], own: frozenset[str], k: int) -> Answers
 
 
 class WithoutEach:
-    """BM25 over all documents but one, again and again, as it would be built anew: to the last digit, but sooner.
+    """BM25 over all documents but one, with the scores of a rebuilt index.
 
-    A score takes of a document its length and the words that are asked for. So texts are taken apart once, and all the
-    other words become one, which changes no length and no score.
+    It is faster than a rebuild. A score depends only on document lengths and on the query words. Texts are therefore
+    tokenized once, and all other words are replaced by one placeholder. This changes neither lengths nor scores.
     """
 
     def __init__(self, shadow: Shadow, documents: Sequence[Document], k: int) -> None:
@@ -163,7 +167,7 @@ class WithoutEach:
         self._plan = Plan(k=k + bool(self._own), warmup=0)
         self._k = k
         options = dict(shadow.spec.options) if shadow.spec else {}
-        words = BM25([], **options)._words  # cut exactly as the system itself does
+        words = BM25([], **options)._words  # tokenized exactly as by the system itself
         asked = {word for text in shadow.queries.values() for word in words(text)}
         cut: dict[str, list[str]] = {text: words(text) for text in shadow.queries.values()}
         for one in documents:
@@ -176,7 +180,7 @@ class WithoutEach:
         self._build: Callable[[Sequence[Document]], BM25] = lambda some: Cut(some, **options)
 
     def answers(self, left_out: str) -> Answers:
-        """What is answered without this document."""
+        """Run the queries without this document."""
         retriever = self._build([one for one in self._documents if one.id != left_out])
         answers: list[Answer] = []
         ask(retriever, self._jobs, self._plan, answers.append)
@@ -186,9 +190,9 @@ class WithoutEach:
 def without_each(
     shadow: Shadow, documents: Sequence[Document], left_out: Sequence[str], k: int
 ) -> Iterator[tuple[str, Answers]]:
-    """Some documents, each with what the system answers when it is built without it.
+    """Yield some documents, each with the results of the system built without it.
 
-    Where it cannot be built, or answers nothing, every query has failed.
+    If the system cannot be built or every query fails, all queries are marked as failed.
     """
     quick = WithoutEach(shadow, documents, k) if shadow.spec is not None and shadow.spec.name == "bm25" else None
     quiet = replace(shadow, progress=unseen)

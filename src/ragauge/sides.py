@@ -1,4 +1,4 @@
-"""The sides of a comparison: scores in whatever shape, refused where they are not of the same thing, then aligned."""
+"""Check that scores of systems are comparable, and align them by query."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from ragauge.verdicts import same_texts
 
 HINT = "--overlap (overlap=True) compares on the queries that all have, --count-missing counts what a system lacks as 0"
 Table = dict[str, dict[str, dict[str, Floats]]]
-"""`{system: {seed: {measure: a value for each query}}}`; the label of the only seed is empty."""
+"""`{system: {seed: {measure: one value per query}}}`. The label of a single seed is empty."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One system, once: its values by measure, and what is known of where they come from."""
+    """Per-query scores of one system for one seed, with their provenance."""
 
     name: str
     queries: Sequence[str]
     values: Mapping[str, Floats]
     lower: frozenset[str] = frozenset()
-    """The lower-is-better measures."""
+    """Lower-is-better measures."""
     unknown: frozenset[str] = frozenset()
-    """Measures of unknown direction: higher is assumed to be better."""
+    """Measures of unknown direction. Higher is assumed to be better."""
     named: frozenset[str] = frozenset()
-    """Lower-is-better measures whose direction is known by their names alone."""
+    """Lower-is-better measures whose direction follows from their names alone."""
     lacking: frozenset[str] = frozenset()
-    """Queries that the run does not have, whatever they count."""
+    """Queries without results in the run, regardless of how they are scored."""
     scores: Scores | None = None
 
 
 def named_sides(scores: Any, lower: Sequence[str] = (), higher: Sequence[str] = ()) -> dict[str, dict[str, Side]]:
-    """Each system's scores by seed; `lower` and `higher` name measures whose direction the caller gives."""
+    """Return each system's scores by seed.
+
+    `lower` and `higher` name the measures whose direction is given. Raises BadInput for an unsupported type.
+    """
     if isinstance(scores, Scores) or not isinstance(scores, Mapping | Sequence) or isinstance(scores, str):
         raise BadInput(
             f"systems cannot be compared from {type(scores).__name__}",
@@ -61,7 +64,7 @@ def named_sides(scores: Any, lower: Sequence[str] = (), higher: Sequence[str] = 
 
 
 def _directed(side: Side, directions: Mapping[str, bool]) -> Side:
-    """Return a side with the direction of each measure: as stated, as given, or by its name."""
+    """Set the direction of each measure: as stated, as given, or by its name."""
     canonical = str if side.scores is None else side.scores.values._canonical
     given = {name if name in list(side.values) else canonical(name): value for name, value in directions.items()}
     lower, unknown = assign_directions(side.values, side.lower, side.unknown, given)
@@ -69,7 +72,7 @@ def _directed(side: Side, directions: Mapping[str, bool]) -> Side:
 
 
 def _seeds(name: str, thing: Any) -> dict[str, Side]:
-    """A system's scores by seed; where there is one only, its label is empty."""
+    """Return a system's scores by seed. The label of a single seed is empty."""
     if isinstance(thing, Sequence) and not isinstance(thing, str):
         thing = {str(i): one for i, one in enumerate(thing, start=1)}
         return {label: _one(f"{name} #{label}", one) for label, one in thing.items()} if thing else _unreadable(name)
@@ -86,7 +89,10 @@ def _one(name: str, thing: Any) -> Side:
 
 
 def _depth(thing: Any) -> int:
-    """How many mappings stand in each other; 0 where not all go as deep, or end in something else than numbers."""
+    """Return the number of nested mappings.
+
+    Returns 0 if it varies or the values are not numbers.
+    """
     if not isinstance(thing, Mapping) or not thing:
         return 0
     inside = {_depth(one) if isinstance(one, Mapping) else 0 for one in thing.values()}
@@ -130,7 +136,10 @@ def _of_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Side:
 
 
 def refuse_other_circumstances(sides: Sequence[Side], *, judgments: bool = True) -> None:
-    """Refuse scores that differ in more than the system; `judgments`: also in the judgments."""
+    """Raise Incomparable if scores differ in more than the system.
+
+    `judgments` also compares the judgments.
+    """
     _refuse_other_directions(sides)
     first = next((side for side in sides if side.scores is not None), None)
     if first is None or first.scores is None:
@@ -157,7 +166,7 @@ def refuse_other_circumstances(sides: Sequence[Side], *, judgments: bool = True)
 
 
 def _refuse_other_directions(sides: Sequence[Side]) -> None:
-    """Refuse a measure that is lower-is-better in one system and higher-is-better in another."""
+    """Raise Incomparable if a measure is lower-is-better in one system only."""
     lower = {measure: side.name for side in sides for measure in side.lower}
     for side in sides:
         measure = next((m for m in lower if m in side.values and m not in side.lower), None)
@@ -169,7 +178,7 @@ def _refuse_other_directions(sides: Sequence[Side]) -> None:
 
 
 def _refuse_other_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
-    """Refuse samples that have an id in common and not the question or the reference."""
+    """Raise Incomparable if samples with one id differ in question or reference."""
     shared = [query for query in one.fingerprints if query in other.fingerprints]
     differ = [query for query in shared if not same_texts(one.fingerprints[query], other.fingerprints[query])]
     if differ:
@@ -191,7 +200,10 @@ def _other_judgments(first: Side, other: Side) -> str:
 
 
 def shared_measures(sides: Sequence[Side], wanted: str | Iterable[str] | None) -> list[str]:
-    """The measures that all have, by the names that the first has them under."""
+    """Return the shared measures, by the first system's names for them.
+
+    Raises Incomparable if there are none, or MissingEvidence if a wanted one is missing.
+    """
     if wanted is None:
         shared = [m for m in sides[0].values if all(m in side.values for side in sides)]
         if not shared:
@@ -212,7 +224,10 @@ def shared_measures(sides: Sequence[Side], wanted: str | Iterable[str] | None) -
 
 
 def shared_queries(sides: Sequence[Side], *, overlap: bool, count_missing: bool) -> tuple[list[str], list[str]]:
-    """The queries to compare on, and what to say about it."""
+    """Return the queries to compare on, with notes.
+
+    Raises Incomparable if the systems have different queries, unless `overlap` or `count_missing` is set.
+    """
     have = [set(side.queries) - (set() if count_missing else side.lacking) for side in sides]
     everybody = set.intersection(*have)
     nobody = set.intersection(*(set(side.queries) & side.lacking for side in sides))
@@ -224,7 +239,7 @@ def shared_queries(sides: Sequence[Side], *, overlap: bool, count_missing: bool)
         if not kept:
             raise Incomparable("no query is in all systems")
         return kept, [f"compared on the {len(kept)} queries that all systems have, of {len(union)}"]
-    if count_missing:  # only then do some sides not even know of a query
+    if count_missing:  # Only in this case can a system lack a query altogether.
         known = {query for side in sides for query in side.queries}
         return [*sides[0].queries, *sorted(known - set(sides[0].queries))], []
     for side, mine in zip(sides, have, strict=True):
@@ -241,7 +256,7 @@ def shared_queries(sides: Sequence[Side], *, overlap: bool, count_missing: bool)
 def aligned(
     named: Mapping[str, Mapping[str, Side]], measures: Sequence[str], queries: Sequence[str], *, count_missing: bool
 ) -> Table:
-    """The values of all sides, query by query."""
+    """Return the values of all systems in the order of the queries."""
     return {
         name: {label: {m: _column(side, m, queries, count_missing) for m in measures} for label, side in seeds.items()}
         for name, seeds in named.items()
@@ -249,7 +264,10 @@ def aligned(
 
 
 def _column(side: Side, measure: str, queries: Sequence[str], count_missing: bool) -> Floats:
-    """The values in the order of the queries; what the system lacks counts 0 where it is to count."""
+    """Return the values in the order of the queries.
+
+    Missing values are NaN, or 0 if `count_missing` is set.
+    """
     places = {query: i for i, query in enumerate(side.queries)}
     values = side.values[measure]
     found = np.array([values[places[query]] if query in places else math.nan for query in queries])
@@ -276,13 +294,17 @@ def unscored(
     *,
     overlap: bool,
 ) -> list[str]:
-    """Refuse queries that one system has a value for and another has none; say how many nobody has one for."""
+    """Return notes on queries without a value, which are left out.
+
+    Raises Incomparable if only some systems have a value for a query. With `overlap`, its values are set to NaN
+    instead.
+    """
     notes = []
     for measure in measures:
         columns = np.stack([columns[measure] for seeds in table.values() for columns in seeds.values()])
         without = np.isnan(columns)
         undefined = np.array([side.scores is not None and not side.scores.n[measure] for side in sides])
-        defined = without[~undefined]  # a measure that is undefined for a whole run empties only that run's rows
+        defined = without[~undefined]  # A measure that is undefined for a whole run does not affect the other runs.
         one_sided = defined.any(axis=0) & ~defined.all(axis=0)
         if one_sided.any() and not overlap:
             first = int(np.flatnonzero(one_sided)[0])
@@ -295,7 +317,7 @@ def unscored(
                 + (f": {reason}" if reason else ""),
                 hint="--overlap (overlap=True) compares on the queries that all have a value for",
             )
-        for seeds in table.values():  # what one has no value for is compared for nobody
+        for seeds in table.values():  # A query without a value in one system is left out for all.
             for columns_of_seed in seeds.values():
                 columns_of_seed[measure] = np.where(one_sided, math.nan, columns_of_seed[measure])
         left = int(defined.any(axis=0).sum())

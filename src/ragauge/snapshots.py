@@ -1,4 +1,4 @@
-"""What a gain is asked of: a knowledge base before and after, the queries that tell, and how it is found out."""
+"""Inputs of a gain: a corpus before and after, its queries, and the settings."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ BATCH = 10
 
 @dataclass(frozen=True)
 class Gaining:
-    """How a gain is found out. What is None is left to the dataset, or to nobody."""
+    """Settings of a gain."""
 
     weights: Mapping[str, float] | None = None
-    """By term; a third each of recall@k, context_recall and novelty."""
+    """Weights by term; by default a third each for recall@k, context_recall and novelty."""
     k: int = 10
     convention: str | Convention = "default"
     chat: str | Chat | Any = LEXICAL
-    """Who judges context_recall."""
+    """Judge of context_recall."""
     judging: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `judge`, and the `folder` where replies are kept."""
+    """Settings of `judge`, including the `folder` in which replies are saved."""
     embedder: str | Embedder = "wordllama"
-    """Of novelty."""
+    """Embedder for novelty."""
     novelty: str = "mean"
-    """Which definition: mean, least or lexical."""
+    """Definition of novelty: mean, least or lexical."""
     attribution: str = "auto"
-    """rebuilt, dropped or none; auto takes the exact way where that is not too much work."""
+    """rebuilt, dropped or none; auto uses the exact method unless it is too expensive."""
     batch: int = BATCH
-    """The best batch has at most so many documents; 0 looks for none."""
+    """Maximum size of the best batch, in documents; 0 for no batch."""
     confidence: float = 0.95
     split: str | None = None
     limit: int | None = None
-    """The first so many queries only."""
+    """Number of queries used, from the first; None for all."""
     before_run: Any = None
     after_run: Any = None
-    """What was returned already, in the place of a system."""
+    """Existing runs to use instead of a system."""
     workers: int = 1
     timeout: float | None = None
     progress: Progress | None = None
@@ -69,24 +69,24 @@ class Gaining:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One side: documents that a system is built on, something that searches already, or what it returned."""
+    """Corpus at one time: documents, an object that searches, or its rankings."""
 
     name: str
     documents: Sequence[Document] | None = None
     live: Any = None
     rankings: Mapping[str, tuple[str, ...]] | None = None
     data: Dataset | None = None
-    """The whole collection, where it is one."""
+    """Dataset of the snapshot, if it is one."""
 
     @property
     def texts(self) -> dict[str, str]:
-        """By id, title and text."""
+        """Title and text of each document, by id."""
         return {one.id: one.whole for one in self.documents or ()}
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshots:
-    """Both sides, and what is asked of them."""
+    """Snapshots before and after, the queries, and the difference in documents."""
 
     before: Snapshot
     after: Snapshot
@@ -95,7 +95,7 @@ class Snapshots:
     removed: int
     changed: int
     known: bool
-    """Whether the documents of both sides are known."""
+    """Whether the added documents are known."""
 
 
 def snapshots(
@@ -108,7 +108,10 @@ def snapshots(
     before_run: Any = None,
     after_run: Any = None,
 ) -> Snapshots:
-    """The two sides from whatever was given."""
+    """Open the snapshots from the inputs.
+
+    Raise BadInput for an incomplete combination.
+    """
     if after is not None and add is not None:
         raise BadInput("--after and --add do not go together", hint="--add says what comes to --before")
     if after is None and add is None and after_run is None:
@@ -166,7 +169,7 @@ def _opened(thing: Any, option: str, split: str | None) -> Snapshot | None:
 
 
 def _read(place: str, option: str, split: str | None) -> Snapshot:
-    """A corpus file, a folder of texts or with a corpus, maybe with queries and judgments, or a dataset by name."""
+    """Read a corpus file, a folder of texts or with a corpus, or a dataset by name."""
     path = Path(place)
     if path.is_file():
         documents = documents_of(path)
@@ -208,7 +211,7 @@ def _once(documents: Sequence[Document]) -> list[Document]:
 
 
 def _joined(before: Sequence[Document], more: Sequence[Document]) -> list[Document]:
-    """What was there, and what comes to it; one of the same id takes its place."""
+    """Merge documents; a new one replaces an old one with the same id."""
     new = {one.id: one for one in more}
     there = {one.id for one in before}
     return [*(new.get(one.id, one) for one in before), *(one for one in more if one.id not in there)]

@@ -1,7 +1,7 @@
-"""Where the time of a query goes: `with stage("embed"): …` inside a system, one clock for all.
+"""Timing of the stages of a query: `with stage("embed"): …` inside a system.
 
-Whoever runs the query opens a `Stopwatch`; the system marks its stages without knowing whether anybody is looking. What
-is marked inside another stage counts for the inner one only, so that stages add up to no more than the total.
+The code that runs a query opens a `StageTimer`. A system marks its stages and need not know whether it is timed.
+Time in a nested stage counts only for the inner stage, so that stages add up to at most the total.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from time import perf_counter_ns
 from types import TracebackType
 
 STAGES = ("embed", "retrieve", "walk", "rerank")
-"""The stages that reports have columns for; any other name is kept as well."""
+"""Stages that have a column in reports; other names are recorded too."""
 
 
 class Stopwatch:
-    """Nanoseconds by stage of one query.
+    """Time of one query by stage, in nanoseconds.
 
     >>> with Stopwatch() as watch:
     ...     with stage("retrieve"):
@@ -44,7 +44,7 @@ class Stopwatch:
 
 
 class stage:  # noqa: N801 - it reads as a verb: `with stage("embed"):`
-    """Marks what happens inside it as one stage of the query that is being timed; costs two microseconds."""
+    """Context manager that counts the time of its block as one stage of the timed query; overhead about 2 µs."""
 
     __slots__ = ("_began", "_inner", "_name", "_outer", "_token")
 
@@ -69,10 +69,10 @@ class stage:  # noqa: N801 - it reads as a verb: `with stage("embed"):`
         while isinstance(outer, stage):
             outer = outer._outer
         if outer is not None:
-            # Tasks that run at the same time may use up more than the stage around them; never less than nothing.
+            # Concurrent tasks inside a stage may take longer in total than the stage itself.
             mine = max(0, elapsed - self._inner)
             outer.nanoseconds[self._name] = outer.nanoseconds.get(self._name, 0) + mine
 
 
 _inside: ContextVar[Stopwatch | stage | None] = ContextVar("ragauge_stage", default=None)
-"""The innermost stage of this thread or task; a context variable, so that concurrent queries do not mix."""
+"""Innermost stage of this thread or task; a context variable, so that concurrent queries do not mix."""

@@ -1,4 +1,4 @@
-"""The verb `freshness`: what a run returned, held against the versions of the corpus."""
+"""Freshness of a run: its stale hits and version conflicts."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Lookup = Callable[[str], str | None]
 
 @dataclass(frozen=True, eq=False)
 class _Returned:
-    """A run, as far as freshness looks at it."""
+    """Rankings and metadata of a run, as needed for freshness."""
 
     name: str
     rankings: Mapping[str, Sequence[str]]
-    """The first documents of each query, best first."""
+    """Top documents of each query, best first."""
     asked: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """What it was asked beside that, each with the reason why it returned nothing."""
+    """Other queries of the run, with the reason why they have no results."""
     texts: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """Of queries, where they are known."""
+    """Query texts, if known."""
     manifest: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     notes: Sequence[str] = ()
 
@@ -53,12 +53,13 @@ def freshness(
     queries: Any = None,
     as_of: Any = None,
 ) -> Freshness:
-    """How much of the first `k` documents that a run returned is stale, or contradicts itself.
+    """Measure how many of the top `k` hits of a run are stale or in conflict.
 
-    `run` is a run folder of `run`, or whatever `read_run` reads; `versions` a file or a list of `{doc_id, version_key,
-    effective_timestamp, superseded_by}`. `documents` (a dataset, a corpus, Documents, or texts by id) tell copies from
-    conflicts; a run folder finds its own again. `queries` are those that the run should have, ids or texts by id, or
-    a file: without them nobody knows what is missing. `as_of` is a time: what began to hold later replaces nothing.
+    `run` is a run folder, or any input of `read_run`. `versions` is a file or a list of `{doc_id, version_key,
+    effective_timestamp, superseded_by}`. `documents` (a dataset, a corpus, Documents, or texts by id) separate copies
+    from conflicts; a run folder finds its own. `queries` are those that the run should have: ids, texts by id, or a
+    file. Without them, missing queries cannot be detected. `as_of` is a time; versions that take effect later replace
+    nothing.
 
     >>> versions = [{"doc_id": "old", "superseded_by": "new"}]
     >>> found = freshness({"q1": {"old": 2.0, "x": 1.0}, "q2": {"new": 1.0}, "q3": {}}, versions)
@@ -101,7 +102,7 @@ STRANGE = "no document that the run returned is in the versions"
 
 
 def _open(thing: Any, k: int) -> _Returned:
-    """A run from whatever holds one, cut to its first documents."""
+    """Open a run from a path or an object, cut to its top documents."""
     if isinstance(thing, str | Path):
         path = str(thing)
         if path != "-" and Path(path).is_dir() and not is_run_folder(path):
@@ -120,7 +121,10 @@ def _open(thing: Any, k: int) -> _Returned:
 
 
 def _only(folder: str) -> str:
-    """The one run of an experiment's folder."""
+    """Return the only run of an experiment folder.
+
+    Raise BadInput if there are several.
+    """
     runs = gather([folder]).singles
     if len(runs) > 1:
         raise BadInput(f"there are several runs ({', '.join(runs)})", file=folder, hint="name one of them")
@@ -128,7 +132,10 @@ def _only(folder: str) -> str:
 
 
 def _empty_ones(held: Any) -> dict[str, str]:
-    """The queries of a mapping that have no document: a table does not know them any more."""
+    """Return the queries of a mapping that have no documents.
+
+    A table cannot represent them.
+    """
     if not isinstance(held, Mapping):
         return {}
     return {str(query): NOTHING_RETURNED for query, docs in held.items() if hasattr(docs, "__len__") and not len(docs)}
@@ -151,12 +158,14 @@ def _of_run(run: Run, k: int, texts: Mapping[str, str]) -> _Returned:
 def _queries_beside(folder: Path) -> dict[str, str]:
     try:
         return dict(gather([str(folder)]).texts)
-    except BadInput:  # a folder that was taken from its experiment
+    except BadInput:  # a folder moved out of its experiment
         return {}
 
 
 def rankings(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
-    """The first k documents of each query, best first; equal scores by id, descending, as everywhere.
+    """Return the top k documents of each query, best first; ties by id, descending.
+
+    BadInput is raised for a missing score or a duplicate document.
 
     >>> import polars as pl
     >>> rankings(pl.DataFrame({"query": ["q"] * 3, "doc": ["a", "b", "c"], "score": [1.0, 2.0, 1.0]}), 2)
@@ -181,7 +190,7 @@ def rankings(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
 
 
 def _expected(queries: Any) -> dict[str, str]:
-    """The queries that a run should have, with their texts where these are known."""
+    """Read the queries that the run should have; an unknown text is empty."""
     if queries is None:
         return {}
     if isinstance(queries, str | Path):
@@ -194,9 +203,9 @@ def _expected(queries: Any) -> dict[str, str]:
 
 
 def _texts(documents: Any, manifest: Mapping[str, Any]) -> Texts:
-    """The documents: given, or found again where the run says they were.
+    """Return the documents given, or find those named in the run's manifest.
 
-    Also where nothing is to be compared: whether texts are known must not depend on what a run returned.
+    They are loaded even if there is nothing to compare, so that `compared` does not depend on the hits.
     """
     if isinstance(documents, Mapping):
         return Texts([Document(str(name), str(text)) for name, text in documents.items()])
@@ -213,7 +222,7 @@ def _lookup(texts: Texts) -> Lookup:
 
 
 def _fits(versions: Sequence[Version], texts: Texts) -> bool:
-    """Whether the versions are known to be of the same corpus: one of them at least is of one of its documents."""
+    """Return whether at least one version is of a document of the corpus."""
     if texts.documents is None:
         return False
     ids = {one.id for one in texts.documents}
@@ -254,7 +263,7 @@ def _notes(
 
 
 def _early(returned: _Returned, ages: Ages) -> list[str]:
-    """Whether the run returned what did not hold yet: then it was not made at that time, or not over that corpus."""
+    """Return a note if the run returned documents that take effect later than `as_of`."""
     early = [doc for docs in returned.rankings.values() for doc in docs if not ages.holds(doc)]
     return [f"{_many(len(early), 'position')} of documents that hold only later ({_some(early)})"] if early else []
 
@@ -269,7 +278,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def fingerprint(versions: Sequence[Version], as_of: Any = None) -> str:
-    """A short hash of what versions say, at a time if there is one: rates by others do not compare."""
+    """Return a short hash of the versions and of `as_of`.
+
+    Rates with other hashes are not comparable.
+    """
     told = hashlib.sha256(repr(sorted(map(tuple, versions), key=repr)).encode("utf-8", "replace"))
     told.update(b"" if as_of is None else repr(moment(as_of)).encode())
     return told.hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""The verb `stress`: put a store through everything that can befall it, and believe none of its promises."""
+"""Durability stress test of document stores (`ragauge.stress`)."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from ragauge.verbs import evaluate
 
 Progress = Callable[[str, int, int], None]
 STIX = "stix:"
-"""What stands before the name of a bundle."""
+"""Prefix that marks a source as a STIX bundle."""
 ROWS, BUNDLES = (
     tuple(f".{kind}{packed}" for kind in kinds for packed in ("", ".gz", ".zst"))
     for kinds in (("jsonl", "tsv"), ("json",))
 )
-"""What files of documents, and bundles, end with."""
+"""Name endings of document files and of STIX bundles."""
 READS = (
     "documents come from a .jsonl or .tsv file, a folder as BEIR has it, a dataset by name, or a STIX bundle (.json)"
 )
 WORDS = 12
-"""So many words of a document are asked for where nobody has queries."""
+"""Words per query generated from a document, if the source has no queries."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a store is filled with and asked for."""
+    """Documents and queries of a stress test, with their vectors."""
 
     name: str
     documents: Sequence[Document]
@@ -63,12 +63,12 @@ class Load:
     judgments: Judgments | None
     embedder: str
     typed: str
-    """The embedder as it was asked for."""
+    """The embedder as the caller named it."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def ids(self) -> list[str]:
-        """Of the documents, in their order."""
+        """Ids of the documents, in order."""
         return [one.id for one in self.documents]
 
 
@@ -82,13 +82,14 @@ def stress(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Ordeal:
-    """Put a store through everything: fill, read back byte for byte, ask, close, reopen, and kill in mid-ingest.
+    """Stress-test a document store: fill, read back, search, reopen, and kill it.
 
-    `store` is a keeper by name (`sqlite-vec`, `pgvector(index=hnsw)`, `module:Class`) or a class of your own that can
-    be imported. `source` is a dataset or its name, a STIX bundle, a folder, or a JSONL file of documents. A store that
-    breaks is a result, not an exception: `broken` has its error verbatim, how far it got, and the shortest prefix of
-    the documents that still breaks it, which `reproducer` (a folder) is written with. Other settings are those of
-    `ragauge.knowledge.stress.plan.Plan`: `ways`, `batch`, `k`, `queries`, `kills`, `timeout`, `seed`, `bisect` …
+    `store` is a document store by name (`sqlite-vec`, `pgvector(index=hnsw)`, `module:Class`) or an importable
+    class. `source` is a dataset or its name, a STIX bundle, a folder, or a JSONL file of documents. A failing store
+    is a result, not an exception: `broken` has its original error message, the progress made, and the shortest
+    failing prefix of the documents. If `reproducer` names a folder, that prefix is written there. Other settings are
+    those of `ragauge.store_stress.plan.StressSettings`: `ways`, `batch`, `k`, `queries`, `kills`, `timeout`, `seed`,
+    `bisect` …
     """
     plan = _plan(settings)
     named = called(store)
@@ -99,19 +100,22 @@ def stress(
 
 
 def check_libraries(stores: Sequence[str]) -> None:
-    """Refuse stores whose libraries are not installed, before any document is read."""
+    """Raise MissingExtra for stores whose libraries are not installed."""
     plugins.check_installed(("keepers", parse(store).name) for store in stores)
 
 
 def check_options(stores: Sequence[str]) -> None:
-    """Refuse options that a store does not have, before any document is read."""
+    """Raise BadInput for options that a store does not have."""
     for store in stores:
         if parse(store).options:
             check_keeper_options(store)
 
 
 def called(store: str | type[Any]) -> str:
-    """A store by the name that any process finds it by; one that is not known is refused before anything is done."""
+    """Return the name under which any process can open a store.
+
+    Raises UnknownName for an unknown store, and BadInput for a class that cannot be imported.
+    """
     if isinstance(store, str):
         name = parse(store).name
         known = plugins.names("keepers")
@@ -148,13 +152,13 @@ def stressed(
     reproducer: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Ordeal:
-    """The same for a load that is there already, so that several stores can have one."""
+    """Stress one store with loaded data, so that several stores can share the data."""
     tell = progress or _silent
     ways: list[Way] = []
     about: dict[str, Any] = {}
     notes = list(found.notes)
     with temporary_folder("stress") as folder:
-        folder.chmod(0o755)  # a server that an engine starts may have a user of its own, who must reach it
+        folder.chmod(0o755)  # an engine's server may run as another user, who needs access
         write_data(folder / "data", found.documents, found.vectors, found.queries, found.asked)
 
         def reproduce(broken: Broken, prefix: int, said: Mapping[str, Any]) -> Broken:
@@ -235,7 +239,7 @@ def loaded(
     limit: int | None = None,
     progress: Progress | None = None,
 ) -> Load:
-    """Documents and queries with their vectors."""
+    """Load documents and queries and embed them."""
     tell = progress or _silent
     if isinstance(embedder, str):
         plugins.check_installed(parts_of("embedders", embedder))
@@ -274,7 +278,10 @@ def loaded(
 
 
 def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: list[str]) -> Vectors:
-    """Give documents without a direction one that is far from the others: a store may refuse or misorder zeros."""
+    """Replace all-zero vectors by one far from the others.
+
+    A store may reject zeros or rank them arbitrarily. Raises BadInput if all vectors are zero.
+    """
     nonzero = np.abs(vectors).sum(axis=1) > 0
     if nonzero.all():
         return vectors
@@ -294,7 +301,7 @@ def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: l
 
 
 def collection(source: Any) -> tuple[Dataset, bool]:
-    """The documents of whatever holds some, and whether queries with judgments come with them."""
+    """Load the documents of a source, and return whether it has queries of its own."""
     if isinstance(source, Dataset):
         return source, bool(source.queries)
     if not isinstance(source, str | Path):
@@ -320,12 +327,12 @@ def collection(source: Any) -> tuple[Dataset, bool]:
 
 
 def _beside(path: Path) -> list[str]:
-    """The names of what lies where a file should."""
+    """Return the names of the files next to a missing file."""
     return sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
 
 
 def _own(documents: Sequence[Document], plan: Plan) -> dict[str, str]:
-    """Queries out of the documents' own words."""
+    """Build queries from the first words of sampled documents."""
     chance = random.Random(plan.seed)  # noqa: S311 - a sample, no secret
     some = chance.sample(range(len(documents)), min(plan.queries, len(documents)))
     texts = {place: " ".join((documents[place].title or documents[place].text).split()[:WORDS]) for place in some}
@@ -333,7 +340,7 @@ def _own(documents: Sequence[Document], plan: Plan) -> dict[str, str]:
 
 
 def scored(found: Load, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, float], int]:
-    """What the rankings are worth to whoever judged, and of how many queries that is a mean."""
+    """Compute mean measures of the rankings, and the number of judged queries."""
     if found.judgments is None or not len(found.judgments):
         return {}, 0
     grades = found.judgments.nested
@@ -342,7 +349,7 @@ def scored(found: Load, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, 
     judged = {name: known for name, known in there.items() if any(grade > 0 for grade in known.values())}
     if not judged:
         return {}, 0
-    # The order is the store's own; its scores may be tied, and ties are not to be broken anew here.
+    # Rank by position: the store's order counts, and its tied scores must not be reordered.
     run = {
         name: {doc: float(-rank) for rank, (doc, _) in enumerate(ranking)}
         for name, ranking in zip(found.queries, rankings, strict=True)
@@ -353,9 +360,9 @@ def scored(found: Load, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, 
 
 
 def _within(grades: Mapping[str, float], ids: set[str]) -> dict[str, float]:
-    """The judged documents that are there: with `limit`, some are not."""
+    """Select the grades of documents that are present; `limit` may have removed some."""
     return {doc: grade for doc, grade in grades.items() if doc in ids}
 
 
 def _silent(what: str, done: int, total: int) -> None:
-    """Nobody looks on."""
+    """Ignore progress."""

@@ -1,4 +1,4 @@
-"""JSON and TOML: the one parser of each, with limits, so that no input ends in an error of Python's own."""
+"""Parsers of JSON and TOML with limits, so that invalid input always raises InvalidText."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class InvalidText(BadInput):
         hint: str | None = None,
     ) -> None:
         self.reason = f"more than {MAX_DEPTH} nested lists and objects"
-        """What is wrong, without the place."""
+        """Description of the error, without its position."""
         self.column: int | None = None
-        """The column in the line, if known."""
+        """Column in the line, if known."""
         told = self.reason
         if isinstance(error, json.JSONDecodeError):
             self.reason, self.column, told = error.msg, error.colno, str(error)
@@ -50,7 +50,8 @@ def parse_json(
 ) -> Any:
     """Parse a JSON text; `file`, `line` and `hint` are for the message of InvalidText.
 
-    A key that an object has twice is refused unless `unique_keys` is false: which value counts is undefined.
+    Raise InvalidText for a duplicate key of an object unless `unique_keys` is false: which value counts is
+    undefined.
 
     >>> parse_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -90,7 +91,7 @@ def _parse_int(digits: str) -> int:
 
 
 class DuplicateKey(ValueError):
-    """An object has a key twice."""
+    """An object with a duplicate key."""
 
 
 def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -102,7 +103,10 @@ def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_duplicate(text: str) -> int:
-    """Return the position of the first key that its object has already; the text is JSON up to there."""
+    """Find the position of the first duplicate key of an object.
+
+    The text before it must be valid JSON.
+    """
     open_objects: list[set[str] | None] = []  # None is a list
     before, last = "", 0
     for token in _TOKEN.finditer(text):
@@ -140,7 +144,10 @@ def _check_depth(found: Any) -> None:
 
 
 def _check_integers(found: Any) -> None:
-    """Refuse integers that do not fit into 64 bits, as the standard of TOML demands."""
+    """Raise ValueError for integers that do not fit into 64 bits.
+
+    The TOML standard requires it.
+    """
     if isinstance(found, dict | list):
         for inner in found.values() if isinstance(found, dict) else found:
             _check_integers(inner)

@@ -1,4 +1,4 @@
-"""What an overview is put together from: means with intervals, curves over k, strata, and what failed."""
+"""Compute means with intervals, curves over k and strata for an overview."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ KS = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 OVER_K = ("hit_rate", "recall")
 MOST_STRATA = 12
 FEWEST = 10
-"""Queries that a tag's second largest stratum has, or it does not split them."""
+"""Minimum number of queries in the second largest stratum of a tag that is shown by default."""
 ORDER = (*COMPLEXITY, "none", "some", "most", "one", "few", "many")
 MOST_TAGS = 6
 Tags = Mapping[str, Mapping[str, str]]
 Trials = Mapping[str, Sequence[Scores]]
-"""`{system: scores of each time it was asked}`."""
+"""`{system: scores of each trial}`."""
 
 
 def entries(trials: Trials, measures: Sequence[str], runs: Mapping[str, Run], confidence: float) -> dict[str, Entry]:
-    """Each system with its means, and what its run knows."""
+    """Summarise each system: means with intervals, timings, costs and failures."""
     bare = {name: Entry(name, {}, scores) for name, scores in trials.items()}
     means = _means(bare, measures, confidence)
     found = {}
@@ -60,13 +60,19 @@ def entries(trials: Trials, measures: Sequence[str], runs: Mapping[str, Run], co
 
 
 def _costs(about: Mapping[str, Any]) -> dict[str, float]:
-    """Return the build time and the time of the first query; a cached build has the time NaN."""
+    """Return the build time and the latency of the first query.
+
+    The time of a cached build is NaN.
+    """
     found = {key: float(about[key]) for key in ("build_seconds", "cold_ms") if about.get(key) is not None}
     return {"build_seconds": math.nan, **found} if about.get("build_cached") is True else found
 
 
 def _variation(entry: Entry, measures: Sequence[str]) -> dict[str, Variation]:
-    """How the system varies over trials by each measure; nothing of one that was asked, or answered, but once."""
+    """Compute the variance components by measure.
+
+    Empty for a system with a single trial.
+    """
     if len(entry.scores) < 2:
         return {}
     found = {m: variation(entry.table(m)) for m in measures if m in entry.scores[0].values}
@@ -74,7 +80,7 @@ def _variation(entry: Entry, measures: Sequence[str]) -> dict[str, Variation]:
 
 
 def restricted(scores: Scores, queries: Sequence[str]) -> Scores:
-    """The scores of these queries; one that is not there counts 0."""
+    """Restrict scores to some queries. A missing query scores 0."""
     places = {query: i for i, query in enumerate(scores.queries)}
     kept = {
         measure: np.array([column[places[query]] if query in places else 0.0 for query in queries])
@@ -90,12 +96,15 @@ def restricted(scores: Scores, queries: Sequence[str]) -> Scores:
             {m: {q: why for q, why in told.items() if q in set(queries)} for m, told in scores.unscored.items()}, named
         ),
         judged=None,
-        notes=(),  # they speak of queries that are left out
+        notes=(),  # The notes refer to queries that are left out.
     )
 
 
 def _means(systems: Mapping[str, Entry], measures: Sequence[str], confidence: float) -> dict[str, dict[str, Mean]]:
-    """Means with intervals; systems that have the same queries are resampled together, since that costs no more."""
+    """Compute means with intervals.
+
+    Systems with the same number of queries are resampled together, which costs no more.
+    """
     found: dict[str, dict[str, Mean]] = {name: {} for name in systems}
     sizes: dict[int, list[tuple[str, str, Floats]]] = {}
     for name, entry in systems.items():
@@ -109,9 +118,9 @@ def _means(systems: Mapping[str, Entry], measures: Sequence[str], confidence: fl
             means = [one.means[measure] for one in systems[name].scores]
             told = float(np.mean(means))
             n = int((~np.isnan(table)).any(axis=0).sum())
-            # A sum or a geometric mean is no mean that queries could be resampled for.
+            # A sum or a geometric mean has no bootstrap interval over queries.
             averages = all(_near(mean, _mean(values)) for mean, values in zip(means, table, strict=True))
-            # Rounding must not put a mean outside its interval where all values are the same.
+            # Rounding must not put the mean outside its interval if all values are equal.
             found[name][measure] = Mean(told, n, min(low, told), max(high, told)) if averages else Mean(told, n)
     return {name: {m: found[name][m] for m in measures if m in found[name]} for name in systems}
 
@@ -121,12 +130,12 @@ def _near(one: float, other: float) -> bool:
 
 
 def _intervals(tables: Sequence[Floats], confidence: float, rounds: int = 10_000) -> Floats:
-    """The interval of the mean of each table of trials by queries: a row of lower ends and one of upper ends.
+    """Compute the interval of the mean of each table of trials by queries.
 
-    Over queries; over queries and trials where trials differ. Queries that some trial has no value for say nothing of
-    how trials differ: where there are such, the interval of the others is moved to the mean of all.
+    Returns a row of lower and a row of upper ends. Resamples queries, and also trials if they differ. Queries
+    without a value in some trial are left out, and the interval is then shifted to the mean of all queries.
     """
-    whole = [table.mean(axis=0) for table in tables]  # NaN where any trial has no value
+    whole = [table.mean(axis=0) for table in tables]  # NaN if any trial has no value.
     ends = mean_intervals(np.column_stack(whole), confidence, rounds=rounds)
     several: dict[bytes, list[int]] = {}
     for place, (table, values) in enumerate(zip(tables, whole, strict=True)):
@@ -145,7 +154,7 @@ def _intervals(tables: Sequence[Floats], confidence: float, rounds: int = 10_000
 
 
 def _failed(run: Run) -> dict[str, str]:
-    """The queries that ended in an error or were given up, and what was said."""
+    """Return `{query: error}` of the queries that failed or timed out."""
     if run.timings is None:
         return {}
     rows = run.timings.filter(run.timings["status"] != "ok").select("query", "status", "error").iter_rows()
@@ -153,9 +162,10 @@ def _failed(run: Run) -> dict[str, str]:
 
 
 def curves(trials: Trials, rules: Convention | None, queries: Sequence[str], runs: Mapping[str, Run]) -> list[Curve]:
-    """Hit rate and recall over k, counted again from the judged ranks; else from the cutoffs that the scores have.
+    """Compute hit rate and recall over k.
 
-    A line ends where its run does: at as many documents as were asked for, or returned where that is not known.
+    They are computed from judged ranks, else taken from the available cutoffs. A curve ends at the k that was
+    requested, or at the number of returned documents if that is unknown.
     """
     counted = rules is not None and all(one.judged is not None for scores in trials.values() for one in scores)
     found = []
@@ -185,7 +195,7 @@ def _mean(values: Floats) -> float:
 
 
 def _over_k(scores: Scores, measure: str, depth: int, rules: Convention) -> Scores:
-    """The scores at each k that the run is deep enough for, by the name of k."""
+    """Score a run at each k up to its depth. The measures are named by k."""
     ks = [k for k in KS if k <= depth]
     wanted = parse_all([f"{measure}@{k}" for k in ks], rules)
     found = score(scores.judged, wanted, rules)
@@ -193,7 +203,10 @@ def _over_k(scores: Scores, measure: str, depth: int, rules: Convention) -> Scor
 
 
 def _cutoffs(scores: Scores, measure: str) -> Scores:
-    """The same of the cutoffs that are there, under whatever name of the measure."""
+    """Select the scores of a measure at the available cutoffs.
+
+    The measures are named by k.
+    """
     found = {}
     for told in scores.values:
         parts = re.fullmatch(r"(.+)@(\d+)", told)
@@ -212,7 +225,10 @@ def _by_k(scores: Scores, names: Mapping[str, str]) -> Scores:
 
 
 def _base(name: str) -> str:
-    """The canonical name of a measure without a cutoff; the name as it is where it has none."""
+    """Return the canonical name of a measure without its cutoff.
+
+    Returns the name itself if it is unknown.
+    """
     try:
         return parse_all([f"{name}@1"])[0].spec.name
     except UnknownName:
@@ -223,12 +239,12 @@ def _advice(values: Mapping[str, Mapping[int, Floats]], measure: str) -> dict[st
     several = {name: mine for name, mine in values.items() if len(mine) > 1}
     try:
         return enough_each(several, measure) if several else {}
-    except MissingEvidence:  # too few queries to recommend anything
+    except MissingEvidence:  # Too few queries for a recommendation.
         return {}
 
 
 def tagged(tags: Tags, scores: Scores) -> dict[str, dict[str, str]]:
-    """The tags of the queries, and those that follow from the judgments."""
+    """Return the tags of the queries, with those derived from the judgments."""
     found = {query: dict(tags.get(query, {})) for query in scores.queries}
     if scores.judged is not None:
         grades = scores.judged.judgments.nested
@@ -254,7 +270,10 @@ def check_tag(by: str, dataset: Dataset) -> None:
 
 
 def strata(trials: Trials, measure: str, tags: Tags, by: Sequence[str], confidence: float) -> dict[str, list[Stratum]]:
-    """Each system's mean in parts of the queries, for each tag that is asked for; else for those that split well."""
+    """Compute each system's mean by stratum.
+
+    By default, only tags that split the queries well are used.
+    """
     queries = next(iter(trials.values()))[0].queries
     tables = {
         name: Entry(name, {}, scores).table(measure) for name, scores in trials.items() if scores[0].queries == queries
@@ -265,7 +284,7 @@ def strata(trials: Trials, measure: str, tags: Tags, by: Sequence[str], confiden
         if tag not in known:
             raise UnknownName("tag", tag, sorted(known), hint=f"there are {', '.join(sorted(known)) or 'none'}")
     found: dict[str, list[Stratum]] = {}
-    # Both say how many documents are relevant; one of them is enough where nobody asked for both.
+    # Both tags count relevant documents, so one of them is enough by default.
     usual = sorted(known - {"answers"} if "complexity" in known else known, key=lambda tag: (tag != "complexity", tag))
     for tag in by or usual:
         values = [tags.get(query, {}).get(tag) for query in queries]
@@ -292,7 +311,7 @@ def _stratum(value: str, mask: Any, tables: Mapping[str, Floats], confidence: fl
 
 
 def audited_by(measures: Sequence[str], rules: Convention) -> list[str]:
-    """The measures that an audit can count: those with a name that is known."""
+    """Return the measures with a known name, which an audit can compute."""
     found = []
     for one in measures:
         try:

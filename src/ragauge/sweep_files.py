@@ -1,4 +1,4 @@
-"""A sweep as files: in every form that it can be written in, and read again."""
+"""Files of a benchmark: all output formats, the results folder of `bench`, and reading it again."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ragauge.sweeps import Sweep
 from ragauge.vega import vega
 
 KEPT = "sweep.json"
-"""The file in a folder of `bench` that has everything."""
+"""Name of the file in the results folder that contains everything."""
 HEAD = 200
-"""So many characters tell what a file is."""
+"""Number of characters at the start of a file that are searched for the schema."""
 
 
 def _json(sweep: Sweep) -> str:
@@ -45,11 +45,14 @@ KINDS: Mapping[str, Kind[Sweep]] = {
     "ragdbeval": Kind(".json", "RAGdbEval's results", ragdbeval_sweeps.write),
     "ragdbeval-csv": Kind(".csv", "RAGdbEval's table", ragdbeval_sweeps.write_csv),
 }
-"""By name; of several with the same ending, that ending means the first."""
+"""Output formats by name; an ending selects the first format with it."""
 
 
 def kinds_for(convention: str | None, form: str | None) -> Mapping[str, Kind[Sweep]]:
-    """Return the forms of a benchmark; a convention says what the quality columns of RAGdbEval's layout mean."""
+    """Return the output formats of a benchmark.
+
+    A convention defines the quality columns of RAGdbEval's layout. Raises BadInput if it does not apply.
+    """
     if convention is None:
         return KINDS
     layouts = {"ragdbeval": ragdbeval_sweeps.write, "ragdbeval-csv": ragdbeval_sweeps.write_csv}
@@ -68,7 +71,7 @@ def kinds_for(convention: str | None, form: str | None) -> Mapping[str, Kind[Swe
 
 
 def describe_convention(sweep: Sweep, form: str | None, convention: str | None) -> list[str]:
-    """Say which of its definitions the quality columns of RAGdbEval's layout follow."""
+    """Return a note on the convention of the quality columns in RAGdbEval's layout."""
     if form not in ("ragdbeval", "ragdbeval-csv"):
         return []
     known = sweep.true_neighbours or "all"
@@ -91,10 +94,10 @@ def write(
     *,
     convention: str | None = None,
 ) -> None:
-    """Write files, each in the form that its ending or `form` says, and every chart into a folder.
+    """Write a benchmark to files, and its charts to a folder.
 
-    `convention` says what the quality columns of RAGdbEval's layout mean: `ragdbeval-capped` (its code, the default) or
-    `ragdbeval` (its document).
+    The format of a file is `form`, or is chosen by its ending. `convention` defines the quality columns of RAGdbEval's
+    layout: `ragdbeval-capped` (its code, the default) or `ragdbeval` (its document).
     """
     known = kinds_for(convention, form)
     kinds = {file: kind_of(file, form, known) for file in files}
@@ -105,7 +108,10 @@ def write(
 
 
 def write_folder(sweep: Sweep, folder: Path) -> tuple[list[str], list[str]]:
-    """Everything that `bench` leaves; the names of the files, and notes on those that could not be made."""
+    """Write all files of the results folder.
+
+    Returns the names of the files, and notes on those that could not be written.
+    """
     wanted = {"json": KEPT, "csv": "points.csv", "markdown": "report.md", "html": "report.html"}
     if any(one.loads for one in sweep.points):
         wanted["loads"] = "loads.csv"
@@ -122,7 +128,10 @@ def write_folder(sweep: Sweep, folder: Path) -> tuple[list[str], list[str]]:
 
 
 def found_in(path: str) -> str | None:
-    """The file of a sweep that a path leads to: a folder of `bench`, or the file itself; None where it is neither."""
+    """Return the benchmark file at a path, which may be a results folder.
+
+    None if there is none.
+    """
     place = Path(path)
     if place.is_dir():
         place = place / KEPT
@@ -133,12 +142,15 @@ def found_in(path: str) -> str | None:
 
 
 def read_sweep(path: str) -> Sweep:
-    """Read a benchmark; frontiers are computed again, because earlier versions labelled some series differently."""
+    """Read a benchmark, and compute its frontiers again.
+
+    Earlier versions labelled some series differently.
+    """
     return placed(from_data(read_json(Source(path)), file=path))
 
 
 def from_data(data: Any, file: str | None = None) -> Sweep:
-    """The sweep that was written; what follows from other figures is not read but follows again."""
+    """Build a benchmark from its JSON data; derived values are computed again."""
     if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
         told = data.get("schema") if isinstance(data, Mapping) else None
         raise BadInput(

@@ -1,4 +1,4 @@
-"""The nouns of measuring vector stores: what is searched, what a store was set to, and all that was measured of it."""
+"""Result types of vector store benchmarks: vectors, configurations, and everything measured for them."""
 
 from __future__ import annotations
 
@@ -17,41 +17,43 @@ from ragauge.records import Floats, Ints, Judgments
 
 Matrix = NDArray[np.float32]
 PLACES = ("path", "url", "dsn", "table", "collection", "api_key")
-"""Options that say where a store is, not what it is like."""
+"""Options that locate a store and do not affect its behaviour."""
 FORCE, FORCED = "force", "forced"
-"""The option that makes an engine use its index against its planner's choice, and the label of such configurations."""
+"""Option that makes an engine use its index against the choice of its planner, and the label of such configurations."""
 REMOTE = frozenset({"url", "dsn"})
-"""Options that name a server."""
 FLOOR = "null"
-"""The store that does nothing: what is measured of it is the harness itself."""
+"""Name of the store that does nothing, which measures the overhead of the benchmark itself."""
 RECALL = "recall(of=eps,eps=1e-06)"
-"""What stores are placed by, before its @k: what is no farther than the k-th true neighbour, but for rounding."""
+"""Recall measure that stores are compared by, without its @k.
+
+A result counts if it is no farther than the k-th exact neighbour, within a relative tolerance for rounding.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class VectorSet:
-    """Vectors to search in, and vectors to search for."""
+    """Vectors to insert into a store, and query vectors."""
 
     name: str
     base: Matrix
-    """A row for each vector of the store."""
+    """Vectors in the store, one per row."""
     queries: Matrix
     metric: str
     """`l2`, `cosine` or `ip`."""
     neighbours: Ints | None = None
-    """Rows of `base` for each query, nearest first, where somebody has published the exact ones."""
+    """Published exact neighbours as rows of `base`, one row per query, nearest first; None if not published."""
     ids: Sequence[str] = ()
-    """The documents that the rows stand for; without any, rows are known by their place: "0", "1", …"""
+    """Document ids of the rows of `base`; if empty, the ids are the row numbers "0", "1", …"""
     query_ids: Sequence[str] = ()
     judgments: Judgments | None = None
-    """What people found relevant, where the vectors are those of a judged collection."""
+    """Relevance judgments if the vectors come from a judged dataset, else None."""
     notes: Sequence[str] = ()
     metadata: Sequence[Mapping[str, Any]] = ()
-    """Fields of each row of `base` that searches can be filtered by; empty if there are none."""
+    """Metadata of each row of `base` that searches can filter by; empty if there is none."""
 
     @cached_property
     def hash(self) -> str:
-        """What the vectors are, by every byte of them: two sets of one size are not the same set."""
+        """SHA-256 of the shapes and bytes of both matrices."""
         digest = hashlib.sha256()
         for part in (self.base, self.queries):
             digest.update(f"{part.shape}{part.dtype}".encode())
@@ -61,38 +63,43 @@ class VectorSet:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The exact neighbours of every query, nearest first; equally near ones in the order of their rows."""
+    """Exact neighbours of every query, nearest first; ties in the order of their rows."""
 
     neighbours: Ints
     distances: Floats
     metric: str
     by: str
-    """What really found them: `numpy`, `faiss`, `torch`, two of them where workers differ, or `given`, with how many
-    were checked where not all were."""
+    """Backend that found them: `numpy`, `faiss`, `torch`, several if workers differ, or `given` (published neighbours).
+
+    If only some of the published neighbours were checked, their number is included.
+    """
     notes: Sequence[str] = ()
-    """Why it was not what was asked for."""
+    """Reasons why another backend than the requested one was used."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A store with its options: those that it is built with, and those that may change from search to search."""
+    """A store with its build options and its search options."""
 
     store: str
     build: Mapping[str, Any] = field(default_factory=dict)
     search: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
-    """What the user calls it, if anything."""
+    """Name given by the user; empty if none."""
 
     @property
     def series(self) -> str:
-        """Label of the configurations that share a line on a chart: the store, its kind, and whether it is forced."""
+        """Label of the line that a configuration belongs to on a chart.
+
+        It is the name given by the user, or the store with its kind, and says whether the index is forced.
+        """
         kinds = (key if value is True else value for key, value in self.shown.build.items() if key != FORCE)
         label = self.name or " ".join([self.store, *(kind for kind in kinds if isinstance(kind, str))])
         return f"{label} {FORCED}" if {**self.build, **self.search}.get(FORCE) is True else label
 
     @property
     def shown(self) -> Configuration:
-        """The same as it may be written down: where a server is, and the key to it, are nobody's business."""
+        """Copy without the location and the API key of the store, safe to print and save."""
         build = {key: value for key, value in self.build.items() if key not in PLACES}
         away = {"at": "server"} if REMOTE & self.build.keys() else {}
         return Configuration(self.store, {**away, **build}, self.search, self.name)
@@ -104,190 +111,193 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Build:
-    """What it took to get the vectors into a store."""
+    """Time, disk space and memory that it took to build a store."""
 
     vectors: int
     insert_seconds: float
     index_seconds: float
     disk_bytes: int | None
-    """None where nothing is kept on disk."""
+    """None if the store saves nothing on disk."""
     memory_bytes: int | None
-    """What the process, its children and its server have more of it than before the first vector."""
+    """Growth in memory of the process, its children and its server since before the first insert; None if unknown."""
     cold_open_ms: float = math.nan
-    """Opening what was kept, in a new process; NaN where a store cannot be reopened."""
+    """Time to open the saved store in a new process, in ms; NaN if the store cannot be reopened."""
     cold_first_ms: float = math.nan
-    """The first search after that."""
+    """Time of the first search after that, in ms."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What the store says of itself: version, the parameters that are in force."""
+    """Description by the store itself: version and effective parameters."""
 
     @property
     def seconds(self) -> float:
-        """Inserting and indexing."""
+        """Time to insert and to index all vectors, in seconds."""
         return self.insert_seconds + self.index_seconds
 
     @property
     def bytes_per_vector(self) -> float:
-        """Of memory; of the disk where memory is not known."""
+        """Bytes of memory per vector, or of disk space if memory is unknown.
+
+        NaN if both are unknown.
+        """
         taken = self.memory_bytes if self.memory_bytes is not None else self.disk_bytes
         return math.nan if taken is None or not self.vectors else taken / self.vectors
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Whether the machine let a measurement alone."""
+    """Evidence of whether other work on the machine disturbed a measurement."""
 
     floor_ms: float
-    """The median of a store that does nothing, in the same process at the same time."""
+    """Median latency of the null store in the same process at the same time, in ms."""
     switches: int
-    """How often the process was put aside for another."""
+    """Number of involuntary context switches."""
     steal: float
-    """The share of processor time that the host took away."""
+    """Share of CPU time that the host of a virtual machine took away."""
     doubts: Sequence[str] = ()
-    """Why the times are doubtful; empty if nothing is known against them."""
+    """Reasons why the times are not reliable; empty if none."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Several clients at once: as fast as they can, or at a fixed rate."""
+    """Result of a load test with several clients, closed loop or at a target rate."""
 
     clients: int
     rate: float | None
-    """Queries per second that were asked for; None where every client asked as soon as it had its answer."""
+    """Target rate in queries per second; None for a closed loop."""
     qps: float
-    """Answers per second of wall-clock time."""
+    """Completed queries per second of wall-clock time."""
     latency: Latency
-    """From the moment at which a query was due: a stall counts for all who had to wait."""
+    """Latency from the scheduled send time, so that a stall counts for every query that had to wait."""
     service: Latency
-    """From the moment at which it was sent: what a closed loop would have said."""
+    """Latency from the actual send time, as a closed loop would measure it."""
     late: float = 0.0
-    """The share of queries that were sent more than a millisecond after they were due."""
+    """Share of the queries that were sent more than 1 ms after their scheduled time."""
     note: str = ""
     doubts: Sequence[str] = ()
-    """Why the times are doubtful; empty if nothing is known against them."""
+    """Reasons why the times are not reliable; empty if none."""
     made: str = ""
-    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
     reused: bool = False
-    """Whether an earlier call measured it, or a part of it."""
+    """Whether an earlier call measured it or a part of it."""
 
     @property
     def kept_up(self) -> bool:
-        """Whether the store answered as fast as it was asked."""
+        """Whether the store sustained at least 95% of the target rate."""
         return self.rate is None or self.qps >= 0.95 * self.rate
 
 
 @dataclass(frozen=True)
 class Change:
-    """One kind of change: `insert`, `update` or `delete`, one vector at a time."""
+    """Latency of one operation (`insert`, `update` or `delete`), one vector at a time."""
 
     operation: str
     latency: Latency
     next_search: Latency
-    """The search right after: a store that puts its work off does it then."""
+    """Latency of the search right after the operation, which includes work that a store defers."""
     visible: float
-    """The share of changes that this search saw."""
+    """Share of the operations whose effect this search returned."""
     made: str = ""
-    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
     reused: bool = False
-    """Whether an earlier call measured it, or a part of it."""
+    """Whether an earlier call measured it or a part of it."""
 
 
 @dataclass(frozen=True)
 class Filtered:
-    """Search among the vectors that match a filter."""
+    """Result of searching with a filter."""
 
     selectivity: float
-    """The share of the vectors that match."""
+    """Share of the vectors that match the filter."""
     matching: int
-    """How many vectors that is."""
+    """Number of vectors that match the filter."""
     returned: float
-    """Rows that came back, of min(k, matching) that should: the mean share over queries."""
+    """Returned rows as a share of min(k, matching), averaged over queries."""
     recall: float
-    """Against the exact neighbours among those that match, ties allowed."""
+    """Recall against the exact neighbours among the matching vectors, ties allowed."""
     wrong: int
-    """Rows that came back though they do not match."""
+    """Number of returned rows that do not match the filter."""
     latency: Latency
     name: str = ""
-    """The user's own filter as it is typed; empty for one of random vectors."""
+    """The user's filter as it is typed; empty for a filter on random vectors."""
     repeats: int = 1
-    """How often every query was run with this setting and filter."""
+    """Number of times each query was run with this configuration and filter."""
     qps_spread: float = math.nan
     """Largest minus smallest QPS of the repeats, as a share of the median; NaN for one repeat."""
     doubts: Sequence[str] = ()
-    """Why the times are not reliable; empty if nothing speaks against them."""
+    """Reasons why the times are not reliable; empty if none."""
     made: str = ""
-    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
     reused: bool = False
-    """Whether an earlier call measured it, or a part of it."""
+    """Whether an earlier call measured it or a part of it."""
 
     @property
     def qps(self) -> float:
-        """Queries per second of one client: 1000 / mean milliseconds."""
+        """Queries per second of one client: 1000 / mean latency in ms."""
         return 1000 / self.latency.mean if self.latency.mean else math.nan
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """Search while vectors come in."""
+    """Result of searching while vectors are inserted."""
 
     inserted: int
     inserts_per_second: float
     together: bool
-    """Whether the engine takes both at once; otherwise they took turns."""
+    """Whether the engine inserts and searches concurrently; otherwise the operations alternate."""
     recall: float
-    """Each search against the exact neighbours of what was in the store when it began, ties allowed."""
+    """Recall of each search against the exact neighbours among the vectors stored when it began, ties allowed."""
     latency: Latency
-    """From the moment at which a search was due."""
+    """Latency from the scheduled time of each search."""
     alone: Latency
-    """The same searches without anything coming in."""
+    """Latency of searches without concurrent inserts."""
     made: str = ""
-    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
     reused: bool = False
-    """Whether an earlier call measured it, or a part of it."""
+    """Whether an earlier call measured it or a part of it."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One configuration, measured."""
+    """Everything measured for one configuration."""
 
     configuration: Configuration
     build: Build
     quality: Mapping[str, float]
-    """Means by canonical name: recall(of=eps,eps=1e-06)@10, recall(of=k)@10, recall@10, precision@10, mrr@10 …"""
+    """Mean scores by canonical name: recall(of=eps,eps=1e-06)@10, recall(of=k)@10, recall@10, precision@10, mrr@10 …"""
     latency: Latency
-    """One client, one query after the other."""
+    """Latency of one client that runs one query at a time."""
     clock: Clock
     qps_spread: float = math.nan
-    """The largest less the smallest QPS of the repeats, as a share of the middle one."""
+    """Largest minus smallest QPS of the repeats, as a share of the median; NaN for one repeat."""
     relevance: Mapping[str, float] = field(default_factory=dict)
-    """Means by canonical name against the judgments of people."""
+    """Mean scores against the relevance judgments, by canonical name."""
     loads: Sequence[Load] = ()
     changes: Sequence[Change] = ()
     filters: Sequence[Filtered] = ()
     mixed: Mixed | None = None
     cost_per_million: float = math.nan
-    """Money for a million queries on one such thread, where a price was given."""
+    """Cost of a million queries on one thread; NaN if no price was given."""
     notes: Sequence[str] = ()
     unsupported: Sequence[str] = ()
-    """What was requested and the store cannot do: `load`, `filter`, `insert`, `update`, `delete`."""
+    """Requested operations that the store does not support: `load`, `filter`, `insert`, `update`, `delete`."""
     made: str = ""
-    """When it was measured, the oldest part counts: ISO 8601, UTC."""
+    """Time of the oldest measurement it depends on, ISO 8601 in UTC."""
     reused: bool = False
-    """Whether an earlier call measured it, or a part of it."""
+    """Whether an earlier call measured it or a part of it."""
 
     @property
     def qps(self) -> float:
-        """Queries per second of one client: 1000 / mean milliseconds."""
+        """Queries per second of one client: 1000 / mean latency in ms."""
         return 1000 / self.latency.mean if self.latency.mean else math.nan
 
     @property
     def is_floor(self) -> bool:
-        """Whether it is the harness that was measured, and no store."""
+        """Whether this is the null store, which measures the benchmark itself."""
         return self.configuration.store == FLOOR
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What could not be measured, and why, in the store's own words."""
+    """A configuration that could not be measured, with the error message of the store."""
 
     configuration: Configuration
     stage: str
@@ -298,19 +308,22 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reached:
-    """How fast a store is at a recall, between its two nearest points; None where it never gets there."""
+    """Speed of a store at a recall level, interpolated between configurations.
+
+    `qps` and `p50_ms` are None if the store does not reach the level.
+    """
 
     store: str
     recall: float
     qps: float | None
     p50_ms: float | None
     by: str = ""
-    """The configuration that comes nearest above it."""
+    """Nearest configuration at or above the recall level."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """All that was measured."""
+    """Result of a vector store benchmark."""
 
     data: str
     vectors: int
@@ -321,33 +334,33 @@ class Sweep:
     """Number of neighbours per search."""
     points: Sequence[Point]
     recall: str = f"{RECALL}@10"
-    """The canonical name of the quality that stores are placed by."""
+    """Canonical name of the recall measure that stores are compared by."""
     failures: Sequence[Failure] = ()
     frontiers: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """For each series the places in `points` that none of its others beats in both recall and speed, by recall."""
+    """Indices in `points` of the Pareto frontier of each series (recall and QPS), by ascending recall."""
     frontier: Sequence[int] = ()
-    """The same over all stores."""
+    """Indices in `points` of the Pareto frontier over all stores, by ascending recall."""
     reached: Sequence[Reached] = ()
     truth: str = ""
-    """Where the exact neighbours came from."""
+    """Source of the exact neighbours."""
     threads: int = 1
     repeats: int = 1
     cutoffs: Sequence[int] = ()
-    """The k at which the searches are scored, ascending; empty if only at `k`."""
+    """Values of k at which the searches are scored, ascending; empty if only `k`."""
     true_neighbours: int = 0
     """Number of exact neighbours per query, all of which count as relevant in recall@k; 0 if unknown."""
     circumstances: Mapping[str, Any] = field(default_factory=dict)
-    """Versions, machine, hashes."""
+    """Provenance: versions, machine, hashes."""
     notes: Sequence[str] = ()
 
     @property
     def scored_at(self) -> list[int]:
-        """Every k that the points have quality figures for, ascending."""
+        """All values of k at which the configurations are scored, ascending."""
         return list(self.cutoffs) or [self.k]
 
     @property
     def stores(self) -> list[str]:
-        """In the order in which they were asked for."""
+        """Series labels in the order of `points`."""
         return list(dict.fromkeys(point.configuration.series for point in self.points))
 
     def __repr__(self) -> str:
@@ -356,16 +369,20 @@ class Sweep:
 
 
 def told(value: Any) -> str:
-    """An option as it is typed."""
+    """Format an option value as it is typed."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 LEVEL = 0.95
-"""The recall at which stores are compared, put under load, filtered and changed."""
+"""Recall level at which stores are compared, load-tested, filtered and updated."""
 
 
 def representative(points: Sequence[Point], recall: str) -> Point | None:
-    """Which of a store's points stands for it: the fastest that has the level, else the one with the most recall."""
+    """Select the configuration that represents a store.
+
+    It is the fastest one that reaches REFERENCE_RECALL, else the one with the highest recall. None if `points` has no
+    finite scores.
+    """
     recalls = [one.quality.get(recall, math.nan) for one in points]
     line = [points[i] for i in unbeaten(recalls, [one.qps for one in points])]
     good = [one for one in line if one.quality[recall] >= LEVEL - 1e-9]
@@ -373,9 +390,10 @@ def representative(points: Sequence[Point], recall: str) -> Point | None:
 
 
 def unbeaten(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
-    """The places that no other beats: as much recall and as much speed, and more of one; by recall, the least first.
+    """Return the indices of the Pareto frontier of recall and speed.
 
-    Of several that are equal the first stays; what is no number is nowhere.
+    They are sorted by ascending recall. Of equal points only the first is included. Points with a non-finite value are
+    skipped.
 
     >>> unbeaten([0.9, 0.8, 0.95, 0.9], [100, 90, 50, 100])
     [0, 2]
@@ -389,7 +407,10 @@ def unbeaten(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
 
 
 def points_around(points: Sequence[Point], speeds: Sequence[float], recall: str, level: float) -> list[Point]:
-    """Return the one or two points of a frontier that the speed at a recall is computed from; the last reaches it."""
+    """Return the one or two frontier points around a recall level.
+
+    The last one reaches the level. The list is empty if no point does.
+    """
     line = [points[i] for i in unbeaten([one.quality.get(recall, math.nan) for one in points], speeds)]
     above = next((i for i, one in enumerate(line) if one.quality[recall] >= level - 1e-9), None)
     if above is None:

@@ -21,16 +21,16 @@ from pathlib import Path
 from ragauge.errors import BadInput
 
 MAX_NAME_BYTES = 120
-"""Length to which the name of the target is cut in the name of its temporary file."""
+"""Maximum length of the target's name in the name of its temporary file."""
 
 _swept: set[Path] = set()
 
 
 @contextmanager
 def replace_file(target: Path) -> Iterator[Path]:
-    """Yield the path of a new empty file next to `target`, and rename it to `target` at the end.
+    """Yield the path of a new file next to `target`, and rename it at the end.
 
-    After an exception `target` is unchanged and the temporary file is removed.
+    The file is empty at first. After an exception `target` is unchanged and the temporary file is removed.
     """
     path = _sibling(target)
     try:
@@ -44,7 +44,10 @@ def replace_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def sibling_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder next to `target`, which the caller renames; it is removed at the end if it still exists."""
+    """Yield a new folder next to `target`, which the caller renames.
+
+    It is removed at the end if it still exists.
+    """
     path = _sibling(target)
     try:
         path.mkdir()
@@ -55,7 +58,10 @@ def sibling_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]:
-    """Yield a new private folder in `parent`, by default the system's temporary folder, and remove it at the end."""
+    """Yield a new private folder and remove it at the end.
+
+    `parent` is the system's temporary folder by default.
+    """
     path = create_temporary_folder(purpose, parent)
     try:
         yield path
@@ -64,20 +70,26 @@ def temporary_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]
 
 
 def create_temporary_folder(purpose: str, parent: Path | None = None) -> Path:
-    """Create a private folder that the caller removes; the next process removes it if the caller was killed."""
+    """Create a private folder that the caller removes.
+
+    If the caller was killed, the next process removes it.
+    """
     path = _temporary_path(purpose, parent)
     path.mkdir(mode=0o700)
     return path
 
 
 def create_temporary_file(purpose: str) -> tuple[int, Path]:
-    """Create and open a private file that the caller removes; the result is its descriptor and path."""
+    """Create and open a private file that the caller removes.
+
+    Return its descriptor and path.
+    """
     path = _temporary_path(purpose, None)
     return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), path
 
 
 def remove_orphans(folder: Path) -> None:
-    """Remove the temporary files and folders of dead processes of this host and user from `folder`."""
+    """Remove the temporary files and folders of dead processes of this host and user."""
     pattern = re.compile(rf"(?:ragauge-|\.).*[-.]{_host()}-(\d+)-[0-9a-f]{{8}}(?:\.part)?")
     try:
         with os.scandir(folder) as entries:
@@ -115,7 +127,10 @@ def _temporary_path(purpose: str, parent: Path | None) -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove orphans, once per folder and process: scanning a large folder for each file would be slow."""
+    """Remove orphans once per folder and process.
+
+    Scanning the folder for each file would be slow.
+    """
     folder = folder.absolute()
     if folder not in _swept:
         _swept.add(folder)
@@ -128,7 +143,10 @@ def _mark() -> str:
 
 @cache
 def _host() -> str:
-    """Identify the host and its process namespace: process ids of another container mean nothing here."""
+    """Identify the host and its process namespace.
+
+    Process ids of other containers have no meaning here.
+    """
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -149,9 +167,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def _is_own(entry: os.DirEntry[str]) -> bool:
-    """Return whether the entry belongs to this user: others can create any name in a shared temporary folder.
+    """Return whether an entry belongs to this user.
 
-    Root removes the orphans of every user: a server that it starts has a user of its own.
+    Others can create any name in a shared temporary folder. Root removes the orphans of every user, because a server
+    that it starts has its own user.
     """
     try:
         return not hasattr(os, "getuid") or os.getuid() in (0, entry.stat(follow_symlinks=False).st_uid)

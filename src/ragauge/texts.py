@@ -1,4 +1,4 @@
-"""Texts made comparable: the one place where words are cut, case is folded and white space is closed up."""
+"""Normalisation of texts for comparison: words, shingles, case folding and white space."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import unicodedata
 
 WORD = re.compile(r"\w+")
 SHINGLE = 3
-"""Words of a shingle."""
+"""Number of words per shingle."""
 
 
 def normalised(text: str) -> str:
-    r"""A text with its case folded, its compatibility forms undone, and every stretch of white space one blank.
+    r"""Normalise a text: NFKC, case folding, and single blanks as white space.
 
     >>> normalised(" The  \ufb01rst\nLINE ")
     'the first line'
@@ -20,7 +20,7 @@ def normalised(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in order: what is between punctuation and white space, normalised.
+    """Split a text into normalised words, without punctuation.
 
     >>> words("It's 3.5 kg, the BOX")
     ['it', 's', '3', '5', 'kg', 'the', 'box']
@@ -29,7 +29,9 @@ def words(text: str) -> list[str]:
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """The stretches of three words that a text has; a shorter text is one stretch, an empty one has none.
+    """Find the distinct 3-word shingles of a text; a shorter text is one shingle.
+
+    An empty text has none.
 
     >>> sorted(shingles("to be or not")), sorted(shingles("To be"))
     ([('be', 'or', 'not'), ('to', 'be', 'or')], [('to', 'be')])

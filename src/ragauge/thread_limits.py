@@ -25,7 +25,7 @@ class ThreadLimit:
         self._others: dict[str, int] = {}
 
     def apply(self) -> None:
-        """Limit the libraries that are loaded now; call it again after others were loaded."""
+        """Limit the libraries that are loaded now; call it again after loading others."""
         from threadpoolctl import ThreadpoolController
 
         self._limited.append(ThreadpoolController().limit(limits=self.count))
@@ -37,12 +37,12 @@ class ThreadLimit:
             os.environ[TOKENIZERS] = "false"
 
     def apply_to_thread(self) -> None:
-        """Limit the calling thread: OpenMP keeps a number for each thread."""
+        """Limit the calling thread: OpenMP stores a number of threads per thread."""
         for limited in self._limited[-1:]:
             limited._controller.limit(limits=self.count)
 
     def restore(self) -> None:
-        """Give every library the number of threads that it had before."""
+        """Restore the number of threads of every library."""
         for limited in reversed(self._limited):
             limited.restore_original_limits()
         self._limited.clear()
@@ -58,7 +58,7 @@ class ThreadLimit:
         self._others[library] = threads
 
     def describe(self) -> dict[str, Any]:
-        """Describe the limit for the manifest: threads per worker, and those that each library reports."""
+        """Describe the limit for the manifest: threads per worker and per library."""
         from threadpoolctl import threadpool_info
 
         found: dict[str, int] = {}
@@ -72,7 +72,10 @@ class ThreadLimit:
 
 @contextmanager
 def limit_threads(count: int) -> Iterator[ThreadLimit]:
-    """Limit the numeric libraries of this process to `count` threads per worker; restore them afterwards."""
+    """Limit the numeric libraries of this process to `count` threads per worker.
+
+    The previous numbers are restored at the end.
+    """
     global _active  # noqa: PLW0603 - libraries are limited for the whole process
     before, limit = _active, ThreadLimit(count)
     limit.apply()
@@ -86,7 +89,7 @@ def limit_threads(count: int) -> Iterator[ThreadLimit]:
 
 @contextmanager
 def plan_threads(count: int) -> Iterator[None]:
-    """Announce a later limit while systems are built, so that they can prepare for it outside of the timed work."""
+    """Announce a later limit while systems are built, so that they can prepare for it."""
     global _planned  # noqa: PLW0603 - as the limit itself
     before, _planned = _planned, count
     try:
@@ -96,7 +99,7 @@ def plan_threads(count: int) -> Iterator[None]:
 
 
 def planned_threads() -> int | None:
-    """Return the number of threads per worker that a later limit will set; None if none is announced."""
+    """Return the announced number of threads per worker; None if none is announced."""
     return _planned
 
 
@@ -107,9 +110,9 @@ def limit_this_thread() -> None:
 
 
 def threads_for(library: str, chosen: int = 0) -> int:
-    """Return the number of threads for a library that takes it as an argument; 0 leaves it to the library.
+    """Return the number of threads for a library that takes it as an argument.
 
-    A number that the user chose is kept.
+    0 leaves it to the library. A number that the user chose is kept.
     """
     if _active is None:
         return chosen

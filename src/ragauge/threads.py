@@ -1,4 +1,4 @@
-"""Waiting for what cannot be awaited: a call in a thread of its own."""
+"""Await blocking calls by running each in its own thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from typing import Any
 
 
 async def in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """A call in a thread of its own: in the loop's few, calls that hang would keep others from ever beginning."""
+    """Run a blocking call in its own thread and await its result.
+
+    In the loop's thread pool, calls that hang would block others.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
     def done(result: Any, error: Exception | None) -> None:
-        if future.done():  # nobody waits any more for one that was given up
+        if future.done():  # cancelled: the result is not needed any more
             return
         if error is None:
             future.set_result(result)
@@ -29,13 +32,13 @@ async def in_a_thread(function: Callable[..., Any], *arguments: Any) -> Any:
         failure: Exception | None = None
         try:
             result = context.run(function, *arguments)
-        except Exception as error:  # raised again where it is waited for
+        except Exception as error:  # raised again in the awaiting task
             failure = error
         except BaseException as error:  # what would end a thread must not end the loop
             failure = RuntimeError(f"{type(error).__name__}: {error}")
-        if isinstance(failure, StopIteration):  # a future refuses to hold one
+        if isinstance(failure, StopIteration):  # a future cannot store it
             failure = RuntimeError(f"StopIteration: {failure}")
-        with contextlib.suppress(RuntimeError):  # the loop may be gone by then
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by then
             loop.call_soon_threadsafe(done, result, failure)
 
     threading.Thread(target=call, daemon=True, name="ragauge-call").start()

@@ -1,4 +1,4 @@
-"""Several things at once, so that no call is left behind that nobody wants any more."""
+"""Run coroutines concurrently and cancel the rest if one fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What each comes to, in their order. What stops one stops them all, and is raised as it was."""
+    """Run coroutines concurrently and return their results in input order.
+
+    The first exception cancels the rest and is re-raised.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
@@ -20,7 +23,7 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def each(things: Sequence[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
-    """Work on everything in turn, on so many things at a time."""
+    """Run `work` on every item, at most `workers` at a time."""
     left = iter(things)
 
     async def worker() -> None:

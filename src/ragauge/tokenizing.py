@@ -1,4 +1,4 @@
-"""The verb `tokenizers`: the same texts cut by different tokenizers."""
+"""Comparison of tokenizers on the same texts."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ USUAL = (
     "minilm",
     "wordllama",
 )
-"""What is compared where nobody says; those that are not installed are left out."""
+"""Tokenizers compared by default; those that are not installed are left out."""
 HELD_OUT = 0.1
-"""The part of the documents that nothing is learned from, where something learns here."""
+"""Default share of the documents held out if a tokenizer is trained on the corpus."""
 FEWEST = 50
-"""Of fewer documents none are held out unless somebody asks for it."""
+"""Minimum number of documents for holding some out by default."""
 
 
 class _Opened(NamedTuple):
-    """A tokenizer and what it is called."""
+    """Opened tokenizer and its name."""
 
     name: str
     tokenizer: Tokenizer
@@ -50,7 +50,7 @@ class _Opened(NamedTuple):
 
 
 class _Parted(NamedTuple):
-    """A corpus: what it is called, the texts that some learn from, and those that all are counted on."""
+    """Corpus split into texts for training and texts for counting."""
 
     name: str
     learned: Sequence[str]
@@ -68,16 +68,15 @@ def tokenizers(
     probes: Iterable[str] = (),
     tell: Callable[[str], None] | None = None,
 ) -> Tokenizers:
-    """Cut a corpus with several tokenizers, and count what comes of it.
+    """Tokenize a corpus with several tokenizers and count the tokens.
 
     `corpus` is a file of documents, a BEIR folder, a folder of texts, the name of a dataset, a Dataset, documents or
-    bare texts. `tokenizers` are descriptions (`bytes`, `bpe(vocabulary=8000)`, `file(path=tokenizer.json)`, `minilm`)
-    or objects, one or several; a mapping gives them names, and so does `mine=bpe(vocabulary=8000)`. Where one of them
-    learns from the corpus, a part of the documents (`held_out`, a tenth) is kept from it, and everybody is counted on
-    these: pieces fit the texts that they were learned from better than any others, and words of a corpus are never
-    unknown in it. `held_out=0` learns from all documents and counts all. `limit` is how many tokens a model reads, if
-    not what the tokenizer says; `part` is `whole`, `text` or `title`; `probes` are texts of your own to look at beside
-    the usual ones.
+    texts. `tokenizers` are descriptions (`bytes`, `bpe(vocabulary=8000)`, `file(path=tokenizer.json)`, `minilm`) or
+    objects, one or several. A mapping names them, and so does `mine=bpe(vocabulary=8000)`. If one of them is trained on
+    the corpus, a share of the documents (`held_out`, 0.1 by default) is excluded from training, and all tokenizers are
+    counted on those. Otherwise trained tokenizers would look better than they are. `held_out=0` trains on all documents
+    and counts all. `limit` is the maximum number of tokens of the model, by default the tokenizer's own. `part` is
+    `whole`, `text` or `title`. `probes` are texts to add to the default probes.
 
     >>> found = tokenizers(["to be or not to be", "to do is to be"], ["bytes", "words"])
     >>> [(one.tokenizer, one.tokens, one.used) for one in found.rows]
@@ -128,7 +127,10 @@ def _each(
     limit: int | None,
     probes: Mapping[str, str],
 ) -> tuple[list[Tokens], dict[str, str], list[str]]:
-    """What each makes of the texts, those that failed and why, and notes on those that are left out."""
+    """Count with each tokenizer.
+
+    Return the results, failures, and notes on duplicates left out.
+    """
     given = measured(texts.counted)
     rows: list[Tokens] = []
     failures: dict[str, str] = {}
@@ -163,7 +165,10 @@ def _each(
 
 
 def _opened(given: Any) -> tuple[list[_Opened], dict[str, str]]:
-    """What is asked for, opened; a mistake is refused at once, and what is not installed is told at the end."""
+    """Open the tokenizers.
+
+    Mistakes are raised; missing packages are returned as failures.
+    """
     usual = given is None
     wanted = USUAL if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
     named = wanted.items() if isinstance(wanted, Mapping) else [("", one) for one in wanted]
@@ -185,7 +190,7 @@ def _opened(given: Any) -> tuple[list[_Opened], dict[str, str]]:
 
 
 def _called(name: str, one: Any) -> tuple[str, Any]:
-    """What a tokenizer is called on the screen and in files, and what it is opened from."""
+    """Return the display name of a tokenizer and what to open it from."""
     if not isinstance(one, str):
         return str(name or getattr(one, "name", one)), one
     given, described = ("", one) if name else named_description(one)
@@ -193,9 +198,9 @@ def _called(name: str, one: Any) -> tuple[str, Any]:
 
 
 def _known_by(tokenizer: Tokenizer, limit: int | None) -> tuple[Any, ...]:
-    """What two tokenizers have in common that have the same row."""
+    """Return a key that is equal for tokenizers with equal results."""
     most = getattr(tokenizer, "limit", None) if limit is None else limit
-    # What an embedder puts before a text may be in its own count alone.
+    # An embedder's prefix may appear only in its own token count.
     around = None if most is None else (getattr(tokenizer, "marks", 0), *own_counts(tokenizer, [""]))
     return tokenizer.name, most, around
 
@@ -207,7 +212,7 @@ def _none(failures: Mapping[str, str]) -> RagaugeError:
 
 
 def _read(corpus: Any) -> tuple[str, list[Document]]:
-    """What a corpus is called, and its documents."""
+    """Return the name of a corpus and its documents."""
     if isinstance(corpus, str | Path):
         documents = documents_of(corpus)
         place = Path(corpus)
@@ -229,7 +234,10 @@ def _read(corpus: Any) -> tuple[str, list[Document]]:
 
 
 def _parted(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequence[str], Sequence[str]]:
-    """The texts to learn from, and those to count: others, or the same ones where none are held out."""
+    """Split texts into those to train on and those to count.
+
+    Both are all texts if none are held out.
+    """
     kept = round(held_out * len(texts)) if held_out else 0
     if not held_out:
         return texts, texts

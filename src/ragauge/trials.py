@@ -1,4 +1,4 @@
-"""The verb `reliability`: what comes of trying every task several times."""
+"""Estimate pass@k and pass^k from repeated trials, and format the results."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from ragauge.verbs import count, judgments_for, read_measures
 MEASURE = "hit_rate@5"
 AT_LEAST = 1.0
 CHANCE = 0.01
-"""Trials that differ as they would by chance this rarely are told on."""
+"""Significance level of the test for differences between trials."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """The outcomes of all trials, by system."""
+    """Outcomes of all trials, by system."""
 
     systems: Mapping[str, Tries]
     success: str
-    """What counted as a success."""
+    """Description of what counts as a success."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """`{task: text}`, where it is known."""
+    """`{task: text}`, if known."""
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """`{system: what is to be known of its trials}`."""
+    """`{system: notes on its trials}`."""
     several: bool = True
-    """Whether systems were given by name, though it may be only one."""
+    """Whether systems were given by name, even if there is only one."""
 
 
 def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -61,14 +61,14 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Any:
-    """pass@k and pass^k with intervals, and which tasks succeed only sometimes.
+    """Estimate pass@k and pass^k with confidence intervals, and find flaky tasks.
 
     `trials` is `{task: [True, False, …]}`, `{task: (n, c)}` (n trials, c successes), `{system: one of these}`, or a
-    frame or a path of such a table. Rankings are trials too: an experiment that was run with `repeats`, its folder or
-    that of a run, or with `qrels` runs as `evaluate` takes them: `[run, run, …]`, `{system: [run, run, …]}`. Then a
-    query is a task, and succeeds where `measure` is `at_least` so much (hit_rate@5 of 1). `k` is every number up to
-    that of the trials. Intervals are `over` other such "tasks", or over other "trials" of these. Systems by name give
-    a dictionary.
+    frame or path of such a table. Rankings are trials too: an experiment that was run with `repeats`, its folder or
+    the folder of one run, or, with `qrels`, runs in any form that `evaluate` accepts: `[run, run, …]`,
+    `{system: [run, run, …]}`. Then every query is a task. It succeeds if `measure` reaches `at_least` (default:
+    hit_rate@5 of 1). `k` defaults to every number up to the number of trials. Intervals are `over` other "tasks" or
+    over other "trials" of these tasks. Systems by name return a dictionary.
 
     >>> found = reliability({"a": [True, True, True], "b": [True, False, True]}, k=2)
     >>> round(found.pass_at[2].value, 4), round(found.pass_all[2].value, 4), found.flaky
@@ -104,7 +104,7 @@ def reliability(  # noqa: PLR0913 - each has a use of its own, and a default
 def estimate(
     tried: Tried, ks: Sequence[int] | None = None, *, over: str | None = None, confidence: float = 0.95, seed: int = 0
 ) -> dict[str, Reliability]:
-    """The figures of each system."""
+    """Estimate the reliability of each system, with notes on limits."""
     found: dict[str, Reliability] = {}
     for name, tries in tried.systems.items():
         counts = {task: one if isinstance(one, tuple) else (len(one), sum(one)) for task, one in tries.items()}
@@ -128,7 +128,10 @@ def from_arguments(
     at_least: float | None = None,
     convention: str | Convention = "default",
 ) -> Tried:
-    """The trials that a command line names: `QRELS NAME=RUN NAME=RUN…`, run folders, or tables of trials."""
+    """Read trials from command-line arguments.
+
+    These are `QRELS NAME=RUN…`, run folders or tables of trials.
+    """
     split = [named(one) for one in arguments]
     paths = [path for _, path in split]
     if (len(arguments) == 1 and not os.path.isdir(paths[0])) or (arguments and all(map(is_trials, paths))):
@@ -155,7 +158,10 @@ def from_runs(
     at_least: float | None = None,
     convention: str | Convention = "default",
 ) -> Tried:
-    """The queries as tasks: each succeeds in a run where the measure reaches the threshold."""
+    """Convert runs to outcomes by query.
+
+    A query succeeds in a run if the measure reaches the threshold.
+    """
     rules = find_convention(convention)
     wanted = read_measures(measure, rules)
     if len(wanted) != 1:
@@ -198,7 +204,10 @@ def from_runs(
 
 
 def _trials(run: Any, name: str) -> list[Any]:
-    """A run as its repeats, where it has any."""
+    """Return the trials of a run, or the run itself if it has none.
+
+    Raises MissingEvidence if the rankings of its trials were not saved.
+    """
     if isinstance(run, str | Path) and Path(run).is_dir():
         run = archive.read(Path(run))
     if not isinstance(run, Run):
@@ -212,7 +221,7 @@ def _trials(run: Any, name: str) -> list[Any]:
 
 
 def _notes(found: Reliability, tries: Tries) -> list[str]:
-    """What a reader should know before believing the numbers."""
+    """Describe what limits the estimates of a system."""
     who = f"{found.system}: " if found.system else ""
     least, most = found.trials
     notes = []
@@ -248,7 +257,7 @@ def _success(at_least: float | None) -> str:
 
 
 def _whole_numbers(k: Any) -> list[int] | None:
-    """One k or several, numpy's too."""
+    """Convert k to a list of integers, including NumPy's; None if not given."""
     if k is None:
         return None
     try:
@@ -258,12 +267,12 @@ def _whole_numbers(k: Any) -> list[int] | None:
 
 
 def _several(given: Any) -> list[Any]:
-    """Runs as a list; one alone is a list of one."""
+    """Return runs as a list; a single run becomes a list of one."""
     return list(given) if isinstance(given, list | tuple) and not _is_rows(given) else [given]
 
 
 def _is_rows(given: Sequence[Any]) -> bool:
-    """Whether a list is one run in rows of query, document and score, and no list of runs."""
+    """Return whether a list is one run as rows of query, document and score."""
     return bool(given) and isinstance(given[0], tuple)
 
 

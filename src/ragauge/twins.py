@@ -1,4 +1,4 @@
-"""Texts that say the same, or nearly: found among many in nearly linear time."""
+"""Find exact and near-duplicate texts in nearly linear time."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ from ragauge.errors import MissingExtra
 from ragauge.texts import SHINGLE, normalised, shingles, words
 
 NEAR = 0.8
-"""Near-twins share at least this part of all shingles that either of them has (Jaccard)."""
+"""Minimum Jaccard similarity of the shingles of near-duplicates."""
 BANDS, ROWS = 21, 6
-"""A pair at that part is looked at with a chance of 1 - (1 - 0.8^6)^21 = 0.998."""
+"""LSH bands and rows per band. A pair with Jaccard similarity 0.8 becomes a candidate with probability 1 - (1 -
+0.8^6)^21 = 0.998.
+"""
 LENIENT = 0.15
-"""A signature may say so much less than the truth: three and a half standard errors at 126 values."""
+"""Tolerance for the similarity estimated from signatures: 3.5 standard errors at 126 values."""
 SEED = 42
 BLOCK = 4096
-"""Texts whose words are held at a time."""
+"""Number of texts whose words are in memory at a time."""
 CROWD = 256
-"""Of so many texts that fall together without being alike, the later ones are looked for elsewhere: each pair has 21
-places to meet in, and a template that thousands share would cost the square of them."""
+"""Maximum number of group leaders per LSH bucket. Without it, a template shared by thousands of texts would cost
+quadratic time. A pair can still meet in 21 buckets.
+"""
 
 
 class Alike(NamedTuple):
-    """A group of near-twins, by their places."""
+    """Group of near-duplicates, as positions in the input."""
 
     group: Sequence[int]
     part: float
-    """The least part of their shingles that one of them shares with the first."""
+    """Lowest Jaccard similarity between the first text and another one of the group."""
 
 
 def same(texts: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-    """The places of texts that are the same, normalised, in groups; and of those that are empty.
+    """Find groups of equal texts, and empty texts.
+
+    Texts are normalised first. The results are positions.
 
     >>> same(["One  text", "another", "one text", " "])
     ([[0, 2]], [3])
@@ -47,10 +52,11 @@ def same(texts: Sequence[str]) -> tuple[list[list[int]], list[int]]:
 
 
 def alike(texts: Sequence[str], near: float = NEAR, progress: Callable[[int, int], None] | None = None) -> list[Alike]:
-    """The groups of texts that share `near` of their shingles with the first of their group.
+    """Find groups of near-duplicate texts.
 
-    Candidates come from MinHash signatures, and each is confirmed on the shingles themselves. Comparing with the first
-    of a group only keeps a chain of small changes from joining texts that have nothing in common.
+    Texts of a group have a Jaccard similarity of at least `near` to the first one. Candidates come from MinHash
+    signatures and are confirmed on their shingles. Texts are compared only with the first of a group, so that a
+    chain of small changes does not join unrelated texts.
     """
     known, signatures = _signatures(texts, progress)
     found: dict[int, dict[int, float]] = {}
@@ -81,7 +87,10 @@ def alike(texts: Sequence[str], near: float = NEAR, progress: Callable[[int, int
 
 
 def _meetings(signatures: NDArray[np.uint32]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """The rows that agree with another in a whole band, in order, and what they agree in: a band, and a code there."""
+    """Yield the rows that share a band with another row, and their buckets.
+
+    A bucket is a pair of band and code.
+    """
     codes = np.full((len(signatures), BANDS), -1, np.int64)
     for band in range(BANDS):
         rows = np.ascontiguousarray(signatures[:, band * ROWS : (band + 1) * ROWS])
@@ -96,7 +105,10 @@ def _meetings(signatures: NDArray[np.uint32]) -> Iterator[tuple[int, list[tuple[
 def _signatures(
     texts: Sequence[str], progress: Callable[[int, int], None] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """The places of texts with words, and their MinHash signatures."""
+    """Compute MinHash signatures.
+
+    Returns the positions of texts with words, and their signatures.
+    """
     try:
         from rensa import RMinHash
     except ImportError:
@@ -120,9 +132,10 @@ def _signatures(
 
 
 def _hashed(cut: Sequence[Sequence[int]]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """A number of 64 bits for each shingle of each text, and where those of each begin.
+    """Hash the shingles of each text to 64 bits.
 
-    The same in every process, as Python's own hash is not; a text shorter than a shingle has one.
+    Returns the hashes and the offset of each text. Unlike Python's `hash`, the result is equal in every process. A
+    text shorter than a shingle has one hash.
     """
     padded = [list(one) + [0] * (SHINGLE - len(one)) for one in cut]
     sizes = np.array([len(one) for one in padded], np.int64)
@@ -132,7 +145,7 @@ def _hashed(cut: Sequence[Sequence[int]]) -> tuple[NDArray[np.uint64], NDArray[n
         mixed = (mixed ^ flat[start : start + len(mixed)]) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     ends = np.cumsum(sizes)
-    kept = np.ones(len(mixed), bool)  # without those that reach over the end of a text
+    kept = np.ones(len(mixed), bool)  # excludes shingles that cross the end of a text
     for back in range(1, SHINGLE):
         kept[ends[:-1] - back] = False
     return mixed[kept], np.concatenate([[0], np.cumsum(sizes - SHINGLE + 1)]).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Vega's JavaScript for pages: bundling it takes longer than all the rest of a page, so it is kept between runs."""
+"""JavaScript of Vega for HTML pages, cached between runs because bundling it is slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from ragauge.systems.cache import cache_folder
 
 @cache
 def vega() -> str:
-    """The script: from the cache, where it is whole and of the version that is installed; else made and kept."""
+    """Load the Vega script from the cache, or bundle and cache it.
+
+    A cached script is used if it is complete and of the installed version.
+    """
     try:
         path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
     except PackageNotFoundError:
@@ -25,7 +28,7 @@ def vega() -> str:
     if kept is not None:
         return kept
     script = bundle()
-    with suppress(OSError, BadInput), whole_file(str(path)) as file:  # a cache that cannot be written is none
+    with suppress(OSError, BadInput), whole_file(str(path)) as file:  # the cache is optional
         file.write(f"{_hash(script)}\n{script}".encode())
     return script
 

@@ -1,4 +1,4 @@
-"""The verbs that join rooms: `evaluate` reads, counts and scores."""
+"""Evaluation of runs: read judgments and runs, compute judged ranks, and score them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUN_CUTOFF = 10
 """Cutoff of the default measures of `run`, unless k is smaller."""
 Measures = str | OwnMeasure | Iterable[str | OwnMeasure]
 Watch = Callable[[str, int], None]
-"""Hears the name of a run and how many of its rows are counted."""
+"""Progress callback with the name of a run and the number of its rows processed."""
 
 
 def evaluate(
@@ -44,13 +44,13 @@ def evaluate(
     run_format: str | None = None,
     executor: Executor | None = None,
 ) -> Any:
-    """Score a run, or several by name, against judgments.
+    """Score a run, or several by name, with judgments.
 
     `qrels` and `run` may be paths (`-` is standard input), nested dictionaries, frames, lists of tuples, arrays or
-    records; a mapping from names to runs gives a dictionary of scores. Arrays of neighbour ids with a row per query
-    (also `.ivecs`, `.ibin` and `.npy` files) are scored by recall(of=k) unless measures are given. `targets` is a
-    target map for `dr@k`; the formats of files are recognised unless they are named. An `executor` (any of
-    `concurrent.futures`, or Dask's) scores runs in parts of whole queries, with the same numbers.
+    records. A mapping from names to runs returns a dictionary of scores. Arrays of neighbour ids with one row per
+    query (also `.ivecs`, `.ibin` and `.npy` files) are scored by recall(of=k) unless measures are given. `targets`
+    is a target map for `dr@k`. File formats are detected unless given. An `executor` (from `concurrent.futures`, or
+    Dask's) scores runs in parts of whole queries, with equal results.
 
     >>> evaluate({"q1": {"a": 1}}, {"q1": {"b": 0.9, "a": 0.4}}, ["mrr", "recall@1"]).means
     {'mrr': 0.5, 'recall@1': 0.0}
@@ -69,7 +69,9 @@ def evaluate(
 
 
 def default_run_measures(k: int) -> tuple[str, ...]:
-    """Return the measures that `run` computes by default; a larger k does not change their cutoffs.
+    """Return the default measures of `run`.
+
+    A k above RUN_CUTOFF does not change their cutoffs.
 
     >>> default_run_measures(100)
     ('ndcg@10', 'recall@10', 'mrr@10', 'hit_rate@10')
@@ -79,7 +81,10 @@ def default_run_measures(k: int) -> tuple[str, ...]:
 
 
 def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
-    """Return the measures that are computed if none are given: those of neighbours for arrays of ids."""
+    """Return the measures to compute if none are given.
+
+    Arrays of neighbour ids have their own.
+    """
     return neighbour_arrays.default_measures(qrels, list(runs)) or DEFAULT_MEASURES
 
 
@@ -91,7 +96,10 @@ def judgments_for(
     targets: Any = None,
     split: str | None = None,
 ) -> Judgments:
-    """The judgments with the evidence that the measures need: subtopics where they ask for them, a target map."""
+    """Read judgments with the subtopics and the target map that the measures need.
+
+    Raises `BadInput` if a target map is given and no measure uses it.
+    """
     asks = any(isinstance(m, Measure) and m.spec.needs_subtopics for m in measures)
     if asks and form is None and isinstance(qrels, str | Path) and formats.guess(Source(str(qrels))) == "trec":
         form = "subtopics"
@@ -108,7 +116,7 @@ def judgments_for(
 
 
 def read_measures(measures: Measures, rules: Convention, *, trec: bool = False) -> list[Measure | OwnMeasure]:
-    """Measures by name, and functions as they are, in the order asked for."""
+    """Parse measure names and keep functions, in input order, without duplicates."""
     given: list[str | OwnMeasure] = [measures] if isinstance(measures, str) or callable(measures) else list(measures)
     if trec:
         return list(parse_all([name for name in given if isinstance(name, str)], rules, trec=True))
@@ -127,7 +135,7 @@ def count(
     name: str | None = None,
     form: str | None = None,
 ) -> JudgedRanks:
-    """The judged ranks of one run, by the road that suits what it is."""
+    """Compute the judged ranks of one run."""
     return count_each(judgments, {name: run}, measures, rules, form=form)[name]
 
 
@@ -141,10 +149,10 @@ def count_each(
     executor: Executor | None = None,
     watch: Watch | None = None,
 ) -> dict[Any, JudgedRanks]:
-    """The judged ranks of runs by their names; None is the name of one that goes by its own.
+    """Compute the judged ranks of runs by name; the key None keeps a run's own name.
 
-    An `executor` gets them in parts of whole queries, those of all runs one after the other. `watch` hears of each run
-    how many rows are counted.
+    An `executor` receives parts of whole queries, one run after the other. `watch` receives the number of rows
+    processed of each run.
     """
     top, heard = _deepest(measures), watch or _unheard
     if executor is not None:
@@ -152,16 +160,16 @@ def count_each(
         ranks = _elsewhere(judgments, found, rules, top, executor, heard)
         return {name: _known_by_run(ranks[name], run, found[name], name) for name, run in runs.items()}
     counted: dict[Any, JudgedRanks] = {}
-    for name, run in runs.items():  # one after the other: some are in memory as soon as they are opened
+    for name, run in runs.items():  # one at a time, because some runs are loaded into memory when opened
         one = _opened(name, run, form, rules)
         counted[name] = _known_by_run(_here(judgments, one, rules, top, name, heard), run, one, name)
     return counted
 
 
 def _deepest(measures: Sequence[Measure | OwnMeasure]) -> int:
-    """How many first documents of each query the measures look at, beside judged ranks."""
+    """Return the number of first documents per query that the measures need."""
     deep = [int(m.cutoff or 0) for m in measures if isinstance(m, Measure) and _looks_at_documents(m)]
-    # Where repetitions are dropped before the cut, documents from far below it can rise above it.
+    # If duplicates are dropped before the cutoff, documents from far below can move above it.
     return 0 if not deep else max(deep) if not any(map(_rises, measures)) else 1 << 31
 
 
@@ -189,7 +197,7 @@ def _elsewhere(
     executor: Executor,
     watch: Watch,
 ) -> dict[Any, JudgedRanks]:
-    """The same on an executor: the runs in parts, and what the parts come to put together again."""
+    """Compute judged ranks on an executor, in parts that are merged."""
     from ragauge.measures.from_frames import Counting, parts_of
 
     counting = Counting(judgments, rules, top)
@@ -212,7 +220,7 @@ def _elsewhere(
         watch(name or tables[name].name, counted_rows[name])
     counted = {name: counting.whole(table, tallies[name]) for name, table in tables.items()}
     for name, one in found.items():
-        if isinstance(one, Mapping):  # a query without documents has no rows, and is answered nevertheless
+        if isinstance(one, Mapping):  # a query without documents has no rows, but the run contains it
             answered = np.array([query in one for query in judgments.pool.queries], np.bool_)
             counted[name] = replace(counted[name], answered=answered, extra_queries=len(one) - int(answered.sum()))
     return counted
@@ -223,7 +231,10 @@ def _rows(found: Retrieved | Nested, name: Any) -> Retrieved:
 
 
 def _known_by_run(judged: JudgedRanks, run: Any, found: Retrieved | Nested, name: Any) -> JudgedRanks:
-    """The same with what a run knows beside its rows: an empty answer, or a failure, must not leave the mean."""
+    """Add what the run records besides its rows.
+
+    Empty rankings and failures count in the mean.
+    """
     if isinstance(found, Mapping):
         return judged
     made = formats.run_without_rankings(run)
@@ -245,7 +256,7 @@ def _known_by_run(judged: JudgedRanks, run: Any, found: Retrieved | Nested, name
 
 
 def _unheard(_: str, __: int) -> None:
-    """Nobody listens."""
+    """Ignore the progress of a run."""
 
 
 def _looks_at_documents(measure: Measure) -> bool:

@@ -1,7 +1,8 @@
-"""The nouns of judging: what was answered (`Sample`), what a judge said of it (`Verdicts`), what that cost (`Step`).
+"""Data types of judging: samples (`Sample`), verdicts on them (`Verdicts`), and costs (`CostStep`).
 
-A judge says things of parts: of each claim which sources bear it out, of each chunk whether it helps, and which
-questions an answer would answer. What it did not say is `Unscored`, with its own words kept; nothing has a default.
+A judge decides on parts of a sample: which sources support each claim, whether each chunk is useful, and which
+questions an answer would answer. A missing verdict is `Unscored`, with the reply of the judge; there are no
+defaults.
 """
 
 from __future__ import annotations
@@ -16,46 +17,50 @@ from typing import Any, NamedTuple
 from ragauge.records import NOTHING, Scores
 
 ANSWER, REFERENCE = "answer", "reference"
-"""The two texts that claims are taken from. As sources of support they have these names too."""
+"""The two texts from which claims are extracted; also their names as sources of support."""
 TOGETHER = "k*"
-"""A source that stands for all contexts at once, where a judge does not say which of them it means."""
+"""Source that stands for all contexts together, if the judge does not say which one it means."""
 ASKS = ("answer", "reference", "cross", "useful", "questions")
-"""What can be judged of a sample: the claims of its answer against the contexts, those of its reference against the
-contexts, the claims of both texts against each other, which chunks are useful, which questions it answers."""
+"""Kinds of tasks: claims of the answer against the contexts, claims of the reference against the contexts, claims of
+both texts against each other, usefulness of chunks, and questions that the answer would answer.
+"""
 LEXICAL = "lexical"
-"""The judge that compares words and asks no model, by its name."""
+"""Name of the judge that compares words and calls no model."""
 STEPS = ("claims", "support", "useful", "questions")
-"""What a judge is asked, in this order: what a text claims, what bears each claim out, which chunks help, what an
-answer would be the answer to."""
+"""Steps of judging in order: extract claims, check their support, judge the usefulness of chunks, generate questions.
+"""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One answer to one question, and what it was made from. What is None was not given; what is empty is empty."""
+    """An answer to a question, with the contexts it is based on.
+
+    None means not given; an empty value means empty.
+    """
 
     id: str
     question: str = ""
     answer: str | None = None
     contexts: tuple[str, ...] | None = None
-    """The chunks that were retrieved, best first."""
+    """Retrieved chunks, best first."""
     reference: str | None = None
-    """What a good answer says, by somebody who knows."""
+    """Reference answer."""
     context_ids: tuple[str, ...] = ()
-    """The names of the chunks, where they have some."""
+    """Ids of the chunks, if known."""
     history: tuple[str, ...] = ()
     """Earlier turns of the conversation, oldest first."""
     labels: Mapping[str, float] = field(default_factory=lambda: NOTHING)
-    """`{"faithfulness": 1.0}`: what people said, between 0 and 1, by measure."""
+    """Human labels from 0 to 1 by measure: `{"faithfulness": 1.0}`."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
     @property
     def chunks(self) -> dict[str, str]:
-        """The contexts by the ids that judges know them by: `k1`, `k2`, …, best first."""
+        """Contexts by the ids used in judge tasks: `k1`, `k2`, …, best first."""
         return {f"k{place}": text for place, text in enumerate(self.contexts or (), 1)}
 
     @property
     def fingerprint(self) -> str:
-        """What was asked and what a good answer says, as two short hashes; of what is not given there is none.
+        """Short hashes of question and reference; empty for a text that is not given.
 
         >>> Sample("s", "When?").fingerprint, Sample("s", "When? ", reference="In 1887.").fingerprint
         ('e5d25249-', 'e5d25249-b92f54c5')
@@ -69,7 +74,9 @@ def _short_hash(text: str) -> str:
 
 
 def same_texts(one: str, other: str) -> bool:
-    """Whether two fingerprints can be of the same question and reference: what only one of them has tells nothing.
+    """Return whether two fingerprints can belong to the same question and reference.
+
+    A hash that only one of them has is ignored.
 
     >>> same_texts("e5d25249-", "e5d25249-b92f54c5"), same_texts("e5d25249-", "12345678-")
     (True, False)
@@ -79,33 +86,36 @@ def same_texts(one: str, other: str) -> bool:
 
 
 class Claim(NamedTuple):
-    """One thing that a text says: `a1`, `a2`, … of an answer, `r1`, … of a reference."""
+    """One claim of a text: `a1`, `a2`, … of an answer, `r1`, … of a reference."""
 
     id: str
     text: str
     sentence: int
-    """The sentence of the text that it was taken from, counted from 1."""
+    """Number of the sentence that it comes from, from 1."""
     cites: tuple[int, ...] | None = None
-    """The chunks that this sentence names as its sources, by place (see `cited_by`); None where nobody looked."""
+    """Positions of the chunks that the sentence cites (see `citations_by_sentence`); None if not determined."""
 
 
 class Support(NamedTuple):
-    """Which sources bear a claim out: chunks (`k1`), the other text (`reference` or `answer`), or TOGETHER."""
+    """Sources that support a claim.
+
+    Chunks (`k1`), the other text (`reference` or `answer`), or `ALL_CONTEXTS`.
+    """
 
     by: tuple[str, ...]
-    """Those that do so alone."""
+    """Sources that support the claim alone."""
     against: tuple[str, ...] = ()
-    """The sources that say otherwise."""
+    """Sources that contradict the claim."""
     words: str = ""
-    """The judge's own."""
+    """Explanation of the judge."""
     probability: float | None = None
-    """How sure the judge is that the contexts bear it out, where it says."""
+    """Probability, according to the judge, that the contexts support the claim; None if not given."""
     together: tuple[str, ...] = ()
-    """The chunks that bear it out only all together: without one of them it is not borne out."""
+    """Chunks that support the claim only together: without one of them it is unsupported."""
 
 
 class Usefulness(NamedTuple):
-    """Whether a chunk holds what is needed to answer the question."""
+    """Whether a chunk contains what is needed to answer the question."""
 
     useful: bool
     words: str = ""
@@ -113,14 +123,14 @@ class Usefulness(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question that the judge thought up, and how near it is to the one that was asked (their cosine)."""
+    """A generated question, with its cosine similarity to the original question."""
 
     text: str
     similarity: float
 
 
 class Unscored(NamedTuple):
-    """Why there is no verdict, and the judge's reply as it came."""
+    """Reason for a missing verdict, with the reply of the judge."""
 
     why: str
     reply: str = ""
@@ -128,33 +138,34 @@ class Unscored(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdicts:
-    """All that a judge said of one sample."""
+    """All verdicts of a judge on one sample."""
 
     sample: str
     asked: Sequence[str] = ()
-    """Which of ASKS were put to the judge. Without it, a claim that no source bears out could be one that was never
-    held against that source; so what is not here has no verdict."""
+    """Kinds of tasks that were judged, some of `TASK_KINDS`. Without this, an unsupported claim could be one that was
+    never checked against a source; so anything that is not listed has no verdict.
+    """
     claims: Mapping[str, Sequence[Claim]] = field(default_factory=lambda: NOTHING)
-    """Of `answer` and `reference`. A text that claims nothing has an empty list; one that is absent has no verdict."""
+    """Claims of `answer` and `reference`. A text without claims has an empty list; a missing text has no verdict."""
     support: Mapping[str, Support] = field(default_factory=lambda: NOTHING)
-    """By claim."""
+    """Support by claim id."""
     useful: Mapping[str, Usefulness] = field(default_factory=lambda: NOTHING)
-    """By chunk."""
+    """Usefulness by chunk id."""
     questions: Sequence[Question] = ()
     refusal: bool | None = None
-    """Whether the answer commits itself to nothing; None where that was not asked."""
+    """Whether the answer gives no information; None if not judged."""
     unscored: Mapping[str, Unscored] = field(default_factory=lambda: NOTHING)
-    """What has no verdict, by what it is: `claims answer`, `support a3`, `useful k2`, `questions`."""
+    """Items without a verdict: `claims answer`, `support a3`, `useful k2`, `questions`."""
     left_out: Mapping[str, Sequence[str]] = field(default_factory=lambda: NOTHING)
     """Sentences without a claim (refusals, questions, courtesies), by text: `answer` and `reference`."""
 
 
 _MARKER = re.compile(r"(?:\[\^?|【)\s*(\d{1,3}(?:\s*[-\u2013,;]\s*\d{1,3})*)\s*(?:†[^】]*)?(?:\]|】)")
-"""`[1]`, `[1, 2]`, `[2-4]`, `[^1]`, `【1】`, `【1†source】`. Four digits are a year."""
+"""Citation markers: `[1]`, `[1, 2]`, `[2-4]`, `[^1]`, `【1】`, `【1†source】`. Four digits are a year."""
 
 
 def cited(sentence: str) -> tuple[int, ...]:
-    """The chunks that a sentence names as its sources, by place, each once.
+    """Return the positions of the chunks that a sentence cites, each once.
 
     >>> cited("Paris is the capital [1][3], and large [1, 2]."), cited("Founded in [1999]."), cited("See 【2†page】.")
     ((1, 3, 2), (), (2,))
@@ -168,7 +179,7 @@ def cited(sentence: str) -> tuple[int, ...]:
 
 
 def uncited(sentence: str) -> str:
-    """A sentence without the markers of its sources.
+    """Remove the citation markers from a sentence.
 
     >>> uncited("Paris is the capital [1][3].")
     'Paris is the capital.'
@@ -177,7 +188,9 @@ def uncited(sentence: str) -> str:
 
 
 def cited_by(sentences: Sequence[str]) -> list[tuple[int, ...]]:
-    """The same of each sentence of a text. Markers that a sentence begins with belong to the one before.
+    """Return the cited chunks of each sentence.
+
+    Leading markers belong to the sentence before.
 
     >>> cited_by(["It is big.", "[1] It is old [2]."])
     [(1,), (2,)]
@@ -194,118 +207,127 @@ def cited_by(sentences: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 class Reply(NamedTuple):
-    """What a model said, and what it took."""
+    """Reply of a chat model, with its token counts."""
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    """Those of the prompt that the endpoint had kept and charges less for."""
+    """Number of prompt tokens cached by the endpoint, which cost less."""
     finish: str = "stop"
-    """Why it ended: `stop`, or `length` where it was cut off, `refusal` where the model will not say, `content_filter`
-    where the endpoint will not, `tool` where a tool was called instead; or another word of the endpoint's own. Only
-    what ended by `stop` is a verdict."""
+    """Finish reason: `stop`, `length` (cut off), `refusal` (by the model), `content_filter` (by the endpoint), `tool`
+    (a tool call instead), or another word of the endpoint. Only replies that ended with `stop` are verdicts.
+    """
     model: str = ""
-    """The model by its own name, which may be more exact than the one that was asked for."""
+    """Name of the model that replied, which may be more exact than the requested one."""
     probabilities: Mapping[str, float] = NOTHING
-    """Of the words that a one-word reply chose from, where the endpoint gives them."""
+    """Probabilities of the possible words of a one-word reply, if the endpoint returns them."""
     how: str = ""
-    """How the shape of the reply was asked for: `json_schema`, `json_object`, `plain`, `tokens`."""
+    """Requested response format: `json_schema`, `json_object`, `plain` or `tokens`."""
     hold: float = 0.0
-    """Seconds to wait before the next call, where the endpoint says that its limit is reached."""
+    """Seconds to wait before the next call, if the endpoint reports that its rate limit is reached."""
 
 
 class Step(NamedTuple):
-    """What one step of judging took: a row of the ledger."""
+    """Cost of one step of judging: a row of the cost table."""
 
     step: str
     calls: int
-    """Replies that were paid for, over all sessions."""
+    """Number of paid replies, over all sessions."""
     kept: int
-    """Calls that this session did not make, because their replies were there."""
+    """Number of calls that this session saved by cached replies."""
     retries: int
-    """Attempts that failed and were made again."""
+    """Number of failed attempts that were repeated."""
     unread: int
-    """Replies that could not be read, or not whole."""
+    """Number of replies that could not be parsed completely."""
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     seconds: float
-    """Of all its calls together, one after the other."""
+    """Total duration of all calls in seconds."""
     p50: float
     p95: float
-    """Milliseconds of a call."""
+    """Latency percentiles of a call in ms."""
     cost: float | None
-    """In US dollars; None if the model has no price."""
+    """Cost in US dollars; None if the model has no price."""
 
 
 class Estimate(NamedTuple):
-    """What a step would take, before anything is asked. Claims are not known yet: their number is that of sentences."""
+    """Estimated cost of a step, before judging.
+
+    The number of claims is that of the sentences.
+    """
 
     step: str
     calls: int
     prompt_tokens: int
     completion_tokens: int
     cost: float | None
-    """In US dollars; 0 on a local server, None if the model has no price."""
+    """Cost in US dollars; 0 on a local server, None if the model has no price."""
     seconds: float | None = None
-    """On a local server of assumed speed; None for other endpoints."""
+    """Duration in seconds on a local server of assumed speed; None for other endpoints."""
 
 
 class Canary(NamedTuple):
-    """One attempt to talk the judge into a verdict, and what came of it."""
+    """One prompt-injection attempt and its result."""
 
     case: str
     step: str
     where: str
-    """What held the instruction: an `answer`, a `context`, a `question`."""
+    """Text that contains the instruction: an `answer`, a `context` or a `claim`."""
     wanted: str
-    """The right verdict."""
+    """Correct verdict."""
     clean: str
-    """The verdict without the attempt."""
+    """Verdict without the instruction."""
     attacked: str
-    """The verdict with it."""
+    """Verdict with the instruction."""
 
     @property
     def held(self) -> bool | None:
-        """Whether the judge was not talked out of the right verdict; None where it did not have it to begin with."""
+        """Whether the judge resisted.
+
+        None if the clean verdict is wrong or the attacked one is missing.
+        """
         return None if self.clean != self.wanted or self.attacked == "unscored" else self.attacked == self.wanted
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Everything that came of judging: what was said, what it counts to, what it took."""
+    """Results of judging: samples, verdicts, scores and costs."""
 
     name: str
-    """What was judged."""
+    """Name of the judged system."""
     judge: str
-    """Who judged, in words that are the same only for the same judge."""
+    """Name of the judge, unique for its identity."""
     identity: Mapping[str, Any]
-    """The same in full: model, endpoint, parameters, hashes of the rubrics, embedder."""
+    """Full identity of the judge: model, endpoint, parameters, hashes of the rubrics, embedder."""
     samples: Sequence[Sample]
     verdicts: Mapping[str, Verdicts]
-    """By sample."""
+    """Verdicts by sample id."""
     scores: Scores
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=lambda: NOTHING)
-    """By measure, of its mean."""
+    """Confidence interval of the mean by measure."""
     confidence: float = 0.95
     ledger: Sequence[Step] = ()
     robustness: Sequence[Canary] = ()
     stopped: str = ""
-    """Why judging ended before everything was asked, where it did."""
+    """Reason why judging stopped early; empty if it did not."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=dict)
-    """When, on which machine, with which versions."""
+    """Provenance: time, machine and versions."""
     folder: Path | None = None
 
     @property
     def lexical(self) -> bool:
-        """Whether no model judged, but words were compared."""
+        """Whether the lexical judge was used instead of a model."""
         return self.identity.get("judge") == LEXICAL
 
     @property
     def unreadable(self) -> bool:
-        """Whether a model was asked and gave no verdict at all, although some values may be computed without it."""
+        """Whether a model gave no verdict at all.
+
+        Some scores may be computed without one.
+        """
         read = any(
             one.support or one.useful or one.questions or one.refusal is not None or any(one.claims.values())
             for one in self.verdicts.values()

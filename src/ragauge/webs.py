@@ -1,4 +1,4 @@
-"""More nouns: a corpus looked at as a graph (`Web`), and how far its answers are from where a walk begins (`Reach`)."""
+"""Result types of the graph analysis of a corpus."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ragauge.outcomes import Mean
 from ragauge.records import NOTHING
 
 STEPS = 3
-"""So many links are counted one by one; what lies behind them is `further`."""
+"""Number of links up to which distances are counted; larger ones are `further`."""
 DISTANCES = ("seeds", "1 link", "2 links", "3 links", "further", "never")
-"""How far a document is from the nearest seed; `never` has no way to any."""
+"""Distances of a document from the nearest seed; `never` means no path."""
 NEAR = 2
-"""At most so many links are near."""
+"""Maximum number of links that counts as near."""
 
 
 class Kind(NamedTuple):
@@ -24,15 +24,15 @@ class Kind(NamedTuple):
 
     name: str
     links: int
-    """Pairs of documents."""
+    """Number of linked document pairs."""
     only: int
-    """Of these, pairs that no other kind links."""
+    """Number of these pairs that no other kind links."""
     documents: int
-    """Documents that have such a link."""
+    """Number of documents with such a link."""
 
 
 class Shared(NamedTuple):
-    """Pairs of documents that two kinds link both."""
+    """Number of document pairs that two kinds both link."""
 
     one: str
     other: str
@@ -40,136 +40,135 @@ class Shared(NamedTuple):
 
 
 class Degrees(NamedTuple):
-    """How many links documents have."""
+    """Links per document."""
 
     mean: float
     median: float
     most: int
     isolated: int
-    """Documents without any."""
+    """Number of documents without links."""
     bars: Sequence[Bar] = ()
-    """How many documents have so many links; the last has all that are beyond the others."""
+    """Histogram of links per document; the last bar holds all larger values."""
 
 
 class Hub(NamedTuple):
-    """A document with many links."""
+    """Document with many links."""
 
     id: str
     title: str
-    """Or how its text begins."""
+    """Title, or the start of the text."""
     links: int
 
 
 class QueryReach(NamedTuple):
-    """The documents of one query by their distance, in the order of DISTANCES."""
+    """Number of documents of one query by distance, in the order of DISTANCE_LABELS."""
 
     query: str
     relevant: tuple[int, ...]
     others: tuple[int, ...]
-    """All documents that are not relevant."""
+    """Documents that are not relevant."""
     plain: tuple[int, ...]
-    """Relevant documents that plain search has among its first, where it returns as many as are within 0, 1, 2, 3."""
+    """Relevant documents found by plain search at the same depth as 0, 1, 2 and 3 links."""
 
 
 class Within(NamedTuple):
-    """The most that a walk of so many links can find: what it would if it returned everything within them."""
+    """Recall if every document within a number of links is returned."""
 
     links: int
     documents: float
-    """How many documents that is, a query."""
+    """Mean number of these documents per query."""
     share: float
-    """The part of the corpus that they are."""
+    """Their share of the corpus."""
     recall: Mean
     plain: Mean
-    """The recall of plain search where it returns as many documents."""
+    """Recall of plain search that returns the same number of documents."""
     gap: Mean
-    """By how much the former is higher, query by query."""
+    """Difference `recall` minus `plain`, paired by query."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far relevant documents are from the seeds, along the links of one kind or of all."""
+    """Distance of relevant documents from the seeds, along one kind of links or all."""
 
     kind: str
-    """Nothing for all kinds together."""
+    """Link kind; empty for all kinds together."""
     nearer: Mean
-    """The chance that a relevant document is nearer than one that is not, neither being a seed; ties count half."""
+    """Probability that a relevant document is nearer than another, seeds excluded; ties count half."""
     near: Mean
-    """The part of the relevant documents, less the seeds, that is near."""
+    """Share of the relevant documents that are near, seeds excluded."""
     near_others: Mean
-    """The same of all others."""
+    """Share of the other documents that are near, seeds excluded."""
     relevant: Sequence[Mean]
-    """The part at each of DISTANCES."""
+    """Share at each of DISTANCE_LABELS."""
     others: Sequence[Mean]
     within: Sequence[Within]
     queries: Sequence[QueryReach] = ()
 
 
 class Following(NamedTuple):
-    """Whether links join what is relevant to the same query."""
+    """How often links connect documents that are relevant to the same query."""
 
     kind: str
-    """Nothing for all kinds together."""
+    """Link kind; empty for all kinds together."""
     links: int
     pairs: int
-    """Pairs of documents that some query has both of as relevant."""
+    """Number of document pairs that are relevant to a common query."""
     linked: int
-    """Of these, the ones that are linked."""
+    """Number of these pairs that are linked."""
     possible: int
-    """All pairs of documents."""
+    """Number of all document pairs."""
     queries: int = 0
-    """Queries with several relevant documents."""
+    """Number of queries with two or more relevant documents."""
     star: float = math.nan
-    """How much these are the neighbours of a single document: the mean over queries of the greatest overlap, shared
-    ones divided by all of both."""
+    """Mean over these queries of the largest Jaccard overlap with one document's neighbours."""
     stars: int = 0
-    """Queries of which they are exactly these."""
+    """Number of queries whose relevant documents are exactly the neighbours of one document."""
 
     @property
     def share(self) -> float:
-        """The part of the links that joins such a pair."""
+        """Share of the links that connect such a pair."""
         return self.linked / self.links if self.links else math.nan
 
     @property
     def chance(self) -> float:
-        """The part that would, were the same number of links laid anywhere."""
+        """Expected share for randomly placed links."""
         return self.pairs / self.possible if self.possible else math.nan
 
     @property
     def covered(self) -> float:
-        """The part of such pairs that is linked."""
+        """Share of such pairs that are linked."""
         return self.linked / self.pairs if self.pairs else math.nan
 
 
 @dataclass(frozen=True)
 class Web:
-    """A corpus as a graph, and what walking on it could find at most."""
+    """Corpus as a graph, with the recall that graph retrieval could reach at most."""
 
     corpus: str
     documents: int
     links: int
-    """Pairs of documents, whatever links them."""
+    """Number of linked document pairs, over all kinds."""
     kinds: Sequence[Kind]
     degrees: Degrees
     components: int
-    """Parts that no link joins, documents without a link among them."""
+    """Number of connected components, including isolated documents."""
     largest: Sequence[int]
-    """How many documents the largest of them have."""
+    """Sizes of the largest components, in documents."""
     clustering: float
-    """The mean over documents of the part of their neighbours' pairs that is linked; 0 for fewer than two."""
+    """Mean local clustering coefficient; 0 for documents with fewer than two neighbours."""
     hubs: Sequence[Hub] = ()
     shared: Sequence[Shared] = ()
     embedder: str = ""
-    """What finds the seeds."""
+    """Embedder that finds the seeds."""
     seeds: int = 0
     queries: int = 0
-    """How many were asked: those with a relevant document in the corpus."""
+    """Number of queries with a relevant document in the corpus."""
     confidence: float = 0.95
     reach: Sequence[Reach] = ()
-    """All kinds together first, then, where several have links, each alone; nothing where nothing is judged."""
+    """All kinds together first, then each kind if several have links; empty without judgments."""
     following: Sequence[Following] = ()
-    """Likewise."""
+    """All kinds together first, then each kind if several have links; empty without judgments."""
     doubts: Sequence[str] = ()
-    """What may be wrong with the links, a sentence each: there are none, or they name no documents."""
+    """Possible problems with the links, one sentence each."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)

@@ -1,4 +1,4 @@
-"""One system's share of an experiment: what is there already, what is left to ask, and the folder that comes of it."""
+"""Run one system of an experiment: reuse finished results, run the remaining queries, write the folder."""
 
 from __future__ import annotations
 
@@ -36,60 +36,60 @@ FINISHED = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet"
 
 
 class Watch(Protocol):
-    """Somebody who looks on while an experiment runs."""
+    """Progress callback of an experiment."""
 
     def begin(self, system: str, total: int, done: int) -> None:
-        """A system is about to be built and asked."""
+        """Report that a system is about to be built and run."""
         ...
 
     def building(self, done: int, total: int) -> None:
-        """So many of the documents are embedded."""
+        """Report the number of embedded documents."""
         ...
 
     def step(self) -> None:
-        """One query has its answer."""
+        """Report that a query has its result."""
         ...
 
     def end(self, system: str) -> None:
-        """A system is done."""
+        """Report that a system is done."""
         ...
 
 
 class Unwatched:
-    """Nobody looks on."""
+    """Progress callback that does nothing."""
 
     def begin(self, system: str, total: int, done: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def building(self, done: int, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def step(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self, system: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """One system, the queries it is to answer, and where that is kept."""
+    """One system, the queries to run on it, and the folder of its results."""
 
     name: str
     system: Any
     data: Dataset
     plan: Plan
     fingerprint: Mapping[str, Any]
-    """What the dataset is; taken once for all systems, since it reads every document."""
+    """Fingerprint of the dataset; computed once for all systems, because it reads every document."""
     workshop: Workshop
     folder: Path | None
     watch: Watch
     not_asked: int = 0
-    """How many judged queries of the dataset are left out."""
+    """Number of judged queries of the dataset that are not run."""
 
     @cached_property
     def purpose(self) -> dict[str, Any]:
-        """What must be the same for going on, or for believing that it was done."""
+        """System, dataset and settings; they must be equal to resume or reuse a run."""
         return {
             "system": {"name": self.name, **self.workshop.identity(self.system)},
             "dataset": dict(self.fingerprint),
@@ -98,7 +98,7 @@ class Work:
 
     @cached_property
     def _judged(self) -> dict[str, Any]:
-        """The entries of the manifest that depend on the judgments."""
+        """Entries of the manifest that depend on the judgments."""
         return {
             "judgments_hash": manifest.judgments_hash(self.data.judgments),
             "judged_not_asked": self.not_asked,
@@ -106,7 +106,7 @@ class Work:
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """Queries that are themselves documents: each is left out of its own ranking."""
+        """Queries that are documents of the corpus; each is removed from its own ranking."""
         return themselves(self.data, self.data.queries)
 
     def done(self, *, fresh: bool, reuse: bool = False) -> Run:
@@ -140,7 +140,7 @@ class Work:
             notes = [f"{self.name}: {self._why_run_again(found, other, missing if reusable else 0)}"]
             self._remove(JOURNAL)
         journal = Journal(folder / JOURNAL, self.purpose, carried)
-        # Only now: what the journal carries over is on disk before the files that it came from are gone.
+        # Only now: the results that the journal takes over must be on disk before their files are removed.
         self._remove(*FINISHED)
         if journal.replaced:
             notes = [
@@ -152,7 +152,7 @@ class Work:
         try:
             run = self._ask(journal, made)
         except BaseException:
-            if not journal.answers:  # nothing to go on from, as where it could not be built
+            if not journal.answers:  # Nothing to resume, e.g. because the system could not be built.
                 journal.path.unlink(missing_ok=True)
             raise
         finally:
@@ -162,7 +162,10 @@ class Work:
         return _with_notes(run, before=notes)
 
     def _why_run_again(self, found: Run, other: Changes, missing: int) -> str:
-        """Say why a finished run was not reused as it was; `missing` queries of it were."""
+        """Describe why a finished run was not reused.
+
+        `missing` is the number of queries run again.
+        """
         if other:
             return f"changed since the last run ({told(other)}), so it was run again"
         if not missing:
@@ -189,7 +192,10 @@ class Work:
         return _with_notes(replace(found, name=self.name, manifest=about), after=[note])
 
     def _ask(self, journal: Journal | None, made: str = "") -> Run:
-        """Run the queries that have no answer yet; `made` is the date of the answers that a finished run passed on."""
+        """Run the queries without a result.
+
+        `made` is the date of results from a finished run.
+        """
         began = manifest.now()
         answers: list[Answer] = [] if journal is None else journal.answers
         keep = answers.append if journal is None else journal.keep
@@ -212,7 +218,7 @@ class Work:
         def opened() -> AbstractAsyncContextManager[Retriever]:
             return self.workshop.opened(self.system)
 
-        # One place more where queries are documents, since one may be dropped.
+        # Request one more document if queries are documents, because one may be removed.
         plan = replace(self.plan, k=self.plan.k + bool(self.own))
         warm = warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
         observation = Observation()
@@ -221,7 +227,7 @@ class Work:
         self.watch.end(self.name)
         returned = ReturnedIds.count(answers, self.data.documents, self.data.judgments.nested)
         if returned.none_known:
-            answers.clear()  # a journal without answers is removed: the same command must ask again after a fix
+            answers.clear()  # Removes the journal, so that the command runs all queries again.
             raise BadInput(returned.describe(), hint=ID_HINT)
         sessions = 1 if journal is None else len(journal.sessions)
         cached = self.workshop.is_cached(self.system)
@@ -249,7 +255,7 @@ class Work:
         return archive.as_run(self.name, answers, about)
 
     def _is_in_process(self, performed: Performed) -> bool:
-        """Return whether a system works in this process all the time, instead of waiting for a server or a worker."""
+        """Return whether a system works in this process only, without a server or workers."""
         if self.plan.workers > 1 or self.plan.timeout is not None:
             return False
         servers = any("server" in part for part in every_part(performed.evidence))
@@ -306,7 +312,7 @@ class Work:
         return [f"{self.name}: {text}" for happened, text in said if happened]
 
     def _depth_notes(self, answers: Sequence[Answer], evidence: Mapping[str, Any]) -> list[str]:
-        """Say if a system never returned as many documents as requested, returned more, or has a k of its own."""
+        """Return notes on too few or too many returned documents, or an own k."""
         k = self.plan.k
         notes = []
         own = next((part["own_k"] for part in every_part(evidence) if part.get("own_k") not in (None, k)), None)
@@ -316,7 +322,7 @@ class Work:
             )
         wanted = min(k, len(self.data.documents) or k)
         most = max((len(one.docs) for one in answers), default=0)
-        if 0 < most < wanted and not self.workshop.is_reproducible(self.system):  # BM25 returns what matches, by design
+        if 0 < most < wanted and not self.workshop.is_reproducible(self.system):  # BM25 returns only matches.
             notes.append(f"returned at most {most} document{'s' * (most > 1)} per query; {k} were requested")
         more = max((part["most_returned"] for part in every_part(evidence) if "most_returned" in part), default=0)
         if more > k + bool(self.own):
@@ -325,18 +331,24 @@ class Work:
 
 
 def _date(run: Run) -> str:
-    """Return when the answers of a finished run were made; "at an unknown time" if no manifest says."""
+    """Return the date of the results of a run; "at an unknown time" if unknown."""
     date = AnswerDate.find(run.manifest)
     return "at an unknown time" if date is None else date.made
 
 
 def _with_notes(run: Run, *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Run:
-    """Add notes about this command to a run; the folder does not keep them, because they are false next time."""
+    """Add notes on this command to a run.
+
+    They are not saved, because they apply only once.
+    """
     return replace(run, manifest={**run.manifest, "notes": [*before, *run.manifest.get("notes", ()), *after]})
 
 
 def _trials(answers: Sequence[Answer]) -> list[list[int]]:
-    """Return the nanoseconds of queries that were answered in every trial of this session, one row per trial."""
+    """Return latencies in ns of queries that succeeded in every trial.
+
+    There is one row per trial.
+    """
     times: dict[int, dict[str, int]] = {}
     for one in answers:
         if one.status == "ok":
@@ -347,7 +359,7 @@ def _trials(answers: Sequence[Answer]) -> list[list[int]]:
 
 
 def _doubts(evidence: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the graphs that a system walks on: links that lead nowhere, or none at all."""
+    """Return notes on the graphs of a system: links to unknown documents, or no links."""
     said: dict[str, None] = {}
     for graph in [one["graph"] for one in every_part(evidence) if isinstance(one.get("graph"), Mapping)]:
         kinds, skipped = graph.get("kinds") or {}, graph.get("skipped") or {}
@@ -364,15 +376,18 @@ def _doubts(evidence: Mapping[str, Any]) -> list[str]:
 
 
 def _harness_microseconds(k: int) -> float | None:
-    """Measure the overhead of the harness; None if it cannot be measured, which must not stop a finished run."""
+    """Measure the overhead of the harness in µs; None if that fails."""
     try:
         return round(overhead(k), 2)
-    except (OSError, BadInput):  # the temporary folder is full or read-only
+    except (OSError, BadInput):  # The temporary folder is full or read-only.
         return None
 
 
 def overhead(k: int = 10, n: int = 500, rounds: int = 5) -> float:
-    """Microseconds that the harness itself spends on a query in its plain loop: a system that does nothing."""
+    """Measure the overhead of the harness per query in µs.
+
+    The system does nothing.
+    """
     hits = [Hit(f"document-{i}", 1.0 / (i + 1)) for i in range(k)]
 
     class Nothing:

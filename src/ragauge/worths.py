@@ -1,4 +1,4 @@
-"""The nouns of what a document is worth: how new it is (`Novelty`), and what it changes (`Gain`)."""
+"""Result types of gain: terms, queries, contributions and the best batch."""
 
 from __future__ import annotations
 
@@ -10,78 +10,81 @@ from typing import Any, NamedTuple
 from ragauge.records import NOTHING
 
 THERE = 0.95
-"""A document with this part of its shingles in a single known one is there already."""
+"""Share of a document's shingles in one known document from which it counts as contained."""
 NEARER = 5.0
-"""Below this percentile a document is nearer to what is known than known documents usually are to each other."""
+"""Percentile rank of novelty below which a document is near: closer than known documents usually are."""
 
 
 class Chunking(NamedTuple):
-    """How texts were cut before they were embedded."""
+    """How texts were split before they were embedded."""
 
     size: int
-    """The most that a chunk has, in `unit`s."""
+    """Maximum size of a chunk, in `unit`s."""
     overlap: int = 0
     unit: str = "characters"
     by: str = ""
-    """The library that cut, with its version."""
+    """Library that split the texts, with its version."""
 
 
 class Nearest(NamedTuple):
-    """A chunk of a document, and the chunk of what is known that is nearest to it."""
+    """Chunk of a document and its nearest known chunk."""
 
     chunk: int
-    """Its place in the document, from 0."""
+    """Index of the chunk in the document, from 0."""
     text: str
     similarity: float
-    """Their cosine; NaN where nothing is known."""
+    """Cosine of the two; NaN if nothing is known or the chunk has a zero vector."""
     document: str = ""
-    """Whose chunk the nearest one is."""
+    """Document of the nearest chunk."""
     near: str = ""
-    """Its text."""
+    """Text of the nearest chunk."""
 
 
 class Claim(NamedTuple):
-    """One thing that a document says, and whether it was known: `new`, `known`, `conflicting`, or unscored."""
+    """Claim of a document and its state: `new`, `known`, `conflicting` or `unscored`."""
 
     text: str
     state: str
     by: tuple[str, ...] = ()
-    """The documents that say it too, or otherwise."""
+    """Documents that support or contradict it."""
     why: str = ""
-    """Of what is unscored, the reason; else the judge's words, where it has some."""
+    """Reason if it is unscored, otherwise the judge's explanation, if any."""
 
 
 @dataclass(frozen=True)
 class DocumentNovelty:
-    """How new a document is. What is NaN could not be told: it has no words, say."""
+    """Novelty of one document.
+
+    NaN means undefined, for example for a text without words.
+    """
 
     id: str
     chunks: int
     mean: float
-    """The mean over its chunks of 1 - the highest cosine with a known chunk."""
+    """Mean over its chunks of 1 minus the highest cosine with a known chunk."""
     least: float
-    """1 - the highest cosine of any of its chunks with a known one."""
+    """1 minus the highest cosine of any of its chunks with a known chunk."""
     lexical: float
-    """1 - containment: the part of its shingles that no known document has."""
+    """Share of its shingles that no known document has."""
     percentile: float = float("nan")
-    """Where `mean` stands among those of known documents, each held against all others as if it were new: 0 to 100."""
+    """Percentile rank of `mean` among known documents, each against all others; 0 to 100."""
     least_percentile: float = float("nan")
     lexical_percentile: float = float("nan")
-    """The same for the other two."""
+    """Percentile ranks of `least` and `lexical`."""
     contained: float = float("nan")
-    """The part of its shingles that a single known document has, of the one that has most."""
+    """Largest share of its shingles in a single known document."""
     container: str = ""
-    """Which one that is."""
+    """Id of that document."""
     why: str = ""
-    """Why something could not be told."""
+    """Reason why a value is undefined."""
     nearest: Sequence[Nearest] = ()
-    """Chunk by chunk."""
+    """Nearest known chunk of each chunk."""
     claims: Sequence[Claim] = ()
-    """Where a judge was asked."""
+    """Judged claims, if a judge was used."""
 
     @property
     def state(self) -> str:
-        """`there`, `near` or `new`, by THERE and NEARER; nothing where that cannot be told."""
+        """`there` (contained), `near` or `new`; empty if undefined."""
         if self.contained >= THERE:
             return "there"
         if math.isnan(self.percentile):
@@ -91,20 +94,20 @@ class DocumentNovelty:
 
 @dataclass(frozen=True)
 class Novelty:
-    """How new some documents are to what is known."""
+    """Novelty of documents against a corpus."""
 
     documents: Sequence[DocumentNovelty]
     known: int
-    """How many documents are known."""
+    """Number of known documents."""
     known_chunks: int
     embedder: str
     chunking: Chunking
     compared: int = 0
-    """How many known chunks the percentiles are of; where all of them would have been too many, a sample."""
+    """Number of known chunks behind the percentiles; a sample if there are too many."""
     compared_documents: int = 0
-    """Whose chunks these are: whole documents were drawn."""
+    """Number of known documents with these chunks; whole documents are drawn."""
     own: Mapping[str, Sequence[float]] = field(default_factory=lambda: NOTHING)
-    """`mean`, `least` and `lexical` of these, each against all known documents but itself and its exact copies."""
+    """`mean`, `least` and `lexical` of these documents, each against all others except exact copies."""
     judge: str = ""
     seconds: Mapping[str, float] = field(default_factory=lambda: NOTHING)
     notes: Sequence[str] = ()
@@ -112,80 +115,88 @@ class Novelty:
 
 
 class Term(NamedTuple):
-    """One term of a gain: what changed, and how much it counts."""
+    """Term of a gain: a change and its weight."""
 
     name: str
-    """A measure (its mean after minus before, or the other way round if less is better), context_recall or novelty."""
+    """A measure, context_recall or novelty. The value of a measure is its change, positive if better."""
     weight: float
     value: float
-    """NaN where it could not be told, and then `why` says why: such a term is not in the sum."""
+    """NaN if undefined, with the reason in `why`; such a term is not in the sum."""
     low: float = float("nan")
     high: float = float("nan")
     before: float = float("nan")
     after: float = float("nan")
     n: int = 0
-    """Of so many queries; of `novelty`, documents."""
+    """Number of queries with a value; for `novelty`, of documents."""
     why: str = ""
 
 
 class QueryChange(NamedTuple):
-    """A query that gained or lost."""
+    """Change of one query."""
 
     query: str
     text: str
     gain: float
-    """What its terms add up to, each by its weight."""
+    """Weighted sum of its changes."""
     changes: Mapping[str, float]
-    """By term: after minus before; a term that this query has no value of is not here."""
+    """Change by term, positive if better; terms without a value are missing."""
     entered: tuple[str, ...] = ()
-    """Added documents that are in its top k now."""
+    """Added documents in its top k after."""
     left: tuple[str, ...] = ()
-    """Relevant documents that were in its top k, and are no more."""
+    """Relevant documents in its top k before but not after."""
 
 
 @dataclass(frozen=True)
 class DocumentWorth:
-    """What one added document does."""
+    """Contribution of one added document."""
 
     id: str
     causal: float
-    """The gain with all that was added minus the gain without this one, where the novelty of the others stays what it
-    is: of novelty it has its own divided by how many were added. NaN where nobody looked, or a query failed."""
+    """Gain with all added documents minus the gain without this one.
+
+    The novelty of the others stays as it is; the document contributes its own divided by the number added. NaN if it
+    was not computed or a query failed.
+    """
     labelled: float
-    """The sum over queries that it is relevant to of its grade times the query's weighted mean change (what its terms
-    add up to, divided by the sum of the sizes of their weights): no cause is looked for."""
+    """Sum over its relevant queries of grade times the query's weighted mean change.
+
+    The weighted mean change is the weighted sum of changes over the sum of absolute weights. It is not causal.
+    """
     novelty: float
     alone: float = float("nan")
-    """Its gain where no other is added, its novelty whole: against what is there afterwards less all that was added,
-    which is what was there before unless documents were also removed or changed."""
+    """Gain if no other document is added, with its full novelty.
+
+    The reference is the corpus after, minus all added documents. This is the corpus before, unless documents were also
+    removed or changed.
+    """
     changes: Mapping[str, float] = field(default_factory=lambda: NOTHING)
-    """`causal` by term, before weights; nothing where that is NaN."""
+    """`causal` by term, unweighted; empty if it is NaN."""
     helped: Sequence[str] = ()
     """Queries that are worse without it."""
     harmed: Sequence[str] = ()
     """Queries that are better without it."""
     relevant: int = 0
-    """Judged relevant to so many queries."""
+    """Number of queries to which it is judged relevant."""
     entered: int = 0
-    """In the top k of so many queries."""
+    """Number of queries with it in the top k."""
 
 
 class Choice(NamedTuple):
-    """One step of the best batch: this document, and what the batch is worth with it."""
+    """Step of the best batch: a document and the gain of the batch up to it."""
 
     id: str
     marginal: float
     total: float
     changes: Mapping[str, float] = NOTHING
-    """`marginal` by term, each by its weight."""
+    """`marginal` by term, weighted."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What adding documents did to a knowledge base."""
+    """Gain of a corpus from added documents."""
 
     total: float
-    """The sum of weight times value over the terms that could be told; NaN if none could."""
+    """Sum of weight times value over the defined terms; NaN if there are none."""
     low: float
     high: float
     confidence: float
@@ -194,54 +205,58 @@ class Gain:
     added: int
     removed: int
     changed: int
-    """Documents with the same id and another text."""
+    """Number of documents with the same id and another text."""
     queries: int
-    """So many were asked on both sides."""
+    """Number of queries run on both snapshots."""
     moved: Sequence[QueryChange]
-    """Queries of which a term changed, the largest gain or loss first; changes may cancel out."""
+    """Queries with a changed term, largest gain or loss first; changes may cancel out."""
     documents: Sequence[DocumentWorth] = ()
-    """The added ones, worth most first."""
+    """Added documents, largest contribution first."""
     batch: Sequence[Choice] = ()
-    """Greedily chosen, each the best after those before it; it begins with what `alone` is held against."""
+    """Documents chosen greedily, starting from the reference corpus of `alone`."""
     batch_measured: float = float("nan")
-    """What is gained where the batch alone is really added to what was there before; NaN where nobody looked, a query
-    failed, or documents were also removed or changed."""
+    """Measured gain if only the batch is added to the corpus before.
+
+    NaN if it was not measured, a query failed, or documents were also removed or changed.
+    """
     asked: float = float("nan")
-    """The part of `total` that queries tell: all terms but novelty."""
+    """Gain from queries: `total` without novelty."""
     asked_low: float = float("nan")
     asked_high: float = float("nan")
     p: float = float("nan")
-    """How often chance alone would change queries as much, either way: a randomisation test over queries."""
+    """P-value of the gain from queries, by a randomisation test over queries."""
     attribution: str = "none"
-    """How `causal` was found: `rebuilt` (the system built anew without each document), `dropped` (the document left out
-    of a deeper ranking), or `none`."""
+    """Method for `causal`: `rebuilt`, `dropped` or `none`.
+
+    `rebuilt` builds the system again without each document. `dropped` removes the document from a deeper ranking.
+    """
     exact: bool = True
-    """Whether leaving a document out of a ranking is what this system would have given without it."""
+    """Whether removing a document from a ranking equals building the system without it."""
     novelty_of: str = "mean"
-    """Which definition of novelty the term has."""
+    """Definition of novelty used for the term."""
     known: bool = True
-    """Whether it is known which documents there are on both sides; else what was added cannot be told."""
+    """Whether the documents of both snapshots are known; otherwise the added ones may be unknown."""
     system: str = ""
     dataset: str = ""
     judge: str = ""
     embedder: str = ""
     before: str = ""
     after: str = ""
-    """What the two snapshots are called."""
+    """Name of the snapshot after."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
     @property
     def gained(self) -> list[QueryChange]:
-        """The queries that are better now."""
+        """Queries with a positive gain."""
         return [one for one in self.moved if one.gain > 0]
 
     @property
     def lost(self) -> list[QueryChange]:
-        """The queries that are worse now."""
+        """Queries with a negative gain."""
         return [one for one in self.moved if one.gain < 0]
 
     @property
     def even(self) -> list[QueryChange]:
-        """The queries that changed and are neither better nor worse: their changes cancel out, or have no weight."""
+        """Queries that changed with a gain of 0: changes cancel out or have no weight."""
         return [one for one in self.moved if not one.gain]

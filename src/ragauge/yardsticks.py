@@ -1,4 +1,4 @@
-"""What a judge is held against: labelled samples, which of them hang together, and what each person said."""
+"""Labelled samples for the calibration of a judge: loading, grouping, votes, and the word-overlap baseline."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ragauge.verdicts import Sample
 
 THRESHOLD = 0.5
 SHARES = frozenset({"faithfulness", "context_recall", "claim_precision", "claim_recall"})
-"""The measures that are shares of claims."""
+"""Measures that are shares of claims."""
 SOFT = "faithfulness(by=probability)"
 VOTES = "votes"
-"""Where the metadata of a sample have what each person said: `{"faithfulness": {"ann": 1.0, "bob": 0.5}}`."""
+"""Metadata key of the votes of each person: `{"faithfulness": {"ann": 1.0, "bob": 0.5}}`."""
 
 
 @dataclass(frozen=True)
 class Yardstick:
-    """Samples that are to be judged, and what is known of their labels."""
+    """Labelled samples to judge, with the provenance of their labels."""
 
     name: str
     samples: Sequence[Sample]
@@ -40,19 +40,19 @@ class Yardstick:
 
     @cached_property
     def labels(self) -> Floats:
-        """A label for each sample, NaN where it has none."""
+        """Label of each sample; NaN if it has none."""
         return np.array([_said(one.labels, self.measure.spec.name) for one in self.samples], np.float64)
 
     @cached_property
     def known(self) -> list[Sample]:
-        """The samples that have one."""
+        """Samples with a label."""
         return [one for one, label in zip(self.samples, self.labels, strict=True) if not math.isnan(label)]
 
     def cut(self, label_threshold: float) -> float:
-        """From which score on a judge says good, where nobody says otherwise.
+        """Return the default threshold of the judge's score.
 
-        Who says yes or no of a whole answer says no of one wrong claim, so of measures that are shares of claims it is
-        1; grades are on the same scale as scores, and cut at the same place.
+        With binary labels, one wrong claim makes a whole answer bad, so that measures that are shares of claims use
+        1. Graded labels have the scale of the scores and use the same threshold.
         """
         known = self.labels[~np.isnan(self.labels)]
         if not np.isin(known, (0.0, 1.0)).all():
@@ -61,12 +61,15 @@ class Yardstick:
 
     @property
     def measures(self) -> list[str]:
-        """What is judged: the measure, and the degree of certainty where it has one."""
+        """Measures to judge: the measure, and its probability variant if it has one."""
         return [str(self.measure), *([SOFT] if str(self.measure) == "faithfulness" else [])]
 
 
 def opened(labelled: Any, measure: str | None) -> Yardstick:
-    """Labelled samples from wherever, and the measure that their labels speak of."""
+    """Load labelled samples and determine the measure that their labels refer to.
+
+    Raises MissingEvidence without labels, and BadInput if the measure is ambiguous or a lower-is-better measure.
+    """
     if isinstance(labelled, str | Path):
         labelled = load_labelled(str(labelled))
     known = labelled if isinstance(labelled, Labelled) else Labelled("samples", samples_of(labelled))
@@ -101,7 +104,7 @@ def _said(labels: Mapping[str, float], measure: str) -> float:
 
 
 def drawn(given: Yardstick, limit: int | None, seed: int) -> Yardstick:
-    """So many samples at random, in their order."""
+    """Draw `limit` random samples, in their original order."""
     if limit is not None and limit < 1:
         raise BadInput("limit is a number from 1 on")
     if limit is None or limit >= len(given.samples):
@@ -111,7 +114,10 @@ def drawn(given: Yardstick, limit: int | None, seed: int) -> Yardstick:
 
 
 def groups_of(samples: Sequence[Sample]) -> Ints | None:
-    """Samples of one question, with one conversation before it, are one group; None where none has company."""
+    """Group samples with the same question and conversation.
+
+    None if all groups have one sample.
+    """
     keys: dict[Any, int] = {}
     found = []
     for one in samples:
@@ -121,7 +127,10 @@ def groups_of(samples: Sequence[Sample]) -> Ints | None:
 
 
 def votes_of(samples: Sequence[Sample], measure: str) -> Floats | None:
-    """What each person said of each sample, a column for the first, the second, …; None where nobody's vote is kept."""
+    """Return the votes as an array, one row per sample and padded with NaN.
+
+    None without votes.
+    """
     found = [one.metadata.get(VOTES, {}) for one in samples]
     each = [one.get(measure, ()) if isinstance(one, Mapping) else () for one in found]
     rows = [list(one.values()) if isinstance(one, Mapping) else list(one) for one in each]

@@ -1,1 +1,1 @@
-"""Catching a suspicious number before it is believed: each check looks at the evidence and says what it found."""
+"""Audit of judgments, runs and texts: checks for flaws that make a score misleading."""

@@ -1,4 +1,4 @@
-"""What a ranking gets that knows nothing, what one gets that knows everything, and where a run stands between them."""
+"""Check for scores at chance level: expected scores of random rankings, and the score of an oracle."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from ragauge.records import Floats, Ints
 
 LEVEL = 0.05
 FEW = 5
-"""Fewer queries say nothing about chance."""
+"""Minimum number of queries for a test against chance."""
 EASY = 0.9
-"""A measure that chance brings so near to the oracle tells nothing."""
+"""Minimum share of the oracle's score at which a chance score makes a measure uninformative."""
 
 
 def first_relevant(inside: Ints, size: Ints, k: int) -> Floats:
-    """The mean reciprocal rank of the first of `inside` relevant documents among `size`, within the first k.
+    """Return the expected reciprocal rank of the first relevant document.
 
-    Formula: sum over places i < k of P(first at i) / (i + 1), P = inside / (size - i) prod over j < i of
-    (size - inside - j) / (size - j).
+    The documents are in random order. `inside` of `size` documents are relevant; only the first k ranks count.
+
+    Formula: sum over positions i < k of P(first at i) / (i + 1), P = inside / (size - i) prod over j < i of (size -
+    inside - j) / (size - j).
 
     >>> first_relevant(np.array([1]), np.array([2]), 2).tolist()
     [0.75]
@@ -44,7 +46,9 @@ def first_relevant(inside: Ints, size: Ints, k: int) -> Floats:
 
 
 def precisions(inside: Ints, size: Ints, k: int) -> Floats:
-    """The mean sum of the precisions at the ranks of `inside` relevant documents among `size`, within the first k.
+    """Return the expected sum of precisions at the relevant ranks of a random order.
+
+    `inside` of `size` documents are relevant; only the first k ranks count.
 
     Formula: R/N (H + (k - H) (R - 1)/(N - 1)) with H = 1 + 1/2 + … 1/k.
 
@@ -59,7 +63,10 @@ def precisions(inside: Ints, size: Ints, k: int) -> Floats:
 
 
 def guess(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> Guess:
-    """A measure's mean where each query is one tie from the first rank on, of which `depth` documents are returned."""
+    """Compute the mean of a measure over random orders of `depth` documents per query.
+
+    In `judged`, each query must be one tie that starts at the first rank.
+    """
     wanted = to_depth(measure, depth)
     of = dict(wanted.options).get("of")
     if wanted.spec.name == "mrr" or (wanted.spec.name == "map" and of in ("relevant", "capped")):
@@ -70,7 +77,10 @@ def guess(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) 
 
 
 def _by_formula(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> Guess:
-    """The same in one line for all queries, where the engine would look at each rank of a whole collection."""
+    """Compute the mean for all queries at once by a closed formula.
+
+    The general algorithm would visit every rank of the whole corpus.
+    """
     options, cutoff = dict(measure.options), int(measure.cutoff or depth)
     relevant = judged.relevant(float(options["rel"]))
     inside, size = relevant.found, judged.retrieved.copy()
@@ -80,7 +90,7 @@ def _by_formula(judged: JudgedRanks, measure: Measure, rules: Convention, depth:
     if measure.spec.name == "map":
         whole = relevant.total if options["of"] == "relevant" else np.minimum(relevant.total, cutoff)
         values = values / np.maximum(whole, 1)
-    odd = next(iter(score(judged, [_hit(measure)], rules).values.values()))  # what becomes of odd queries
+    odd = next(iter(score(judged, [_hit(measure)], rules).values.values()))  # NaN or 1 if the convention says so
     values = np.where(np.isnan(odd), math.nan, np.where((inside == 0) & (odd == 1), 1.0, values))
     return Guess(values, math.nan if np.isnan(values).all() else float(np.nanmean(values)), True)
 
@@ -90,12 +100,13 @@ def _hit(measure: Measure) -> Measure:
 
 
 def chance(evidence: Evidence) -> Iterator[Finding]:
-    """Each measure by chance, of the run and of the oracle.
+    """Compare each measure of a run with its value by chance and with the oracle's.
 
-    Chance has two readings: documents drawn from the whole collection (where it is not known, from all documents that
-    runs and judgments name), and the run's own documents shuffled. A problem where a run is not better than either, by
-    a paired one-sided t-test over queries at 0.05 and, where that finds nothing, by 199 random orders: values that are
-    mostly 0 are not normal. Fewer than 5 queries are not tested.
+    Chance has two variants: documents drawn at random from the corpus, and the documents of the run shuffled. If the
+    corpus is unknown, all documents named by runs and judgments are used. A problem if a run is not better than
+    either variant, by a paired one-sided t-test over queries at the 0.05 level. If the t-test is not significant,
+    199 random orders decide, since scores that are mostly 0 are not normally distributed. Fewer than 5 queries are
+    not tested.
     """
     measures = [one for one in evidence.measures if is_ordered(one)]
     if not measures:
@@ -117,7 +128,7 @@ def chance(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _documents(evidence: Evidence) -> int:
-    """How many documents there are to draw from."""
+    """Return the number of documents to draw from."""
     import polars as pl
 
     if evidence.documents is not None:
@@ -175,7 +186,10 @@ def _finding(
 
 
 def _p(evidence: Evidence, values: Floats, mean: float, one: Guess, ranked: JudgedRanks, measure: Measure) -> float:
-    """How likely chance alone does as well; 0 where shuffling changes nothing, or queries are too few to tell."""
+    """Return the p-value of a run against chance.
+
+    0 if shuffling changes nothing or there are too few queries for a test.
+    """
     from scipy.special import stdtr
 
     gap = (values - one.values)[~(np.isnan(values) | np.isnan(one.values))]

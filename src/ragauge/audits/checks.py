@@ -1,4 +1,7 @@
-"""Every check there is, in one literal table. Adding one means writing its function and a row here."""
+"""Registry of the audit checks with their requirements and remedies, and the loop that runs them.
+
+To add a check, write its function and add a row to `CHECKS`.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +42,17 @@ NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
     ),
     "a number": (lambda found: bool(found.claims), "no number is to be explained: --expect ndcg@10=0.7439 (expect=)"),
 }
-"""What a check may need, how to see that it is there, and what to say where it is not."""
+"""Inputs that a check can require: a predicate, and the message shown if the input is missing."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table."""
+    """An audit check: name, description, function and required inputs."""
 
     name: str
     about: str
     look: Callable[[Evidence], Iterator[Finding]]
-    """Its docstring says what is a problem and what is not."""
+    """Function that yields the findings; its docstring says when a finding is a problem."""
     needs: tuple[str, ...] = ()
 
 
@@ -86,7 +89,10 @@ CHECKS: Mapping[str, Check] = {
 
 
 def find(names: Iterable[str] | None) -> list[Check]:
-    """The checks that are named, in the order of the table; all where none is."""
+    """Return the checks with the given names, in registry order.
+
+    All of them if no name is given. Raises UnknownName for a name that is not registered.
+    """
     wanted = {name.strip().lower().replace("_", "-") for name in names or CHECKS}
     for name in wanted:
         if name not in CHECKS:
@@ -95,9 +101,10 @@ def find(names: Iterable[str] | None) -> list[Check]:
 
 
 def look(evidence: Evidence, checks: Iterable[Check], absent: Mapping[str, str] | None = None) -> Audit:
-    """Make the checks; those that cannot be made are listed with the reason, `absent` knowing better reasons.
+    """Run checks and return their findings, leaks first, then in registry order.
 
-    Leaks come first: while there is one, no other finding matters. The others are in the order of the table.
+    A check without its required inputs is skipped, and the reason is recorded. `absent` maps inputs to more specific
+    reasons. Leaks come first because they invalidate the other findings.
     """
     findings: list[Finding] = []
     skipped: dict[str, str] = {}

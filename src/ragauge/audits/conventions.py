@@ -1,4 +1,4 @@
-"""The same run under every preset, side by side: which tools would print which number."""
+"""Scores of the same run under every preset: which tool would report which number."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ REFUSED = "refused"
 
 
 def restated(measure: Measure, rules: Convention, other: Convention) -> Measure:
-    """A measure that was asked for under one convention, as it would be under another.
+    """Translate a measure from one convention to another.
 
-    Options that the first convention set become those of the other; what somebody chose for this measure stays.
+    Options set by the first convention become those of the other. Options chosen for this measure are kept.
 
     >>> from ragauge.measures.names import parse
     >>> str(restated(parse("ndcg@10"), PRESETS["default"], PRESETS["rig"]))
@@ -36,13 +36,16 @@ def restated(measure: Measure, rules: Convention, other: Convention) -> Measure:
 
 @dataclass(frozen=True)
 class Row:
-    """What one preset says: a number for each measure, or why there is none."""
+    """Means of a run under one preset, by measure, or the reasons for missing ones."""
 
     values: tuple[float | None, ...]
     reasons: tuple[str, ...]
 
     def agrees(self, other: Row) -> bool:
-        """Whether two presets print the same, to four decimals."""
+        """Return whether two presets give the same scores to four decimals.
+
+        The reasons for missing scores must be equal too.
+        """
         pairs = zip(self.values, other.values, strict=True)
         return self.reasons == other.reasons and all(_shown(a) == _shown(b) for a, b in pairs)
 
@@ -52,7 +55,10 @@ def _shown(value: float | None) -> str:
 
 
 def under_preset(evidence: Evidence, run: str, preset: Convention, measures: Sequence[Measure]) -> Row:
-    """A run's means under a preset; a measure that the preset refuses has its reason instead."""
+    """Score a run under a preset.
+
+    A measure that the preset rejects gets its reason instead.
+    """
     values: list[float | None] = []
     reasons: list[str] = []
     for measure in measures:
@@ -68,9 +74,10 @@ def under_preset(evidence: Evidence, run: str, preset: Convention, measures: Seq
 
 
 def conventions(evidence: Evidence) -> Iterator[Finding]:
-    """Every run under every preset; presets that print the same share a row (several runs: the first measure only).
+    """Score every run under every preset; presets with equal scores share a row.
 
-    Judgments with several relevant grades get a row for the second of them as the minimum relevant grade.
+    With several runs, only the first measure is scored. If the judgments have several relevant grades, a row uses
+    the second of them as the minimum relevant grade. Never a problem.
     """
     measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
     higher = _higher_rel(evidence, measures)
@@ -110,7 +117,10 @@ def conventions(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _higher_rel(evidence: Evidence, measures: Sequence[Measure]) -> dict[str, Convention]:
-    """The default convention with a higher minimum relevant grade, if that changes a measure."""
+    """Return the default convention with a higher minimum relevant grade, by name.
+
+    Empty if that changes no measure.
+    """
     grades = sorted({grade for docs in evidence.judgments.nested.values() for grade in docs.values() if grade >= 1})
     if evidence.rules.rel != 1 or len(grades) < 2 or not any("rel" in dict(one.options) for one in measures):
         return {}
@@ -119,7 +129,7 @@ def _higher_rel(evidence: Evidence, measures: Sequence[Measure]) -> dict[str, Co
 
 
 def _groups(runs: Sequence[Mapping[str, Row]]) -> list[list[str]]:
-    """The presets that agree on every run, in the order of the table."""
+    """Group the presets that agree on every run, in their given order."""
     groups: list[list[str]] = []
     for name in runs[0]:
         for group in groups:
@@ -136,7 +146,7 @@ def _cells(row: Row) -> list[str | float | None]:
 
 
 def _refusals(found: Mapping[str, Mapping[str, Row]]) -> str:
-    """Which presets refuse, and why; a reason that several have is said once."""
+    """Describe which presets reject the run, with each reason given once."""
     why: dict[str, list[str]] = {}
     for rows in found.values():
         for name, row in rows.items():

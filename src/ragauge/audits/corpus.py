@@ -1,4 +1,4 @@
-"""Checks on the documents: those that say the same, and judgments of documents or queries that are not there."""
+"""Checks of the corpus: duplicate and near-duplicate documents, and judgments of missing documents or queries."""
 
 from __future__ import annotations
 
@@ -23,24 +23,28 @@ from ragauge.findings import Finding, Grid
 from ragauge.records import Document
 
 MANY = 0.05
-"""So large a part of the corpus makes exact twins a problem even where all of them are judged alike."""
+"""Minimum share of the corpus at which exact duplicates are a problem even if their judgments agree."""
 VERY_MANY = 0.2
-"""The same for near-twins: alike is not the same, so that a few are no flaw."""
+"""Minimum share of the corpus at which near-duplicates are a problem.
+
+Higher than the share for exact duplicates, because near-duplicates still differ.
+"""
 CLOSE = 0.95
-"""Near-twins that share so much differ in a word or two."""
+"""Minimum Jaccard similarity at which near-duplicates differ in a word or two only."""
 
 PAIRS = 3
-"""How many groups are shown."""
+"""Maximum number of duplicate groups shown as examples."""
 MOST = 200_000
-"""Documents among which near-twins are looked for: some minutes."""
+"""Maximum number of documents compared for near-duplicates; this many take some minutes."""
 
 
 def duplicates(evidence: Evidence) -> Iterator[Finding]:
-    """Documents with the same title and text (case, compatibility forms and white space aside), and empty ones.
+    """Find documents with the same title and text, and empty documents.
 
-    A problem where a query has a relevant document whose twin is not as relevant, since the order of equal texts then
-    decides, or where they are MANY of the corpus. Empty documents are one where they are relevant, since no text finds
-    them, and leaving them out moves a mean by 0.001 or more, or there is no run to tell.
+    Case, compatibility forms and white space are ignored. Duplicates are a problem if a query has a relevant
+    document with a less relevant duplicate, since the order of equal texts then changes the score. They are also a
+    problem if they make up `MIN_DUPLICATE_SHARE` of the corpus. Empty documents are a problem if they are relevant,
+    since no text search finds them, and leaving them out changes a mean by 0.001 or more, or no run is given.
     """
     documents = _documents(evidence)
     groups, empty = twins.same(documents)
@@ -125,10 +129,11 @@ def _contradictions(evidence: Evidence, clashes: Sequence[twins.Split]) -> Itera
 
 
 def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
-    """Documents that share four fifths of their three-word stretches with another; exact twins are not told again.
+    """Find documents that share 0.8 or more of their 3-word shingles with another.
 
-    A problem where they are VERY_MANY of the corpus, or where for MANY of the queries a relevant document has a CLOSE
-    twin that is not as relevant.
+    Exact duplicates are not reported again. A problem if near-duplicates make up `MIN_NEAR_DUPLICATE_SHARE` of the
+    corpus. Also a problem if, for `MIN_DUPLICATE_SHARE` of the queries, a relevant document has a near-duplicate of
+    at least `MIN_CLOSE_JACCARD` that is less relevant.
     """
     documents = _documents(evidence)
     if len(documents) > MOST:
@@ -171,9 +176,10 @@ def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def orphans(evidence: Evidence) -> Iterator[Finding]:
-    """Judged documents that are not in the corpus and judged queries that are not among the queries.
+    """Find judgments of documents or queries that are missing from the dataset.
 
-    Each is a problem where something relevant hangs on it: nobody can return it, and it stays in the denominator.
+    Orphan documents are a problem if a relevant one is among them: it cannot be retrieved, but still counts in the
+    denominator. Orphan queries are always a problem.
     """
     if evidence.documents is None and evidence.queries is None:
         raise MissingEvidence("orphan judgments need the documents or the queries", hint="give the corpus")

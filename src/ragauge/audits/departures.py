@@ -1,4 +1,4 @@
-"""Other ways of counting the same run: what can be departed from, one step at a time."""
+"""Variants of scoring the same run: changes of one option or input at a time."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ WORDS = {
     ("duplicates", "count"): "a document counts each time it comes",
     ("duplicates", "first"): "a document counts where it comes first",
 }
-"""What departures mean, where their name does not say it."""
+"""Explanations of convention options whose names are not clear alone."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way of counting: rules, measure, and what was done to judgments or run."""
+    """One way to score: convention, measure, and the names of changed inputs."""
 
     rules: Convention
     measure: Measure
@@ -50,18 +50,21 @@ class Case:
 
 @dataclass(frozen=True)
 class Departure:
-    """One step away from the way in which the audit counts; two of one kind exclude each other."""
+    """One change relative to the audit's scoring.
+
+    Two changes of one kind exclude each other.
+    """
 
     kind: str
     label: str
     step: Callable[[Case], Case | None]
     how: str = ""
-    """The options of `evaluate` that count so; empty where none does, and the data must be changed."""
+    """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
 
 @dataclass(eq=False)
 class Counting:
-    """The ways of counting one measure of one run; each judged ranking and each number is counted once."""
+    """Scores variants of one measure of one run, and caches judged ranks and scores."""
 
     evidence: Evidence
     run: str
@@ -71,7 +74,10 @@ class Counting:
     _values: dict[Case, tuple[float, int] | None] = field(default_factory=dict)
 
     def count(self, case: Case) -> tuple[float, int] | None:
-        """The mean and its n; None where the way is no way."""
+        """Return the mean and the number of queries of a variant.
+
+        None if it cannot be scored.
+        """
         if case not in self._values:
             self._values[case] = self._count(case)
         return self._values[case]
@@ -92,11 +98,11 @@ class Counting:
 
     @property
     def base(self) -> Case:
-        """As the audit counts."""
+        """The variant that the audit itself uses."""
         return Case(self.evidence.rules, self.measure)
 
     def departures(self) -> list[Departure]:
-        """Every single step away from it that can make a difference for this measure and run."""
+        """Return every single change that can affect this measure and run."""
         rules, measure = self.evidence.rules, self.measure
         steps = [
             _option(name, value)
@@ -113,7 +119,10 @@ class Counting:
         return [*(one for one in steps if one.step(self.base) is not None), *self._other_data()]
 
     def _other_data(self) -> Iterator[Departure]:
-        """Judgments without orphans, or with low grades as 0; the rank column in the place of the scores."""
+        """Yield changes of the data.
+
+        These are: no orphans, low grades as 0, or the rank column instead of the scores.
+        """
         evidence = self.evidence
         frame = evidence.judgments.frame
         if evidence.documents is not None:
@@ -145,14 +154,17 @@ class Counting:
 
 
 def _choices(evidence: Evidence, measure: Measure) -> dict[str, Sequence[Any]]:
-    """The values that each option of a convention may have; those of other measures change nothing and drop out."""
+    """Return the values to try for each option of a convention.
+
+    Options that do not affect the measure are dropped later.
+    """
     grades = sorted({float(g) for g in np.unique(evidence.judgments.pool.grades) if g > 0})
     found: dict[str, Sequence[Any]] = dict(CHOICES)
     del found["missing"], found["duplicates"]
     found["missing"] = ("zero", "skip")
-    if measure.spec.name not in ("recall", "set_recall"):  # for other measures `recall-one` is `zero`
+    if measure.spec.name not in ("recall", "set_recall"):  # For other measures, `recall-one` equals `zero`.
         found["none"] = ("zero", "skip", "one")
-    if evidence.rules.duplicates != "error":  # the run has documents twice
+    if evidence.rules.duplicates != "error":  # The run has duplicate documents.
         found["duplicates"] = ("first", "count")
     found["gain"] = ("linear", "exp", "binary")
     found["rel"] = tuple(dict.fromkeys([1.0, *grades[:4]])) if "rel" in measure.spec.options else ()

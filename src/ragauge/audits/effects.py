@@ -1,4 +1,4 @@
-"""What a flaw does to the score: every run is counted again as if the flaw were mended."""
+"""Effect of a flaw on the scores: every run is scored again as if the flaw were fixed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from ragauge.findings import Grid
 from ragauge.records import Judgments, Nested, Run, Scores
 
 Mended = Mapping[str, Callable[[str], Scores]]
-"""For each way of mending, in words that follow "when", the scores of a run by its name."""
+"""Functions that score a run, given its name, with a flaw fixed; keys complete a sentence after "when"."""
 VISIBLE = 0.001
-"""A mean that moves by so much changes in the third decimal, in which papers differ."""
+"""Smallest change of a mean that counts as visible: the third decimal."""
 NAMED = 4
-"""How many runs a sentence names; the grid has them all."""
+"""Maximum number of runs named in a sentence; the grid lists all of them."""
 
 
 def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
-    """A sentence on the first measure for every run, and a grid of all measures; nothing where there is no run.
+    """Describe the effect of fixes on the scores.
 
-    Where no score changes, the sentence says so, and there is no grid.
+    Returns a sentence on the first measure and a grid of all measures. Without runs or fixes, the sentence is empty
+    and the grid None. If no score changes, the sentence says so and the grid is None.
     """
     if not evidence.runs or not mended:
         return "", None
@@ -54,7 +55,7 @@ def effect(evidence: Evidence, mended: Mended) -> tuple[str, Grid | None]:
 
 
 def _move(before: Scores, after: Scores, measure: str) -> str:
-    """From what to what; with how many queries each is over where that differs."""
+    """Describe a change of a mean, with the numbers of queries if they differ."""
     old, new = before.means[measure], after.means[measure]
     if before.n[measure] == after.n[measure]:
         return f"stays {_shown(old)}" if _shown(old) == _shown(new) else f"{_shown(old)} to {_shown(new)}"
@@ -62,7 +63,10 @@ def _move(before: Scores, after: Scores, measure: str) -> str:
 
 
 def _still(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> bool:
-    """Whether no mean of any run changes in four decimals, nor the number of queries it is over."""
+    """Return whether all means and numbers of queries are unchanged.
+
+    Means are compared to four decimals.
+    """
     return all(
         one.n == after[run].n and all(_shown(one.means[m]) == _shown(after[run].means[m]) for m in one.measures)
         for run, one in before.items()
@@ -70,7 +74,7 @@ def _still(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> bool:
 
 
 def largest_move(evidence: Evidence, count: Callable[[str], Scores]) -> float:
-    """The most by which a mean of any run changes when it is counted so; NaN where there is none."""
+    """Return the largest absolute change of any mean of any run; NaN if there is none."""
     moves = [math.nan]
     for run in evidence.runs:
         before, after = evidence.scores(run), count(run)
@@ -79,7 +83,9 @@ def largest_move(evidence: Evidence, count: Callable[[str], Scores]) -> float:
 
 
 def unless_still(grid: Grid, columns: slice) -> Grid | None:
-    """A grid, unless nothing changes in it: in these columns every row has one and the same figure, to four decimals.
+    """Return a grid, or None if the given columns are equal in every row.
+
+    Numbers are compared to four decimals.
 
     >>> unless_still(Grid(["measure", "first", "every"], [["map", 0.5, 0.50001]]), slice(1, 3)) is None
     True
@@ -93,12 +99,12 @@ def _shown(value: float) -> str:
 
 
 def number(value: float) -> float | None:
-    """The same number; None where it is none, as a grid has it."""
+    """Return the number, or None for NaN."""
     return None if math.isnan(value) else value
 
 
 def regraded(judgments: Judgments, grades: Nested) -> Judgments:
-    """The same judgments with other grades; target maps and subtopics stay."""
+    """Replace the grades of judgments; target maps and subtopics are kept."""
     return Judgments(
         grades,
         subtopics=judgments.subtopics,
@@ -109,7 +115,10 @@ def regraded(judgments: Judgments, grades: Nested) -> Judgments:
 
 
 def renamed(judgments: Judgments, names: Mapping[str, str]) -> Judgments:
-    """The judgments under other ids; where a query has judged two that are now one, the better grade stays."""
+    """Rename judged documents.
+
+    If two documents of a query become one, the better grade is kept.
+    """
     grades: dict[str, dict[str, float]] = {}
     for query, docs in judgments.nested.items():
         mine = grades.setdefault(query, {})
@@ -120,7 +129,10 @@ def renamed(judgments: Judgments, names: Mapping[str, str]) -> Judgments:
 
 
 def without_documents(judgments: Judgments, documents: Set[str]) -> Judgments | None:
-    """The judgments of the other documents; a query with no other leaves too. None where nothing would be left."""
+    """Remove documents from the judgments, and queries that are left without any.
+
+    None if no query is left.
+    """
     grades = {
         query: {doc: grade for doc, grade in docs.items() if doc not in documents}
         for query, docs in judgments.nested.items()
@@ -130,13 +142,13 @@ def without_documents(judgments: Judgments, documents: Set[str]) -> Judgments | 
 
 
 def without_queries(judgments: Judgments, queries: Set[str]) -> Judgments | None:
-    """The judgments of the other queries; None where there is none."""
+    """Remove queries from the judgments; None if no query is left."""
     kept = {query: docs for query, docs in judgments.nested.items() if query not in queries}
     return regraded(judgments, kept) if kept else None
 
 
 def without_pairs(run: Run, pairs: Mapping[str, Set[str]]) -> Run:
-    """A run without some documents of some queries."""
+    """Remove given documents of given queries from a run."""
     import polars as pl
 
     rows = [(query, doc) for query, docs in pairs.items() for doc in docs]

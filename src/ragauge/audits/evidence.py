@@ -1,4 +1,4 @@
-"""What an audit looks at: judgments, runs, and texts where they are known; and scoring them again, otherwise."""
+"""Input of the audit checks: judgments, runs and known texts, and functions to score them again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ EVERYTHING = 1 << 31
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything that is known; a check that needs what is None is skipped and says so."""
+    """Input of the audit checks.
+
+    A check that requires a field that is None is skipped with a reason.
+    """
 
     judgments: Judgments
     runs: Mapping[str, Run]
@@ -29,17 +32,17 @@ class Evidence:
     documents: Sequence[Document] | None = None
     queries: Mapping[str, str] | None = None
     repeats: Mapping[str, Sequence[Run]] = field(default_factory=dict)
-    """Further runs of the same system over the same queries, by the system's name."""
+    """Further runs of a system over the same queries, by the name of the system."""
     undefined: Sequence[Measure] = ()
-    """Requested measures that are left out, because their cutoff is deeper than the k of some run."""
+    """Requested measures that are left out because their cutoff exceeds the k of some run."""
     claims: Sequence[tuple[str, str]] = ()
-    """Measures and figures from elsewhere that are to be explained, with the digits that were given."""
+    """Pairs of a measure and a published score to explain, as text with its digits."""
     _kept: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict, repr=False)
     _averages: dict[str, Scores] = field(default_factory=dict, repr=False)
 
     @property
     def first(self) -> Measure:
-        """The measure that stands for all where there is room for one."""
+        """The main measure, used where only one can be shown."""
         return self.measures[0]
 
     def judged(
@@ -50,9 +53,10 @@ class Evidence:
         judgments: Judgments | None = None,
         top: int = 0,
     ) -> JudgedRanks:
-        """The judged ranks of a run, by name or given, under other rules or other judgments if so.
+        """Return the judged ranks of a run, given or by name.
 
-        Those of a run by name are counted once for all conventions that rank alike.
+        Optionally under another convention or with other judgments. Ranks of a named run are cached and shared by
+        all conventions that rank documents in the same order.
         """
         chosen = rules or self.rules
         if not isinstance(run, str) or judgments is not None:
@@ -67,7 +71,7 @@ class Evidence:
     ) -> JudgedRanks:
         found = judged_ranks(judgments or self.judgments, run, rules, top=top)
         timings = getattr(run, "timings", None)
-        if timings is not None:  # an empty answer, or a failure, is an answer: it must not leave the mean
+        if timings is not None:  # Empty and failed results are results too, and must stay in the mean.
             asked = set(timings["query"].to_list())
             known = np.array([query in asked for query in found.pool.queries], np.bool_)
             found = replace(found, answered=found.answered | known)
@@ -81,12 +85,15 @@ class Evidence:
         judgments: Judgments | None = None,
         measures: Sequence[Measure] | None = None,
     ) -> Scores:
-        """The run's scores, counted again."""
+        """Score a run, optionally by another convention, judgments or measures."""
         chosen, wanted = rules or self.rules, measures or self.measures
         return score(self.judged(run, rules=chosen, judgments=judgments, top=top_needed(wanted)), wanted, chosen)
 
     def averages(self, run: str) -> Scores:
-        """The run's scores over all times that it was asked; a query that has no value some time has none here."""
+        """Return the scores of a run averaged over its repeats.
+
+        A query is NaN if it is NaN in any repeat.
+        """
         again = self.repeats.get(run) or ()
         if not again:
             return self.scores(run)
@@ -108,17 +115,20 @@ class Evidence:
 
 
 def ranking_rules(rules: Convention) -> tuple[Any, ...]:
-    """The options of a convention that decide at which rank a document stands; the others only count."""
+    """Return the options of a convention that affect the rank of a document."""
     return (rules.ties, rules.width, rules.own, rules.unjudged, rules.depth, rules.duplicates)
 
 
 def top_needed(measures: Sequence[Measure]) -> int:
-    """How many first documents of each query the measures look at themselves; 0 where judged ranks are enough."""
+    """Return how many top documents per query the measures need.
+
+    0 if judged ranks are enough.
+    """
     options = [dict(one.options) for one in measures]
     deep = [
         int(one.cutoff or 0)
         for one, chosen in zip(measures, options, strict=True)
         if one.spec.needs_top or chosen.get("of") == "eps"
     ]
-    # Where repetitions are dropped before the cut, documents from far below it can rise above it.
+    # If duplicates are removed before the cutoff, documents far below it can move above it.
     return 0 if not deep else EVERYTHING if any(one.get("dedupe") == "before" for one in options) else max(deep)

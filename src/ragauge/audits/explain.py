@@ -1,4 +1,4 @@
-"""Which convention, tie rule or filter explains a number from a paper or from another tool."""
+"""Explanation of published scores: which convention, tie rule or filter reproduces a number."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.names import Measure, parse
 
 NEAR = 0.02
-"""How far around a number other ways are counted, to say how dense they lie there."""
+"""Half-width of the interval around a score in which the density of variant scores is estimated."""
 PRESET = "convention "
 DIGITS = ("a whole number", "one digit", "two digits", "three digits")
-"""Fewer than the four that tools print."""
+"""Names of precisions below the four digits that tools print."""
 LUCK = 0.25
-"""With so many matches to be expected by chance, a match explains nothing."""
+"""Minimum expected number of chance matches at which a match explains nothing."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A number from elsewhere, and the digits that it was given with."""
+    """A published score with the number of digits that it was given with."""
 
     measure: Measure
     value: float
@@ -40,7 +40,10 @@ class Claim:
 
     @classmethod
     def read(cls, measure: str, text: str, rules: Convention) -> Claim:
-        """A claim from its words; a figure above 1 of a measure that cannot pass 1 is in per cent.
+        """Parse a measure and a published score.
+
+        A value above 1 of a measure that is at most 1 is read as a percentage. Raises BadInput if it is not a
+        number.
 
         >>> found = Claim.read("nDCG@10", "74.39", PRESETS["default"])
         >>> str(found.measure), found.value, found.digits
@@ -62,24 +65,30 @@ class Claim:
         return cls(wanted, value, digits, f"{wanted} = {figure}")
 
     def met(self, value: float) -> bool:
-        """Whether a value rounds to the digits that were given."""
+        """Return whether a value equals the published score after rounding to its digits."""
         return abs(value - self.value) <= 0.5 * 10.0**-self.digits + 1e-9
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A way of counting that was tried, and what came out; `steps` is how far it is from the audit's own."""
+    """Score of one variant.
+
+    `steps` is the number of changes from the audit's own scoring.
+    """
 
     steps: int
     label: str
     value: float
     n: int
     how: str = ""
-    """The options of `evaluate` that count so; empty where none does."""
+    """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
 
 def ways(counting: Counting) -> Iterator[list[Tried]]:
-    """What comes out of ever more departures: as counted; every preset and single step; every pair of steps."""
+    """Yield the results of variants by number of changes.
+
+    First without change, then each preset and single change, then each pair of changes.
+    """
 
     def tried(steps: int, label: str, case: Case, *how: str) -> Iterator[Tried]:
         found = counting.count(case)
@@ -107,7 +116,7 @@ def ways(counting: Counting) -> Iterator[list[Tried]]:
 
 
 def _options(counting: Counting, how: Sequence[str]) -> str:
-    """What to give `evaluate`, so that it counts as the audit does but for some departures."""
+    """Return the options with which `evaluate` reproduces a variant of the audit."""
     if not all(how):
         return ""
     preset, *options = counting.evidence.rules.name.split(", ")
@@ -121,12 +130,12 @@ def _options(counting: Counting, how: Sequence[str]) -> str:
 
 
 def expect(evidence: Evidence) -> Iterator[Finding]:
-    """For each claimed number the simplest ways of counting that give it, to the digits that were given.
+    """Find the simplest variants that reproduce each published score, to its digits.
 
-    The audit's own way is tried first, then every preset and every single departure, and pairs of departures only where
-    nothing simpler explains the number, in any run. A problem where nothing does, or where so many ways lie so dense
-    there that one of them would be expected to hit it by chance (0.25 hits or more). Of so many pairs one may always
-    meet a number by chance, and that is said.
+    The audit's own scoring is tried first, then every preset and every single change. Pairs of changes are tried
+    only if nothing simpler matches in any run. A problem if nothing matches, or if variants are so dense there that
+    `MAX_CHANCE_MATCHES` or more would match by chance. A match by a pair of changes is marked as possibly
+    accidental.
     """
     for measure, text in evidence.claims:
         claim = Claim.read(measure, text, evidence.rules)
@@ -178,14 +187,14 @@ def _finding(claim: Claim, tried: dict[str, list[Tried]], hits: dict[str, list[T
 
 
 def _precision(claim: Claim) -> str:
-    """To how many digits a number is met, where these are fewer than tools print."""
+    """Describe the precision of a match if it has fewer digits than tools print."""
     if claim.digits >= len(DIGITS) or claim.measure.spec.name.startswith("num_"):
         return ""
     return f", to {DIGITS[claim.digits]}"
 
 
 def _remedy(best: Tried, *, doubt: bool) -> str:
-    """How to get the number again, and what to say of it."""
+    """Describe how to reproduce the score and how to cite it."""
     if best.steps == 0:
         return ""
     again = (
@@ -199,7 +208,7 @@ def _remedy(best: Tried, *, doubt: bool) -> str:
 
 
 def _merged(found: Sequence[Tried]) -> list[Tried]:
-    """The ways that met a number, with presets that count alike in one line."""
+    """Merge presets with equal scores into one entry."""
     presets: dict[float, list[Tried]] = {}
     for one in found:
         if one.label.startswith(PRESET):

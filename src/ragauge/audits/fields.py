@@ -1,4 +1,4 @@
-"""What is known of a document beside its text, as numbers or as categories: candidates for a leak."""
+"""Fields of documents other than the text that could leak judgments, as numbers or categories."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from ragauge.audits.texts import Corpus
 from ragauge.records import Document, Floats
 
 MOST_KINDS = 50
-"""A field of more values than these is no category."""
+"""Maximum number of distinct values of a categorical field."""
 LEAST_EACH = 5
-"""Nor one whose values have fewer documents than these on average: a name or an id has one for each."""
+"""Minimum mean number of documents per value of a categorical field; an id or name has one."""
 FEW_NUMBERS = 10
-"""Numbers of so few values may be codes, of which neither the largest nor the smallest need stand out."""
+"""Maximum number of distinct numbers that are treated as codes, whose order has no meaning."""
 MOST_FIELDS = 40
-"""More are not looked at: each needs rounds of its own before its p-value can be small."""
+"""Maximum number of fields tested: each further field needs more permutations for a small p-value."""
 NESTED = 4
-"""How deep mappings inside mappings are opened."""
+"""Maximum depth of nested mappings that are flattened."""
 NAMED = 3
-"""Fewer queries than these are named by chance."""
+"""Minimum number of queries that a field must name; fewer can be accidental."""
 BOUNDS = re.compile(r"[\s,;|\"'\[\](){}]+")
-"""What stands between ids in a text."""
+"""Separators between ids in a text."""
 JOINTS = re.compile(r"[-_/:#=?&.]")
-"""What an id is put together with."""
+"""Separators between the parts of an id."""
 MOST_JOINTS = 20
 DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([ T].*)?)?")
 
 
 class Field(NamedTuple):
-    """One value for each document of the corpus."""
+    """A field with one value per document of the corpus."""
 
     name: str
     values: Floats
-    """Numbers of which only the order matters, or the numbers of categories; no value at all is the lowest."""
+    """Numbers of which only the order matters, or category codes; a missing value is the lowest."""
     kinds: int = 0
-    """How many categories there are, no value being one of them; 0 for numbers."""
+    """Number of categories, including the missing value; 0 for numbers."""
 
 
 class Naming(NamedTuple):
-    """A field in which documents name queries by their id."""
+    """A field in which documents name queries by id."""
 
     name: str
     documents: Mapping[str, set[int]]
-    """For each query that is named the documents that do, as places in the corpus."""
+    """Positions in the corpus of the documents that name each query, by query id."""
 
 
 def fields(documents: Sequence[Document], corpus: Corpus) -> tuple[list[Field], list[str]]:
-    """Every field that can be ordered or has few values, and the metadata whose values are neither.
+    """Return ordered and categorical fields, and the names of untested fields.
 
-    Length, place, id, and the metadata, also inside mappings. Of what is a text or a list for each document there is
-    still whether it is there, how it begins, and how long the list is.
+    Fields are text length, position, id and metadata, including nested mappings. A text or list that differs in
+    every document still gives derived fields: whether it is present, its prefix, and the length of the list.
     """
     found = [Field("length", corpus.lengths.astype(np.float64))]
     place = np.arange(len(documents), dtype=np.float64)
@@ -77,7 +77,9 @@ def fields(documents: Sequence[Document], corpus: Corpus) -> tuple[list[Field], 
 
 
 def columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]:
-    """The values of each field of the metadata by place in the corpus; what is inside mappings comes last.
+    """Return the values of each metadata field by position in the corpus.
+
+    Nested fields come last.
 
     >>> columns([Document("a", "", metadata={"m": {"x": 1}, "n": 2})])
     {'m': {0: ['x']}, 'n': {0: 2}, 'm.x': {0: 1}}
@@ -99,7 +101,10 @@ def _flat(metadata: Mapping[str, Any], before: str = "", depth: int = 0) -> Iter
 
 
 def _whole(name: str, values: Sequence[Any]) -> Field | None:
-    """A field of the values themselves; lists only where there are few different ones."""
+    """Return a field of the values themselves, or None.
+
+    Lists must have few distinct values.
+    """
     lists = any(map(_is_list, values))
     plain = [value if isinstance(value, str | int | float) or value is None else _text(value) for value in values]
     found = metadata_field(name, plain)
@@ -107,7 +112,10 @@ def _whole(name: str, values: Sequence[Any]) -> Field | None:
 
 
 def _derived(name: str, values: Sequence[Any], *, told: bool) -> Iterator[Field]:
-    """What can be known of a field whose values are different everywhere; `told` where they are a field themselves."""
+    """Yield fields derived from the values: list length, presence and prefix.
+
+    `told` says that the values are already a field themselves; only the list length is derived then.
+    """
     if any(map(_is_list, values)):
         sizes = [len(value) if _is_list(value) else int(not _missing(value)) for value in values]
         found = metadata_field(f"how many {name} has", sizes)
@@ -129,7 +137,7 @@ def _beginning(name: str, values: Sequence[Any]) -> Iterator[Field]:
 
 
 def beginning(text: str) -> str:
-    """A text up to its first digit, slash or colon; of a web address the host.
+    """Return a text up to its first digit, slash or colon; of a URL the host.
 
     >>> beginning("gold-17"), beginning("https://gold.example/17"), beginning("web/a/b")
     ('gold-', 'gold.example', 'web')
@@ -138,7 +146,7 @@ def beginning(text: str) -> str:
 
 
 def namings(documents: Sequence[Document], queries: Container[str]) -> list[Naming]:
-    """The fields of the metadata, and the id, in which documents name some queries."""
+    """Return the metadata fields, or the id, in which documents name queries."""
     found = []
     for path, sparse in {"": {i: document.id for i, document in enumerate(documents)}, **columns(documents)}.items():
         named: dict[str, set[int]] = {}
@@ -152,7 +160,7 @@ def namings(documents: Sequence[Document], queries: Container[str]) -> list[Nami
 
 
 def _parts(value: Any) -> Iterator[str]:
-    """Everything in a value that could be an id.
+    """Yield every part of a value that could be an id.
 
     >>> sorted(set(_parts("gold-q-1, q2")))
     ['1', 'gold', 'gold-q', 'gold-q-1', 'gold-q-1, q2', 'q', 'q-1', 'q2']
@@ -169,7 +177,9 @@ def _parts(value: Any) -> Iterator[str]:
 
 
 def metadata_field(name: str, values: Sequence[Any]) -> Field | None:
-    """A field of metadata; None where it is neither ordered nor of few values, or the same everywhere.
+    """Build a field from metadata values.
+
+    None if the values are neither ordered nor few, or are all equal.
 
     >>> metadata_field("year", ["1999", None, 2005]).values.tolist()
     [1.0, 0.0, 2.0]
@@ -199,7 +209,7 @@ def metadata_field(name: str, values: Sequence[Any]) -> Field | None:
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """A key by which ids are ordered as people do: numbers by their size.
+    """Return a sort key that orders numbers inside ids by value.
 
     >>> sorted(["d10", "d9", "c1"], key=natural)
     ['c1', 'd9', 'd10']
@@ -230,6 +240,6 @@ def _numbers(values: Sequence[Any]) -> list[float] | None:
 
 
 def _ranked(keys: Sequence[Any]) -> Floats:
-    """The place of each key among the distinct ones."""
+    """Return the rank of each key among the distinct keys."""
     places: Mapping[Any, int] = {key: place for place, key in enumerate(sorted(set(keys)))}
     return np.array([places[key] for key in keys], np.float64)

@@ -1,4 +1,4 @@
-"""Fields that predict relevance, told: what a ranking by one alone would score, and which runs rank by it."""
+"""Findings about leaking fields: the score of a ranking by the field alone, and the runs that follow it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from ragauge.findings import FOLLOWED, Finding, Grid
 from ragauge.records import Floats, Run
 
 FOLLOWS = 0.9
-"""A run ranks by a field where their rank correlation is so high."""
+"""Minimum rank correlation at which a run counts as ranking by a field."""
 MEASURES = 3
-"""How many of the measures are shown beside that."""
+"""Maximum number of measures shown in the grid."""
 DEPTH, ROWS = 1000, 1_000_000
-"""Documents of the ranking by a field, fewer where it would have more rows than these."""
+"""Documents per query of a ranking by a field, and the maximum number of its rows over all queries."""
 
 
 def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Floats, mark: float) -> Finding:
-    """A field that tells more than it should; the scores of all runs beside that of a ranking by it.
+    """Build the finding of a leaking field.
 
-    A run ranks by it where its scores go with the values, or where its manifest names the field as its prior.
+    It includes the scores of a ranking by the field and of all runs. A run follows the field if its scores correlate
+    with the values, or if its manifest names the field as its prior.
     """
     alone = by_field(evidence, field, one)
     name = f"by {field.name.removeprefix('metadata ')} alone"
@@ -53,12 +54,15 @@ def leaking_field(evidence: Evidence, field: Field, one: Prediction, text: Float
 
 
 def _called(paths: Iterable[str]) -> set[str]:
-    """Fields of the metadata as the audit calls them."""
+    """Return the names that the audit uses for metadata fields."""
     return {f"metadata `{path}`" for path in paths}
 
 
 def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floats) -> Finding:
-    """A field that says which queries a document answers; the scores of all runs beside that of following it."""
+    """Build the finding of a field that names the queries a document is relevant to.
+
+    Includes the scores of a ranking by the field and of all runs.
+    """
     name = f"by {naming.name.removeprefix('metadata ')} alone"
     scores = {name: evidence.scores(by_naming(evidence, naming))} | {
         run: evidence.averages(run) for run in evidence.runs
@@ -85,7 +89,10 @@ def naming_field(evidence: Evidence, naming: Naming, one: Prediction, text: Floa
 
 
 def right_names(evidence: Evidence, naming: Naming) -> float:
-    """The part of the documents that name a query which answer it, on average over the queries that are named."""
+    """Return the share of the documents naming a query that are relevant to it.
+
+    Mean over the queries that are named; 0 if there is none.
+    """
     each = []
     for query, docs in naming.documents.items():
         grades = evidence.judgments.nested.get(query, {})
@@ -96,7 +103,7 @@ def right_names(evidence: Evidence, naming: Naming) -> float:
 
 
 def by_naming(evidence: Evidence, naming: Naming) -> Run:
-    """The run of a system that gives every query the documents that name it, and then any other."""
+    """Build a run that returns the documents naming each query, then one other."""
     import polars as pl
 
     documents = evidence.documents or ()
@@ -119,7 +126,10 @@ def all_predictors(
     names: Sequence[Prediction] = (),
     unread: Sequence[str] = (),
 ) -> Finding:
-    """Every candidate with its figures, which of them predict, and why those that are no leak are none."""
+    """Build the finding that lists all candidate fields and which predict relevance.
+
+    It also says why predictive fields that are not leaks are only a note.
+    """
     rows: list[list[str | float | None]] = [
         ["words of the query", float(text.mean()), None, None],
         ["mark on all answers", mark, None, None],
@@ -152,7 +162,10 @@ def all_predictors(
 
 
 def by_field(evidence: Evidence, field: Field, found: Prediction) -> Run:
-    """The run of a system that gives every query the documents with the best values; its own document is left out."""
+    """Build a run that ranks all documents by a field.
+
+    The document with the id of the query is left out.
+    """
     import polars as pl
 
     documents = evidence.documents or ()
@@ -169,7 +182,7 @@ def by_field(evidence: Evidence, field: Field, found: Prediction) -> Run:
 
 
 def _worth(evidence: Evidence, field: Field) -> Floats:
-    """How often the documents of each category are relevant."""
+    """Return for each document how often the documents of its category are relevant."""
     place = {document.id: i for i, document in enumerate(evidence.documents or ())}
     right = np.zeros(len(field.values))
     for docs in evidence.judgments.nested.values():
@@ -182,7 +195,10 @@ def _worth(evidence: Evidence, field: Field) -> Floats:
 
 
 def followers(evidence: Evidence, field: Field, *, falling: bool) -> dict[str, float | None]:
-    """For each run the mean of Spearman's rank correlation between its scores and a field; None where it has none."""
+    """Return the mean Spearman correlation of each run's scores with a field.
+
+    None if undefined.
+    """
     from scipy.stats import rankdata
 
     place = {document.id: i for i, document in enumerate(evidence.documents or ())}

@@ -1,4 +1,4 @@
-"""Whether runs that are compared had the same to work with, as far as their manifests know."""
+"""Checks whether runs are comparable: same data, depth and resources, according to their manifests."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from ragauge.outcomes import every_part
 Facts = Mapping[str, str]
 DATA = ("documents", "queries")
 SOME = {"seeds": "seeds", "links of a node": "most_links"}
-"""What only some walkers have, and what their evidence calls it: others do not differ for having none."""
+"""Facts that only some graph walkers have, with their keys in the run's evidence.
+
+A walker without such a fact does not count as different.
+"""
 SEEN = ("embedder", "graph", "prior", *SOME)
-"""What a walker goes by: texts as vectors, links, a field of the metadata that it prefers, and how much of all that."""
+"""Facts that determine what a graph walker sees: embedder, graph, preferred metadata field, and limits on them."""
 FACTS = (*DATA, "depth", "repeats", *SEEN, "budget")
-"""What is looked at, in the order in which it is told."""
+"""All compared facts, in the order in which they are reported."""
 
 
 def footing(evidence: Evidence) -> Iterator[Finding]:
-    """Runs that are compared and differ in documents, queries, depth, repeats, budget, or in what walkers see.
+    """Check that runs used the same data, depth, repeats, budget and resources.
 
-    A problem where documents or queries differ; and where runs that walk a graph differ in what they see: the embedder,
-    the graph (by its fingerprint), the field of the metadata that they prefer, how many seeds they begin at, or how
-    many links of a node they know. Elsewhere it is said: BM25 has no
-    embedder, and a deeper run is no cheat. Only what the manifests tell is compared; of a single run nothing is said.
+    A problem if documents or queries differ. Also a problem if runs that walk a graph differ in what they see: the
+    embedder, the graph (by its fingerprint), the preferred metadata field, the number of seeds, or the number of
+    links per node. Other differences are reported but are not problems: BM25 has no embedder, and a deeper run is
+    legitimate. Only facts in the manifests are compared. A single run gives no finding.
     """
     known = {name: facts(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")}
     if len(evidence.runs) < 2:
@@ -56,7 +59,10 @@ def footing(evidence: Evidence) -> Iterator[Finding]:
 
 
 def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What a manifest knows, as texts that are equal where it is the same; empty where it knows nothing."""
+    """Extract the compared facts from a manifest as comparable texts.
+
+    Empty if a fact is missing.
+    """
     plan, data = manifest.get("plan") or {}, manifest.get("dataset") or {}
     parts = list(every_part(manifest.get("evidence") or {}))
     graphs = [part["graph"] for part in parts if isinstance(part.get("graph"), Mapping)]
@@ -75,18 +81,21 @@ def facts(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def differing(known: Mapping[str, Facts], names: Sequence[str]) -> list[str]:
-    """The facts in which some runs differ."""
+    """Return the names of the facts in which some runs differ."""
     found = {name: {mine[name] for mine in known.values()} for name in names}
     return [name for name, values in found.items() if len(values - {""} if name in SOME else values) > 1]
 
 
 def priors(manifest: Mapping[str, Any]) -> set[str]:
-    """The fields of the metadata that a run preferred documents by."""
+    """Return the metadata fields by which a run preferred documents."""
     return {str(part["prior"]) for part in every_part(manifest.get("evidence") or {}) if part.get("prior")}
 
 
 def _remedy(unlike: Sequence[str]) -> str:
-    """What to do where walkers do not see the same; that all prefer what leaks would be no remedy."""
+    """Return the remedy if walkers differ in a preferred field, else an empty text.
+
+    A shared prior is only fair if the field does not leak.
+    """
     if "prior" not in unlike:
         return ""
     same = [name for name in unlike if name != "prior"]

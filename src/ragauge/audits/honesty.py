@@ -1,4 +1,4 @@
-"""Numbers that are too good, and numbers that hide something: perfection, queries left out, documents counted twice."""
+"""Checks for suspicious scores: perfect runs, identical runs, missing queries and repeated documents."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ragauge.measures.scoring import score
 from ragauge.records import Run
 
 ENOUGH = 10
-"""Fewer queries can be perfect by luck."""
+"""Minimum number of queries; fewer can be perfect by chance."""
 PERFECT = 0.999
 EASY = 0.9
-"""Where a shuffled list comes so near to the oracle, being perfect is no feat."""
+"""Share of the oracle's score above which a shuffled run makes a perfect score unsuspicious."""
 PAIRS = 100
-"""So many pairs of judged documents in the right order, and none in the wrong one, is no luck."""
+"""Minimum number of correctly ordered pairs of judged documents that cannot be due to chance."""
 
 
 def perfection(evidence: Evidence) -> Iterator[Finding]:
-    """Runs that are suspiciously good: as good as the oracle, ordered exactly by grade, or the same for every query.
+    """Check for runs with perfect or constant scores, or ordered by grade.
 
-    Only measures that look at the order count, over 10 or more queries: mean >= 0.999 of the oracle, where shuffling
-    the run's own documents would not reach 0.9 of it; no judged document above a better one in 100 or more pairs of
-    different grades, over 10 or more queries; one and the same value, neither 0 nor the best, for every query. Recall
-    and hits are perfect often and honestly where questions are easy.
+    Only measures that depend on the order are used, over 10 or more queries. A problem if a mean is at least 0.999
+    of the oracle's, unless shuffling the documents of the run reaches more than 0.9 of it. A problem if no judged
+    document ranks above a better one, in 100 or more pairs of different grades. A problem if a score between 0 and 1
+    is the same for every query. Recall and hit rate are left out, because they are often perfect for easy queries.
     """
     measures = [one for one in evidence.measures if is_ordered(one) and one.spec.name in BY_RANK]
     counting = evidence.rules.but(missing="zero")
@@ -117,9 +117,10 @@ def _all_alike(evidence: Evidence, run: str, measures: list[Measure]) -> Iterato
 
 
 def sameness(evidence: Evidence) -> Iterator[Finding]:
-    """Runs that return the same under two names, and measures that are the same number for every query and run.
+    """Check for runs with identical rankings, and for measures with identical scores.
 
-    The former is a problem; the latter is only said, since it is right where each query has one relevant document.
+    Identical runs are a problem. Identical measures are a note, since they are correct if each query has one
+    relevant document.
     """
     for one, other in itertools.combinations(evidence.runs, 2):
         if _same(evidence.runs[one], evidence.runs[other]):
@@ -143,9 +144,10 @@ def _same(one: Run, other: Run) -> bool:
 
 
 def survivorship(evidence: Evidence) -> Iterator[Finding]:
-    """Judged queries that a run lacks or failed on: the mean with them at 0, and without them.
+    """Check for judged queries that are missing from a run or failed.
 
-    A problem where the two differ by 0.001 or more in a measure, whichever of them the convention takes.
+    Compares the mean with these queries at 0 and without them. A problem if the two differ by 0.001 or more in a
+    measure, regardless of the convention.
     """
     names = evidence.judgments.pool.queries
     measures = [one for one in evidence.measures if not one.spec.keeps_missing]
@@ -188,7 +190,7 @@ def survivorship(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _failed(run: Run) -> set[str]:
-    """The queries whose first try failed."""
+    """Return the queries that failed in the first trial."""
     if run.timings is None or "status" not in run.timings.columns:
         return set()
     import polars as pl
@@ -200,14 +202,17 @@ def _failed(run: Run) -> set[str]:
 
 
 def _fate(evidence: Evidence) -> str:
-    """What becomes of documents that come again."""
-    if "duplicates=first" in evidence.rules.name:  # the audit itself has set the convention's refusal aside
+    """Describe how the convention scores repeated documents."""
+    if "duplicates=first" in evidence.rules.name:  # The audit itself relaxed `duplicates=error`.
         return "`evaluate` refuses the run, and here the first place counts"
     return "the first place counts" if evidence.rules.duplicates == "first" else "every place counts"
 
 
 def repetitions(evidence: Evidence) -> Iterator[Finding]:
-    """Documents that come more than once in one ranking: trec_eval stops there, others count them once or each time."""
+    """Check for documents that occur more than once in a ranking; always a problem.
+
+    trec_eval rejects such a run; other tools count the document once or each time.
+    """
     import polars as pl
 
     judged = evidence.judgments.frame.select("query").unique()

@@ -1,4 +1,4 @@
-"""Checks for answers that give themselves away: by being the question, by holding its words, by anything but text."""
+"""Checks for leaked judgments: queries that are documents, verbatim queries, and fields that predict relevance."""
 
 from __future__ import annotations
 
@@ -24,32 +24,34 @@ if TYPE_CHECKING:
     import polars as pl
 
 LEAST_WORDS = 4
-"""A shorter query can stand in a document by chance."""
+"""Minimum length of a query in words; a shorter one can occur in a document by chance."""
 FIRST, DRAWN = 10, 50
-"""For comparison: so many first documents of every run that are not relevant, and so many drawn from the corpus."""
+"""Documents to compare with: top non-relevant documents per run, and random documents of the corpus."""
 LEVEL = 0.01
-"""p-values below this count."""
+"""Significance level of the tests."""
 SOME = 0.05
-"""Such a part of the queries makes verbatim answers a problem."""
+"""Minimum share of the queries at which verbatim queries are a problem."""
 BETTER = 0.05
-"""A field is better than text when its AUC is higher by this."""
+"""Minimum difference of AUC by which a field is better than text."""
 KNOWS, AT_LEAST = 0.9, 0.65
-"""A field so far on the way from 0.5 to a mark on every answer, with such an AUC, knows which documents are answers."""
+"""Share of the way from an AUC of 0.5 to that of a mark on every relevant document, and minimum AUC of a leak."""
 RIGHT = 0.5
-"""Where so many of the documents that name a query answer it, a name is an answer."""
+"""Minimum share of relevant documents among those that name a query at which a name is a leak."""
 PERFECT = 0.995
-"""The AUC at which a run's scores are too good without text."""
+"""Minimum AUC at which the scores of a run are suspicious if text predicts little."""
 NO_TEXT = 0.6
-"""An AUC of text up to this is next to nothing."""
+"""AUC of text up to which it predicts almost nothing."""
 PREDICTS = 0.55
-"""The AUC from which a field is worth a note."""
+"""Minimum AUC at which a field is reported."""
 
 
 def own_documents(evidence: Evidence) -> Iterator[Finding]:
-    """Queries that are documents: of the same text (case and white space aside), or of the same id and much the same.
+    """Check for queries that are documents of the corpus.
 
-    Much the same means half of all words of either. A problem where a run returned them and they count, or where one is
-    a relevant document of its own query. The same id on another text is only told, unless own=dropped takes it away.
+    A query is a document if their texts are equal (case and white space ignored), or if their ids are equal and they
+    share at least half of their words. A problem if a run returned such documents and they count, or if one is a
+    relevant document of its own query. An equal id with another text is a note, unless own=dropped removes that
+    document.
     """
     documents, queries = _texts(evidence, "queries that are documents")
     by_text: dict[str, set[str]] = {}
@@ -105,7 +107,7 @@ def _own(evidence: Evidence, own: Mapping[str, set[str]], total: int) -> Finding
 
 
 def _drop(evidence: Evidence, own: Mapping[str, set[str]]) -> str:
-    """What to do about documents that runs returned to the query that they are."""
+    """Describe what to do about own documents of queries in the runs."""
     named = {query: docs & {query} for query, docs in own.items()}
     renamed = [query for query, docs in own.items() if docs - {query}]
     ways = []
@@ -139,11 +141,12 @@ def _strangers(evidence: Evidence, queries: Sequence[str]) -> Finding:
 
 
 def verbatim(evidence: Evidence) -> Iterator[Finding]:
-    """Queries of four words or more that stand word for word in a relevant document (case and punctuation aside).
+    """Check for queries that occur word for word in a relevant document.
 
-    Compared with documents that are not relevant: those judged so, the first ten of every run, and fifty that are
-    drawn. A problem where it is so for a twentieth of these queries, three at least, and more often in relevant
-    documents than in others by Fisher's exact test (p < 0.01).
+    Only queries of at least 4 words are checked; case and punctuation are ignored. Non-relevant documents serve as
+    comparison: those judged so, the first 10 of every run, and 50 random ones. A problem if it holds for at least 5%
+    of these queries and at least three of them, and more often in relevant documents than in others by Fisher's
+    exact test (p < 0.01).
     """
     from scipy.stats import fisher_exact
 
@@ -195,16 +198,20 @@ def verbatim(evidence: Evidence) -> Iterator[Finding]:
 
 
 def predictors(evidence: Evidence) -> Iterator[Finding]:
-    """Something beside the text that tells relevant documents from others: metadata, length, place, id, a run's score.
+    """Check for fields and run scores that leak relevance.
 
-    A field is a problem where it predicts (p < 0.01 after Holm's correction) and its AUC is better than that of text by
-    0.05 or more (p < 0.01 too), or nine tenths of the way from 0.5 to that of a mark on every document which
-    answers any query. From 0.55 on it is told. One that names queries by their id is a problem where it predicts and is
-    better than text by as much, or nine tenths of the way to perfection, or where half of the documents that name a
-    query answer it; otherwise such names may be those of a pool. Of metadata that is different everywhere only its
-    presence, its beginning and the length of a list are looked at, and it is said which that is. A run's scores are a
-    problem where their AUC is 0.995 or more though that of text is no more than 0.6, unless the queries are mostly of
-    words that the corpus does not have.
+    Fields are metadata, length, position and id. A field is a problem if it predicts relevance (p < 0.01,
+    Holm-corrected) and one of two conditions holds. Either its AUC exceeds that of text by 0.05 or more (p < 0.01).
+    Or its AUC is at least 0.65 and 0.9 of the way from 0.5 to the AUC of a mark on every document that is relevant
+    to any query. Predictive fields with an AUC of at least 0.55 are reported.
+
+    A field that names queries by id is a problem if it predicts relevance and is better than text by as much, or is
+    0.9 of the way to a perfect AUC, or if half of the documents that name a query are relevant to it. Otherwise such
+    names may come from a pool. If values differ in every document, only presence, prefix and list length are tested,
+    and the finding names these fields.
+
+    The scores of a run are a problem if their AUC is 0.995 or more while that of text is at most 0.6. This is not
+    checked if most words of the queries do not occur in the corpus.
     """
     documents, queries = _texts(evidence, "fields that predict relevance")
     place = {document.id: i for i, document in enumerate(documents)}
@@ -254,13 +261,13 @@ def _texts(evidence: Evidence, what: str) -> tuple[Sequence[Document], Mapping[s
 
 
 def _rows(table: pl.DataFrame, pairs: Mapping[str, set[str]]) -> int:
-    """How many of some pairs of query and document a run has."""
+    """Count the rows of a run that are among the given pairs of query and document."""
     rows = table.select("query", "doc").iter_rows()
     return sum(doc in pairs[query] for query, doc in rows if query in pairs)
 
 
 def _first(evidence: Evidence) -> dict[str, list[str]]:
-    """The first documents of each query, of all runs together."""
+    """Return the top documents of each query from all runs."""
     found: dict[str, list[str]] = {}
     for run in evidence.runs.values():
         best = run.table.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True)

@@ -1,4 +1,4 @@
-"""What no ranking could reach: ceilings of measures, ground truth that was cut off, runs that end too early."""
+"""Checks of judgment coverage and depth: truncated judgments, ceilings of recall, and shallow runs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from ragauge.measures.scoring import score
 from ragauge.records import Ints, Judgments
 
 LOW = 0.9
-"""A recall that a perfect ranking could not bring to this is read wrongly by everybody who is not told."""
+"""Ceiling of recall below which a recall score is misleading."""
 NEARLY_ALL = 0.9
 PILE = 0.1
 SURE = 0.001
-"""Counts of relevant documents thin out towards their maximum; a heap there that chance would hardly make is a cap."""
+"""Significance level of a peak at the maximum number of relevant documents, which indicates a cap.
+
+Without a cap, high counts become rarer towards the maximum.
+"""
 ENOUGH_QUERIES = 10
 CUT = 0.5
 MANY = 10
-"""Fewer relevant documents than this are the same number for many queries by nature."""
+"""Minimum number of relevant documents for a cap; smaller numbers are naturally common."""
 SOME = 4
-"""From here on a maximum that most queries share exactly is a cap all the same, if nothing is above it."""
+"""Minimum number of relevant documents for a cap if `MIN_SMALL_CAP_SHARE` of the queries have exactly the maximum."""
 MOST = 0.4
 
 
 def truth(evidence: Evidence) -> Iterator[Finding]:
-    """Ground truth that was cut off, and measures that a perfect ranking cannot bring to 1.
+    """Check for truncated judgments and for recall ceilings below 1.
 
-    A problem is a recall whose ceiling is below 0.9; and a maximum of 10 or more relevant documents that more than a
-    tenth of at least 10 queries have exactly (of 4 or more, that two fifths have), far more than the values below it
-    let expect (0.001): the mark of a cap.
+    A recall with a ceiling below 0.9 is a problem. So is a cap on the number of relevant documents, tested with at
+    least 10 queries. A maximum of 10 or more counts as a cap if more than 10% of the queries have exactly that
+    number; a maximum of 4 or more if at least 40% do. In both cases the peak must be significant at the 0.001 level.
     """
     found = list(_ceilings(evidence))
     yield from _counts(evidence, capped=any(one.problem for one in found))
@@ -48,7 +51,10 @@ def _relevant(judgments: Judgments, rel: float) -> Ints:
 
 
 def _least(evidence: Evidence) -> float:
-    """The least grade that counts, but never 0: what is not relevant is not what truth was cut to."""
+    """Return the minimum relevant grade, but never 0.
+
+    Documents of grade 0 say nothing about a cap.
+    """
     return max(evidence.rules.rel, 1e-9)
 
 
@@ -92,7 +98,10 @@ def _is_capped(most: int, share: float) -> bool:
 
 
 def _is_heap(relevant: Ints) -> bool:
-    """Whether the maximum comes more often than it would if all values of its upper half were as frequent."""
+    """Return whether the maximum count is unusually frequent.
+
+    Compared with equal frequencies of all counts in the upper half.
+    """
     from scipy.special import bdtrc
 
     most = int(relevant.max())
@@ -101,7 +110,7 @@ def _is_heap(relevant: Ints) -> bool:
 
 
 def _ceilings(evidence: Evidence) -> Iterator[Finding]:
-    """The best possible mean of each recall that has more relevant documents than places."""
+    """Yield the ceiling of each recall measure that cannot reach 1."""
     perfect = ideal(evidence.judgments)
     for measure in evidence.measures:
         options = dict(measure.options)
@@ -132,10 +141,10 @@ def _ceilings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def depth(evidence: Evidence) -> Iterator[Finding]:
-    """Runs that end before the cutoff of a measure.
+    """Check for runs that end before the cutoff of a measure.
 
-    A problem where no query reaches the cutoff and half of them or more end at the same depth, which is a cut and not
-    for want of documents: the measure is then that of the smaller depth.
+    A problem if no query reaches the cutoff and at least half of them end at the same depth. This indicates
+    truncation rather than a lack of documents; the measure is then computed at the smaller depth.
     """
     known = None if evidence.documents is None else len(evidence.documents)
     for run in evidence.runs:

@@ -1,4 +1,4 @@
-"""Other orders of the same judged documents: the best and the worst that ties allow, the ideal, and chance."""
+"""Alternative orders of judged documents: best and worst order of ties, the ideal order, and random orders."""
 
 from __future__ import annotations
 
@@ -20,37 +20,41 @@ if TYPE_CHECKING:
 WITHIN_CUT = frozenset(
     {"precision", "recall", "relative_precision", "hit_rate", "num_rel_ret", "f1", "r_precision", "rprec_mult"}
 )
-"""Measures of which documents are within a cut, whatever their order there."""
+"""Measures that depend only on which documents are within the cutoff, not on their order."""
 BY_RANK = frozenset(
     {"map", "gm_map", "bpref", "gm_bpref", "mrr", "iprec_at_recall", "11pt_avg", "bing", "ndcg", "rndcg", "dcg", "rbp"}
     | {"err", "yaap"}
 )
-"""Measures that tell a better order from a worse one."""
+"""Measures that depend on the order of the documents."""
 
 
 def is_ordered(measure: Measure) -> bool:
-    """Whether the best and the worst order of a tie can be known without trying all of them.
+    """Return whether the best and worst order of a tie are known without trying all.
 
-    Average precision over what was found is none: one more relevant document at the end of the cut can lower it. Nor is
-    a table of gains, in which a better grade may be worth less, nor where grades of 0 are relevant.
+    Not the case for average precision over found documents with a cutoff: one more relevant document at its end can
+    lower it. Nor for custom gain tables, in which a better grade may have a lower gain, nor if documents of grade 0
+    are relevant.
     """
     options = dict(measure.options)
     if ":" in str(options.get("gain", "")) or options.get("of") == "eps" or float(options.get("rel", 1)) <= 0:
         return False
-    known = measure.spec.name in WITHIN_CUT | BY_RANK  # none of these falls when a better document moves up
+    known = measure.spec.name in WITHIN_CUT | BY_RANK  # None of these decreases when a better document moves up.
     return known and not (options.get("of") == "found" and measure.cutoff is not None)
 
 
 def averaging(rules: Convention) -> Convention:
-    """The same convention with equal scores left undecided; `taken_out` does what it then cannot do itself."""
+    """Return the convention with undecided ties.
+
+    Its options that need a decided order are switched off; `rows_kept` and `truncate_ranks` apply them.
+    """
     return rules.but(ties="expected", unjudged="nonrelevant", own="kept", depth=None)
 
 
 def taken_out(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> tuple[pl.DataFrame, bool]:
-    """A run's rows that a convention leaves in a ranking, at its score width; and whether a tie lies across its depth.
+    """Return the rows that a convention keeps, and whether a tie crosses its depth.
 
-    Where one does, it is there whole, and unjudged documents stay too: which of them are left is for `cut` to say, once
-    the order is known.
+    Scores are rounded to the width of the convention. If a tie crosses the depth, the whole tie and the unjudged
+    documents are kept: `truncate_ranks` removes them once the order is known.
     """
     import polars as pl
 
@@ -66,14 +70,17 @@ def taken_out(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> t
     if rules.unjudged == "condensed" and not across:
         known = judgments.frame.filter(pl.col("grade") >= 0)
         table = table.join(known, on=["query", "doc"], how="semi", maintain_order="left")
-        if rules.duplicates == "first":  # otherwise the second place would be one that somebody holds
+        if rules.duplicates == "first":  # Otherwise the second occurrence would keep a rank.
             table = table.sort("score", descending=True, maintain_order=True)
             table = table.unique(["query", "doc"], keep="first", maintain_order=True)
     return table, across
 
 
 def cut(judged: JudgedRanks, rules: Convention) -> JudgedRanks:
-    """The ranking within the depth of a convention and, where that is its way, of judged documents only."""
+    """Truncate a ranking to the depth of a convention.
+
+    If it is condensed, only judged documents are kept.
+    """
     depth = rules.depth or int(judged.retrieved.max(initial=0))
     inside = judged.rank <= depth
     retrieved = np.minimum(judged.retrieved, depth)
@@ -87,10 +94,11 @@ def cut(judged: JudgedRanks, rules: Convention) -> JudgedRanks:
 
 
 def arranged(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
-    """The best (or worst) order that the ties of a ranking allow; `judged` is counted with ties undecided.
+    """Return the best or the worst order that the ties of a ranking allow.
 
-    In each group of equal scores the relevant documents come first, better grades before lesser ones, and the judged
-    non-relevant ones last, below those that were pooled and not judged; the worst order is the same upside down.
+    The ties in `judged` must be undecided. In the best order, the relevant documents of each group of equal scores
+    come first, by descending grade, and the judged non-relevant ones last, below pooled but unjudged ones. The worst
+    order is the reverse.
     """
     if judged.tie_first is None or judged.tie_last is None:
         return judged
@@ -108,7 +116,10 @@ def arranged(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
 
 
 def _within_groups(query: Ints, first: Ints) -> tuple[Ints, Ints]:
-    """For rows in order of (query, first): the place in the group, from 0, and the group's size."""
+    """Return the position of each row in its group, from 0, and the size of the group.
+
+    Rows must be sorted by (query, first).
+    """
     if not len(query):
         return query, query
     starts = np.flatnonzero(np.concatenate([[True], (query[1:] != query[:-1]) | (first[1:] != first[:-1])]))
@@ -126,12 +137,15 @@ def _settled(judged: JudgedRanks, query: Ints, rank: Ints, row: Ints, ties: str)
         tie_first=None,
         tie_last=None,
         ties=ties,
-        _relevant={},  # what was counted of the other order
+        _relevant={},  # Cached values belong to the other order.
     )
 
 
 def shuffled(judged: JudgedRanks, rng: np.random.Generator) -> JudgedRanks:
-    """One order of the ties, drawn at random; what falls below the end of the list is not returned."""
+    """Draw one random order of the ties.
+
+    Documents below the end of the list are removed.
+    """
     if judged.tie_first is None or judged.tie_last is None:
         return judged
     order = np.lexsort((judged.tie_first, judged.query))
@@ -147,7 +161,7 @@ def shuffled(judged: JudgedRanks, rng: np.random.Generator) -> JudgedRanks:
 
 
 def ideal(judgments: Judgments) -> JudgedRanks:
-    """The ranking that returns every document with a grade above 0, best first, and nothing else."""
+    """Return the ranking of all documents with a grade above 0, best first."""
     pool = judgments.pool
     none = np.zeros(0, np.int64)
     n = len(pool.queries)
@@ -159,7 +173,7 @@ def ideal(judgments: Judgments) -> JudgedRanks:
 
 
 def anywhere(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:
-    """All documents of a collection in any order, of which each query returns the first `depth`."""
+    """Return the corpus as one tie per query, truncated to `depth` documents."""
     pool = judgments.pool
     row = np.arange(len(pool.grades))
     size = np.maximum(documents, np.diff(pool.starts))[pool.owner]
@@ -178,7 +192,7 @@ def anywhere(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:
 
 
 def within(judged: JudgedRanks) -> JudgedRanks:
-    """What a run returned, each query's own documents in any order."""
+    """Return a run with the documents of each query as one tie."""
     return replace(
         judged,
         tie_first=np.ones(len(judged.query), np.int64),
@@ -189,39 +203,42 @@ def within(judged: JudgedRanks) -> JudgedRanks:
 
 
 def to_depth(measure: Measure, depth: int) -> Measure:
-    """A measure of the whole list as one of a list so long; the ideal of ndcg stays whole."""
+    """Return a measure of the whole list with `depth` as its cutoff.
+
+    `ndcg` and `dcg` are unchanged.
+    """
     if measure.cutoff is not None or measure.spec.cutoff != "rank?" or measure.spec.name in ("ndcg", "dcg"):
         return measure
     options = dict(measure.options)
-    if options.get("of") == "capped":  # without a cutoff there is nothing to cap
+    if options.get("of") == "capped":  # Without a cutoff there is no cap.
         options["of"] = "relevant"
     return Measure(measure.spec, max(1, depth), tuple(options.items()))
 
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """What a measure is on average where the order is left to chance."""
+    """Mean of a measure over random orders, per query and overall."""
 
     values: Floats
     mean: float
     exact: bool
-    """Whether by a closed form; otherwise from orders drawn at random."""
+    """Whether computed by a closed form rather than from random orders."""
 
 
 ROUNDS = 199
-"""How many orders are drawn where there is no closed form."""
+"""Number of random orders drawn if there is no closed form."""
 
 
 Finish = Callable[[JudgedRanks], JudgedRanks]
-"""What is left to do to a ranking once its order is known."""
+"""Function applied to a ranking once the order of its ties is known."""
 
 
 def expected(
     judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: Finish | None = None
 ) -> list[Guess]:
-    """The mean of each measure over all orders of ties.
+    """Compute the mean of each measure over all orders of ties.
 
-    From orders drawn at random where it has no closed form, or where there is something left to do to each order.
+    Random orders are drawn if a measure has no closed form, or if `finish` must be applied to each order.
     """
     closed = [one for one in measures if one.spec.averages_ties and finish is None]
     others = [one for one in measures if one not in closed]
@@ -240,7 +257,10 @@ def _exact(judged: JudgedRanks, measures: Sequence[Measure], rules: Convention) 
 def drawn(
     judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: Finish | None = None
 ) -> list[tuple[Guess, Floats]]:
-    """The mean of each measure over orders drawn at random, always the same ones, and the mean of each order."""
+    """Compute the mean of each measure over random orders, and of each order.
+
+    The seed is fixed, so that all calls use the same orders.
+    """
     rng = np.random.default_rng(0)
     every = (shuffled(judged, rng) for _ in range(ROUNDS))
     found = [score(one if finish is None else finish(one), measures, rules) for one in every]
@@ -253,5 +273,5 @@ def drawn(
 
 
 def means(scores: Scores) -> list[float]:
-    """The means, in the order of the measures."""
+    """Return the means, in the order of the measures."""
     return list(scores.means.values())

@@ -1,7 +1,7 @@
-"""How well something tells relevant documents from others, query by query, and whether chance or text would do as well.
+"""Tests of how well a field separates relevant from other documents, compared with chance and with text.
 
-The area under the curve (AUC) of a query is the chance that a relevant document stands above another one: 0.5 is no
-better than a coin, 1 is perfect. Everything is asked of the same pairs of documents.
+The AUC of a query is the probability that a relevant document has a higher value than another one: 0.5 is chance
+level, 1 is perfect. All predictors are tested on the same pairs of documents.
 """
 
 from __future__ import annotations
@@ -20,33 +20,39 @@ from ragauge.stats.paired import ROUNDS as SIGNS
 from ragauge.stats.paired import randomisation_test
 
 QUERIES, GOOD, JUDGED, DRAWN, PAIRS = 500, 50, 100, 50, 300
-"""At most so many queries, and of each so many relevant documents, judged others, drawn others, and pairs of these."""
+"""Maximum numbers of queries, and per query of relevant, judged other, random other documents, and of pairs."""
 ROUNDS = 999
-"""And more where there are many fields, so that Holm's correction leaves a p-value that can be small."""
+"""Minimum number of permutations; more with many fields, so that corrected p-values can be small."""
 ENOUGH = 20
-"""A permutation test stops after so many rounds as good as what was seen (Besag and Clifford 1991)."""
+"""Permutations at least as good as the observed value after which the test stops (Besag and Clifford 1991)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Relevant documents, each with another document of the same query."""
+    """Pairs of a relevant and another document of the same query."""
 
     queries: Sequence[str]
     query: Ints
-    """The query of each pair, as an index."""
+    """Index of the query of each pair."""
     good: Ints
-    """The relevant document, as a place in the corpus."""
+    """Position of the relevant document in the corpus."""
     other: Ints
-    """And the other one."""
+    """Position of the other document in the corpus."""
 
     def auc(self, good: Floats, other: Floats) -> Floats:
-        """For each query the share of its pairs whose relevant document has the higher value; ties count half."""
+        """Return the AUC per query: the share of pairs in which `good` exceeds `other`.
+
+        Ties count half.
+        """
         wins = (good > other) + 0.5 * (good == other)
         n = len(self.queries)
         return np.asarray(np.bincount(self.query, wins, n) / np.bincount(self.query, minlength=n))
 
     def of(self, values: Callable[[str, Ints], Floats]) -> Floats:
-        """For each query the AUC of values that depend on it: a function of the query and of documents."""
+        """Return the AUC per query of values that depend on the query.
+
+        `values` is a function of a query and of document positions.
+        """
         good, other = np.zeros(len(self.query)), np.zeros(len(self.query))
         bounds = np.searchsorted(self.query, np.arange(len(self.queries) + 1))
         for i, query in enumerate(self.queries):
@@ -60,9 +66,9 @@ class Pairs:
 def draw(
     grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float, *, seed: int = 0
 ) -> Pairs | None:
-    """Pairs of every query: its relevant documents against those judged otherwise and some that nobody judged.
+    """Draw pairs of a relevant document and a judged non-relevant or unjudged one.
 
-    A query's own document is neither. None where no query has both kinds.
+    The document with the id of the query is left out. None if no query has both kinds of documents.
     """
     rng = np.random.default_rng(seed)
     names = [query for query, docs in grades.items() if any(grade >= rel for grade in docs.values())]
@@ -100,33 +106,33 @@ def _some(rng: np.random.Generator, documents: list[int], most: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a field or a run's scores tell about relevance."""
+    """Relevance prediction by a field or by the scores of a run: AUC and p-values."""
 
     name: str
     each: Floats
-    """The AUC of each query, in the direction that predicts."""
+    """AUC per query, in the direction that predicts."""
     falling: bool | None
     """Whether lower values are the relevant ones; None for categories."""
     p: float
-    """Whether chance would do as well, corrected for the number of candidates."""
+    """p-value against chance, Holm-corrected over all candidates; NaN for the scores of a run."""
     p_text: float
-    """Whether the words of the query would do as well, likewise."""
+    """p-value of the difference to text; Holm-corrected for fields."""
 
     @property
     def auc(self) -> float:
-        """The mean over queries."""
+        """Mean AUC over queries."""
         return float(self.each.mean())
 
 
 def text_auc(pairs: Pairs, corpus: Corpus, queries: Mapping[str, str]) -> Floats:
-    """The AUC of BM25 over the words of the query."""
+    """Compute the AUC per query of BM25 scores."""
     return pairs.of(lambda query, documents: corpus.scores(queries.get(query, ""), documents))
 
 
 def mark_auc(pairs: Pairs, grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float) -> float:
-    """The mean AUC of a mark on every document that is relevant to any query: about the most without knowing it.
+    """Compute the mean AUC of a mark on every document that is relevant to any query.
 
-    It is not 1 where queries have different answers, since those of one are others for the next.
+    About the maximum without knowing the query. It is below 1 if the relevant documents of queries differ.
     """
     marked = np.zeros(len(place))
     marked[[place[doc] for docs in grades.values() for doc, grade in docs.items() if grade >= rel and doc in place]] = 1
@@ -136,12 +142,13 @@ def mark_auc(pairs: Pairs, grades: Mapping[str, Mapping[str, float]], place: Map
 def predictions(
     pairs: Pairs, found: Sequence[Field], text: Floats, named: Sequence[Naming] = (), *, seed: int = 0
 ) -> list[Prediction]:
-    """Each field with its tests, then those that name queries; p-values are Holm's over all of them.
+    """Test all fields, then the fields that name queries.
 
-    Two things must hold before a field predicts: its values permuted over the documents would hardly do as well, and
-    its AUC lies on one side of 0.5 for more queries than chance allows. The first alone would call the place in a
-    corpus a leak where documents of one topic stand together; the second alone, anything where all queries have the
-    same answers. A name is only asked the second: it is another one for each query.
+    P-values are Holm-corrected together. The p-value of a field is the larger one of two tests: a permutation of its
+    values over the documents, and a randomisation test of whether its AUC per query lies on one side of 0.5. The
+    first alone would flag the position in a corpus that is sorted by topic. The second alone would flag any field if
+    all queries have the same relevant documents. Fields that name queries are only tested by the second, since their
+    values differ by query.
     """
     rounds = max(ROUNDS, 200 * (len(found) + len(named)) - 1)
 
@@ -166,7 +173,10 @@ def _names(naming: Naming, query: str, documents: Ints) -> Floats:
 
 
 def by_run(pairs: Pairs, name: str, scores: Mapping[str, Mapping[int, float]], text: Floats) -> Prediction:
-    """What a run's scores tell, compared with text; a document that was not returned stands below all others."""
+    """Compute the AUC of a run's scores and its p-value against text.
+
+    Documents that were not returned rank below all others.
+    """
 
     def values(query: str, documents: Ints) -> Floats:
         mine = scores.get(query, {})
@@ -181,9 +191,10 @@ def _beats(each: Floats, text: Floats, seed: int) -> float:
 
 
 def _each(pairs: Pairs, field: Field, values: Floats) -> tuple[Floats, bool | None]:
-    """The AUC of each query, and whether lower values are the relevant ones.
+    """Return the AUC per query, and whether lower values are the relevant ones.
 
-    A category is worth how often it was relevant in the other queries: a query must not see its own answers.
+    The value of a category is its share of relevant documents in all other queries, so that a query does not see its
+    own judgments.
     """
     if not field.kinds:
         each = pairs.auc(values[pairs.good], values[pairs.other])
@@ -197,9 +208,11 @@ def _each(pairs: Pairs, field: Field, values: Floats) -> tuple[Floats, bool | No
 
 
 def permutation_test(pairs: Pairs, field: Field, *, rounds: int = ROUNDS, seed: int = 0) -> float:
-    """How often values permuted over the documents predict as well as those that are there; never 0.
+    """Return the p-value of a field by permuting its values over the documents.
 
-    Formula: (1 + as good) / (1 + rounds), or as good / rounds so far once ENOUGH were as good.
+    Never 0.
+
+    Formula: (1 + as good) / (1 + rounds), or as good / rounds so far once `MAX_EXCEEDANCES` were as good.
     """
     rng = np.random.default_rng(seed)
     seen = float(_each(pairs, field, field.values)[0].mean()) - 1e-12

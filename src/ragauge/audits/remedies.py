@@ -1,4 +1,4 @@
-"""What to do about each kind of problem, in one literal table; a finding that depends on figures brings its own."""
+"""Remedies by kind of finding. A finding whose remedy depends on its values brings its own."""
 
 from __future__ import annotations
 
@@ -43,16 +43,19 @@ REMEDIES: Mapping[str, str] = {
     "leaking field": "take the field out of what systems can see, or collect judgments that do not depend on it",
     "leaking score": "find out what the score is made of: it must not come from the judgments or from their making",
 }
-"""By the name of the finding."""
+"""Remedies by the name of the finding."""
 LEAKING: Mapping[str, str] = {
     "chance": "mend the leak first: judgments that follow a leaking field do not follow the text, and a search by text "
     "can then be no better than chance",
 }
-"""What to do instead where answers leak."""
+"""Remedies that apply instead if judgments leak into the data."""
 
 
 def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
-    """A problem with what to do about it; a note has nothing to mend, unless it explains a number."""
+    """Return a problem with its remedy.
+
+    Other findings lose their remedy, except one that explains an expected score.
+    """
     if one.problem and leaking and one.what in LEAKING:
         return replace(one, remedy=LEAKING[one.what])
     if one.problem:

@@ -1,4 +1,4 @@
-"""Ids that match nothing, and the small differences in writing that may be why."""
+"""Find ids that match no known document, and spelling differences that may explain the mismatch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = Callable[[str], str]
 
 
 def _without_zeros(text: str) -> str:
-    """Every number in an id without the zeros before it.
+    """Remove leading zeros from every number in an id.
 
     >>> _without_zeros("CACM-0756"), _without_zeros("doc000")
     ('CACM-756', 'doc0')
@@ -19,7 +19,7 @@ def _without_zeros(text: str) -> str:
 
 
 def _without_ending(text: str) -> str:
-    """An id without what looks like the ending of a file.
+    """Remove a file extension from an id.
 
     >>> _without_ending("report.v2.html"), _without_ending("3.14")
     ('report.v2', '3.14')
@@ -28,7 +28,7 @@ def _without_ending(text: str) -> str:
 
 
 def _without_prefix(text: str) -> str:
-    """An id without a path, a name space, or letters before its number.
+    """Remove a path, a namespace, or letters before a final number from an id.
 
     >>> _without_prefix("corpus/en:12"), _without_prefix("doc-12"), _without_prefix("12")
     ('12', '12', '12')
@@ -47,7 +47,7 @@ REPAIRS: Mapping[str, Key] = {
     "a file ending": _without_ending,
     "a prefix": _without_prefix,
 }
-"""What two writings of one id may differ in, and a key that is the same for both."""
+"""Function per kind of spelling difference that maps both spellings of an id to one key."""
 
 
 def _all(text: str) -> str:
@@ -55,17 +55,19 @@ def _all(text: str) -> str:
 
 
 class Repair(NamedTuple):
-    """One way to read ids that match nothing."""
+    """Ids that match a known id after one kind of normalisation."""
 
     name: str
     matches: dict[str, str]
-    """For each id that now matches, the known id; one that could be two is not among them."""
+    """Known id for each id that now matches; ambiguous ids are left out."""
 
 
 def repairs(orphans: Iterable[str], known: Iterable[str]) -> list[Repair]:
-    """What each repair would match, most matches first; all of them together only where that matches more.
+    """Find normalisations under which unknown ids match known ids.
 
-    A known id that another orphan of the same repair also matches is nobody's: two ids cannot be one document.
+    Results are sorted by the number of matches, most first. All normalisations combined come first, but only if they
+    match more ids than any single one. A known id that several unknown ids match is left out, because two ids cannot
+    be the same document.
 
     >>> repairs(["CACM-756", "x"], ["CACM-0756", "CACM-0001"])
     [Repair(name='zero padding', matches={'CACM-756': 'CACM-0756'})]

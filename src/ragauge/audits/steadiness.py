@@ -1,4 +1,4 @@
-"""Whether the same system says the same again, and whether the queries are enough to tell two systems apart."""
+"""Checks of stability: rankings that change between repeats, and too few queries to compare systems."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ from ragauge.records import Run, Scores
 from ragauge.stats.power import detectable, queries_needed
 
 FEW = 25
-"""Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability: 25 topics at the least, 50 are better."""
+"""Recommended minimum number of queries.
+
+Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability: at least 25 topics, 50 are better.
+"""
 TOO_FEW = 10
 LEVEL = 0.05
 KEPT = 3
-"""From so many times on that a run keeps, what changes between them is averaged over, and no problem."""
+"""Minimum number of trials in a run at which changes between them are averaged over and not a problem."""
 NAMED = 3
-"""How many runs a sentence names; the grid has them all."""
+"""Maximum number of runs named in a sentence; the grid lists all of them."""
 
 
 def repeats(evidence: Evidence) -> Iterator[Finding]:
-    """Systems that were asked more than once: queries whose ranking changed, how high up, and what the mean does.
+    """Check for rankings that change between repeats, and the effect on the means.
 
-    A problem where a mean moves by 0.001 or more from one time to another, or a query's value does on average: rises
-    and falls that cancel out are no steadiness. A note where the run itself keeps three times or more: comparisons and
-    reports then average over them, and count what chance adds.
+    A problem if a mean changes by 0.001 or more between repeats, or the score of a query does on average, since
+    opposite changes cancel out in the mean. A note if the run itself has three or more trials: comparisons and
+    reports then average over them.
     """
     for run, again in evidence.repeats.items():
         if run not in evidence.runs or not again:
@@ -75,7 +78,7 @@ def repeats(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _moves(scores: Sequence[Scores]) -> float:
-    """The largest mean, over measures, of what a query's value moves by from one time to another."""
+    """Return the mean range of query scores between repeats, largest over measures."""
     found = [0.0]
     for name in scores[0].measures:
         each = np.stack([one.values[name] for one in scores])
@@ -86,7 +89,7 @@ def _moves(scores: Sequence[Scores]) -> float:
 
 
 def _rankings(run: Run, rules: Convention) -> dict[str, list[str]]:
-    """The documents of each query, best first by the tie rule."""
+    """Return the documents of each query, best first, by the tie rule."""
     table = run.table
     if rules.ties == "ranked" and "rank" in table.columns:
         ordered = table.sort(["query", "score", "rank"], descending=[False, True, False], maintain_order=True)
@@ -99,7 +102,7 @@ def _rankings(run: Run, rules: Convention) -> dict[str, list[str]]:
 
 
 def _first_difference(one: Sequence[str], other: Sequence[str]) -> int:
-    """The first rank at which two rankings differ; 0 where they do not."""
+    """Return the first rank at which two rankings differ; 0 if they are equal."""
     for rank, (a, b) in enumerate(zip(one, other, strict=False), 1):
         if a != b:
             return rank
@@ -107,14 +110,13 @@ def _first_difference(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def enough(evidence: Evidence) -> Iterator[Finding]:
-    """Whether the judged queries are enough: in number, and for the differences between the runs.
+    """Check whether the judged queries are enough to compare the runs.
 
-    Fewer than 25 queries are worth a word, fewer than 10 a problem. The best run by the first measure is compared with
-    each other one. A difference that the paired t-test does not find (0.05) is a problem: the order of the runs claims
-    what the queries do not show. One that it does find, though it is smaller than what so many queries find in four of
-    five tries, is a note: it is there, but an experiment that was lucky to find it tends to overstate its size. The
-    test is for each pair alone; `compare` corrects for their number. Of a run that was asked several times each query
-    has its mean over all of them.
+    Fewer than 25 queries are a note, fewer than 10 a problem. The best run by the first measure is compared with
+    every other one by a paired t-test (0.05). A difference that is not significant is a problem, because the order
+    of the runs is not supported. A significant difference below the one detectable with 80% power is a note: its
+    size tends to be overestimated. Each pair is tested alone; `compare` corrects for multiple comparisons. Runs with
+    several trials use the mean score of each query.
     """
     scores = {run: evidence.averages(run) for run in evidence.runs}
     n = len(evidence.judgments)
@@ -163,7 +165,7 @@ def enough(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _whom(others: Mapping[str, Told]) -> str:
-    """The first few runs, with the difference and its p."""
+    """List the first few runs, with the difference and its p-value."""
     return listed([f"{run} ({told.difference:+.4f}, p {told.shown()[1]})" for run, told in others.items()], NAMED)
 
 
@@ -187,27 +189,27 @@ def _or_worst(value: float, better: int) -> float:
 
 
 class Told(NamedTuple):
-    """What so many queries can tell of one difference."""
+    """Power of a paired test for one difference."""
 
     difference: float = math.nan
     p: float = math.nan
     least: float = math.nan
-    """The smallest difference that they find in four of five tries."""
+    """Smallest difference detected with 80% power."""
     needed: int | None = None
-    """How many queries would find this one so."""
+    """Number of queries needed to detect this difference with 80% power; None if unknown."""
 
     @property
     def is_small(self) -> bool:
-        """Whether there is a difference, and too small a one."""
+        """Whether the difference is not zero but below the detectable one."""
         return 0 < abs(self.difference) < self.least
 
     @property
     def is_found(self) -> bool:
-        """Whether the test finds it nevertheless."""
+        """Whether the difference is significant."""
         return self.p < LEVEL
 
     def shown(self) -> list[str | float | None]:
-        """The cells of a table."""
+        """Return the cells of a row: difference, p-value, detectable one, queries needed."""
         if math.isnan(self.difference):
             return [None, None, None, None]
         p = "-" if math.isnan(self.p) else "<0.001" if self.p < 0.001 else f"{self.p:.3f}"

@@ -1,4 +1,4 @@
-"""The words of a corpus, counted and weighed once."""
+"""BM25 weights of the words of a corpus, computed once."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from ragauge.records import Document, Floats, Ints
 from ragauge.texts import words
 
 K1, B = 0.9, 0.4
-"""BM25's parameters, as Anserini has them."""
+"""BM25 parameters, as in Anserini."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """The words of all documents as flat arrays: those of document `i` stand at `starts[i]:starts[i + 1]`."""
+    """Words of all documents as flat arrays.
+
+    Document `i` is at `starts[i]:starts[i + 1]`.
+    """
 
     vocabulary: dict[str, int]
     starts: Ints
     word: Ints
-    """The distinct words of each document."""
+    """Indices of the distinct words of each document."""
     weight: Floats
-    """What BM25 adds for each where a query has it: its rarity times how often it stands there, saturated."""
+    """BM25 weight of each word in its document: IDF times saturated term frequency."""
     lengths: Ints
-    """How many words each document has, repetitions included."""
+    """Number of words per document, repetitions included."""
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> Corpus:
-        """The words of title and text."""
+        """Build the arrays from the titles and texts of documents."""
         vocabulary: dict[str, int] = {}
         columns: list[Ints] = []
         counts: list[Ints] = []
@@ -50,7 +53,7 @@ class Corpus:
         return cls(vocabulary, np.concatenate([[0], np.cumsum(sizes)]), word, weight, lengths)
 
     def scores(self, query: str, documents: Ints) -> Floats:
-        """BM25 of a query for some documents, by their places.
+        """Compute the BM25 scores of documents, given by position, for a query.
 
         >>> one = Corpus.of([Document("a", "red fox"), Document("b", "red dog"), Document("c", "a cat")])
         >>> one.scores("the fox is red", np.array([0, 1, 2])).argsort().tolist()

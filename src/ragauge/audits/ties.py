@@ -1,4 +1,4 @@
-"""Equal scores: between which scores a run lies when nobody knows the order of its ties."""
+"""Check of tied scores: the range of scores over all orders of the ties in a run."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """The scores of a run over all orders of its equal scores."""
+    """Scores of a run over all orders of its ties."""
 
     tied: int
-    """How many rows have a score that another row of their query had before, once the convention took rows out."""
+    """Number of rows whose score occurs in an earlier row of the query, after the convention removed rows."""
     rows: int
-    """And how many rows there are."""
+    """Total number of rows, after the convention removed rows."""
     measures: Sequence[Measure]
-    """Those of which the bounds are exact."""
+    """Measures with exact bounds."""
     worst: Scores
     best: Scores
     expected: Sequence[Guess]
 
     @property
     def spread(self) -> list[float]:
-        """From the worst to the best mean of each measure."""
+        """Difference between the best and the worst mean of each measure."""
         return [high - low for low, high in zip(means(self.worst), means(self.best), strict=True)]
 
     @property
     def queries(self) -> list[str]:
-        """Those whose score depends on the order."""
+        """Queries whose score depends on the order of ties."""
         moved = np.zeros(len(self.worst.queries), np.bool_)
         for name in self.worst.values:
             moved |= self.best.values[name] > self.worst.values[name] + 1e-12
         return [query for query, one in zip(self.worst.queries, moved.tolist(), strict=True) if one]
 
     def grid(self, **others: Sequence[float]) -> Grid:
-        """Worst, expected and best of each measure, and what else is to stand beside them."""
+        """Build a grid of the worst, expected and best means, with further columns."""
         middle = [one.mean for one in self.expected]
         figures = zip(means(self.worst), middle, means(self.best), *others.values(), strict=True)
         names = [name.replace("_", " ") for name in others]
@@ -60,17 +60,17 @@ class Sensitivity:
 
 
 def sensitivity(evidence: Evidence, name: str, table: pl.DataFrame, rules: Convention) -> Sensitivity:
-    """Bounds and mean over all orders of the ties in a run's table, or in one that is like it.
+    """Compute bounds and means over all orders of the ties in a table of a run.
 
-    What the convention takes out of a ranking (the query's own document, unjudged ones, those below a depth) is taken
-    out first. Only a tie across the depth has to be settled before that; its mean is then one of orders drawn.
+    Rows that the convention removes (the query's own document, unjudged ones, those below a depth) are removed
+    first. If a tie crosses the depth, its order must be decided before that, and the mean is over random orders.
     """
     wanted = [one for one in evidence.measures if is_ordered(one)]
     run = evidence.runs[name]
     left, across = taken_out(table, evidence.judgments, rules)
     same = left is run.table
     judged = evidence.judged(name if same else replace(run, table=left), rules=averaging(rules))
-    judged = replace(judged, answered=evidence.judged(name).answered)  # nothing left is an answer, too
+    judged = replace(judged, answered=evidence.judged(name).answered)  # stays answered without rows
     finish = partial(cut, rules=rules) if across else None
     worst, best = (arranged(judged, best=best) for best in (False, True))
     if finish is not None:
@@ -82,13 +82,13 @@ def sensitivity(evidence: Evidence, name: str, table: pl.DataFrame, rules: Conve
 
 
 def ties(evidence: Evidence) -> Iterator[Finding]:
-    """For each run the exact best, worst and expected score over all orders of its equal scores.
+    """Check the best, worst and expected score of each run over its tie orders.
 
-    Scores are equal at the width of the convention; doubles are also where they are the smallest possible step apart.
-    It is a problem where a measure's best and worst order are 0.001 or more apart. A run that was made here keeps the
-    order of return by such steps: there it is none as long as doubles count, since that order is what the system
-    answered. Of scores that only doubles tell apart, further than such a step, the figures as 32-bit floats are told,
-    and a problem where they are 0.001 off.
+    Scores are compared at the width of the convention; doubles one representable step apart are equal too. A problem
+    if the best and the worst mean of a measure differ by 0.001 or more. A run made by ragauge keeps the order of
+    return by such steps. As long as doubles count, its ties are not a problem, since that order is what the system
+    returned. For scores that are equal only as 32-bit floats, the difference is reported, and a problem if it is
+    0.001 or more.
     """
     for name, run in evidence.runs.items():
         table = levelled(run.table) if evidence.rules.width == "double" else run.table
@@ -101,7 +101,7 @@ def _made_here(run: Run) -> bool:
 
 
 def levelled(table: pl.DataFrame) -> pl.DataFrame:
-    """A run whose scores that are the smallest possible step apart are one score, that of the first of them.
+    """Merge scores that are one representable step apart into the first of them.
 
     >>> import math, polars as pl
     >>> scores = [0.5, math.nextafter(0.5, 0), 0.25]
@@ -160,9 +160,10 @@ def _of_orders(evidence: Evidence, name: str, table: pl.DataFrame) -> Finding:
 
 
 def _of_width(evidence: Evidence, name: str, table: pl.DataFrame) -> Iterator[Finding]:
-    """Scores that are different doubles and the same 32-bit float: trec_eval 9 and all that wraps it tie them.
+    """Yield a finding if scores differ as doubles but are equal as 32-bit floats.
 
-    Where 32-bit floats are what counts, they are ties like all others; and so are doubles that are one step apart.
+    trec_eval 9 and its wrappers treat them as ties. Not reported if the convention uses 32-bit floats. Doubles one
+    step apart already count as ties.
     """
     if evidence.rules.width == "float32":
         return
@@ -191,5 +192,5 @@ def _of_width(evidence: Evidence, name: str, table: pl.DataFrame) -> Iterator[Fi
 
 
 def tied_rows(table: pl.DataFrame) -> int:
-    """How many rows of a run have a score that another row of their query had before."""
+    """Count the rows of a run whose score occurs in an earlier row of the same query."""
     return table.height - table.select("query", "score").unique().height

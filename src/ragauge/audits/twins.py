@@ -1,4 +1,4 @@
-"""Documents that say the same: found, and treated as one."""
+"""Groups of duplicate documents: find them and treat each as one document."""
 
 from __future__ import annotations
 
@@ -14,45 +14,57 @@ from ragauge.twins import NEAR
 __all__ = ["NEAR", "Alike", "Group", "Split", "alike", "collapsed", "collapsed_run", "same", "shared", "splits"]
 
 Group = Sequence[str]
-"""The ids of documents that say the same, in the order of the corpus."""
+"""Ids of duplicate documents, in corpus order."""
 
 
 class Alike(NamedTuple):
-    """A group of near-twins."""
+    """Ids of a group of near-duplicate documents, with their similarity."""
 
     group: Group
     part: float
-    """The least part of their shingles that one of them shares with the first."""
+    """Lowest share of shingles that a document of the group shares with the first one."""
 
 
 class Split(NamedTuple):
-    """A query that treats the documents of a group differently: one is relevant, another is not known to be as good."""
+    """Query with inconsistent judgments of a duplicate group.
+
+    One document is relevant, another is less relevant or unjudged.
+    """
 
     query: str
     group: Group
     grades: dict[str, float]
-    """Of the documents of the group that the query has judged."""
+    """Grades of the documents of the group that are judged for the query."""
 
     @property
     def contradicts(self) -> bool:
-        """Whether two of them were judged, and differently."""
+        """Return whether two documents of the group have different grades."""
         return len(set(self.grades.values())) > 1
 
 
 def same(documents: Sequence[Document]) -> tuple[list[Group], list[str]]:
-    """The groups of documents with the same title and text, normalised; and the documents that have neither."""
+    """Return groups of documents with equal texts, and ids of empty documents.
+
+    Title and text are compared after normalisation.
+    """
     groups, empty = twins.same([document.whole for document in documents])
     return [[documents[place].id for place in group] for group in groups], [documents[place].id for place in empty]
 
 
 def alike(documents: Sequence[Document]) -> list[Alike]:
-    """The groups of documents that share NEAR of their shingles with the first of their group."""
+    """Return groups of near-duplicate documents.
+
+    Each shares at least `NEAR` of its shingles with the first one of the group.
+    """
     found = twins.alike([document.whole for document in documents])
     return [Alike([documents[place].id for place in one.group], one.part) for one in found]
 
 
 def splits(judgments: Judgments, groups: Sequence[Group], rel: float) -> Iterator[Split]:
-    """The queries that do not treat all documents of a group alike, where that matters: one of them is relevant."""
+    """Find queries with inconsistent judgments of a group.
+
+    One document is relevant; others are graded differently or unjudged.
+    """
     at = {doc: group for group in groups for doc in group}
     for query, docs in judgments.nested.items():
         seen = {id(at[doc]): at[doc] for doc, grade in docs.items() if doc in at and grade >= rel}
@@ -63,7 +75,7 @@ def splits(judgments: Judgments, groups: Sequence[Group], rel: float) -> Iterato
 
 
 def shared(judgments: Judgments, found: Sequence[Split], *, judged_only: bool = False) -> Judgments:
-    """The judgments where all documents of a split group have its best grade, or only those that have one."""
+    """Give all documents of each group its best grade, or only the judged ones."""
     grades = {query: dict(docs) for query, docs in judgments.nested.items()}
     for one in found:
         best = max(one.grades.values())
@@ -73,12 +85,12 @@ def shared(judgments: Judgments, found: Sequence[Split], *, judged_only: bool = 
 
 
 def collapsed(judgments: Judgments, groups: Sequence[Group]) -> Judgments:
-    """The judgments where each group is its first document, with its best grade."""
+    """Replace each group by its first document, with the best grade of the group."""
     return renamed(judgments, {doc: group[0] for group in groups for doc in group})
 
 
 def collapsed_run(run: Run, groups: Sequence[Group]) -> Run:
-    """The run where each group is its first document, at the best place that one of them had."""
+    """Replace each group in a run by its first document, at its best position."""
     import polars as pl
 
     first = {doc: group[0] for group in groups for doc in group}

@@ -1,4 +1,4 @@
-"""Documents that nobody judged: how many stand at the top, and between which scores they leave the run."""
+"""Check of unjudged documents: their share in the top ranks, and the range of scores that they leave open."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from ragauge.measures.scoring import score
 from ragauge.records import Judgments
 
 TOP = 10
-"""Where a measure has no cutoff."""
+"""Number of top documents checked for measures without a cutoff."""
 SHALLOW = 20
-"""Pools are shallow: beyond this depth unjudged documents are the rule, and no flaw of a run."""
+"""Maximum depth at which unjudged documents count as a flaw of a run: pools are shallow."""
 MUCH = 0.2
 APART = 0.1
 QUERIES, LONG = 10, 20
-"""So many queries, and documents for each, are not all judged by luck."""
+"""Minimum numbers of queries and of documents per query that cannot all be judged by chance."""
 POOLED = 0.2
-"""Judgments of which fewer say `not relevant` were not made by judging what systems return."""
+"""Minimum share of non-relevant judgments in a judged pool."""
 
 
 def unjudged(evidence: Evidence) -> Iterator[Finding]:
-    """How much of each measure's top nobody judged, and what that leaves open.
+    """Check the share of unjudged documents at the top, and its effect on scores.
 
-    For each measure: the score as it is, that of judged documents alone, and that if all unjudged documents in its top
-    were relevant, of the median positive grade (its top is the cutoff, or 10 where it has none). A problem where a
-    fifth or more of the top is unjudged, at a cutoff of up to 20, or where two runs are a tenth apart in it: then the
-    pool knows one of them better. Where less than a fifth of the judgments say `not relevant`, they are no judged pool
-    but a list of answers, and unjudged documents are the rule: there it is no problem of the run. A problem, too, where
-    a run returns judged documents only, 20 or more a query over 10 or more queries: it was filtered by the judgments,
-    or its candidates were made from them.
+    For each measure: the score, the score of judged documents only, and the score if all unjudged documents in its
+    top had the median positive grade. The top is the cutoff, or 10 without one. A problem if 20% or more of the top
+    are unjudged at a cutoff of at most 20, or if the shares of two runs differ by 10 percentage points: the pool
+    then favours one of them. If fewer than 20% of the judgments are non-relevant, they are a list of relevant
+    documents rather than a judged pool, and unjudged documents are not a problem. A run that returns judged
+    documents only, 20 or more per query for at least 10 queries, is a problem too: it was filtered by the judgments,
+    or its candidates come from them.
     """
     shares = {run: share(_ranked(evidence, run), TOP) for run in evidence.runs}
     grades = evidence.judgments.pool.grades
@@ -65,7 +65,7 @@ def _filtered(evidence: Evidence, run: str) -> Iterator[Finding]:
     if known < returned or queries < QUERIES or returned < LONG * queries:
         return
     if evidence.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(evidence.documents):
-        return  # every document is judged for every query
+        return  # Every document is judged for every query.
     yield Finding(
         run,
         "judged only",
@@ -77,7 +77,10 @@ def _filtered(evidence: Evidence, run: str) -> Iterator[Finding]:
 
 
 def _rules(evidence: Evidence) -> Convention:
-    """The convention with ties settled: an undecided rank cannot be called unjudged."""
+    """Return the convention with decided ties.
+
+    An undecided rank is neither judged nor unjudged.
+    """
     return evidence.rules.but(ties="trec") if evidence.rules.ties == "expected" else evidence.rules
 
 
@@ -86,14 +89,14 @@ def _ranked(evidence: Evidence, run: str) -> JudgedRanks:
 
 
 def share(judged: JudgedRanks, k: int) -> float:
-    """The share of the documents in the first k of all queries that nobody judged."""
+    """Return the share of unjudged documents in the first k of all queries."""
     known = int(((judged.rank <= k) & (judged.grade >= 0)).sum())
     places = int(np.minimum(judged.retrieved, k).sum())
     return 1 - known / places if places else 0.0
 
 
 def filled(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
-    """The same ranking with every unjudged document in the first k judged, and of this grade."""
+    """Treat every unjudged document in the first k as judged with the given grade."""
     n, pool = judged.n, judged.pool
     known = (judged.rank <= k) & (judged.grade >= 0)
     width = k + 1
@@ -102,7 +105,7 @@ def filled(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     place = np.arange(n * width)
     free = place[~occupied & (place % width > 0) & (place % width <= judged.retrieved[place // width])]
     query, rank = free // width, free % width
-    # What was pooled and not judged keeps its row; the row that is new is another document's.
+    # A document that was pooled but not judged keeps its row; the new row belongs to another document.
     old = judged.grade >= 0
     owner = np.concatenate([pool.owner, query])
     order = np.argsort(owner, kind="stable")

@@ -1,4 +1,4 @@
-"""How findings speak: counts with their nouns, figures, changes."""
+"""Format counts, scores, changes and lists of names for people to read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def counted(n: int, noun: str) -> str:
-    """A number and its noun.
+    """Format a count with its noun in singular or plural.
 
     >>> counted(1, "query"), counted(1200, "query"), counted(2, "way")
     ('1 query', '1,200 queries', '2 ways')
@@ -17,7 +17,9 @@ def counted(n: int, noun: str) -> str:
 
 
 def change(measure: str, before: float, after: float) -> str:
-    """A score and what it would be instead; empty where four decimals show no difference.
+    """Format a score before and after a change.
+
+    Return an empty string if the two are equal to four decimals, or if one of them is NaN.
 
     >>> change("ndcg@10", 0.7384, 0.7439), change("map", 0.5, 0.50001)
     ('ndcg@10 0.7384 to 0.7439', '')
@@ -28,17 +30,17 @@ def change(measure: str, before: float, after: float) -> str:
 
 
 def changes(names: Iterable[str], before: Iterable[float], after: Iterable[float]) -> str:
-    """All scores that change, one after the other."""
+    """Format all scores that change as one comma-separated text."""
     return ", ".join(filter(None, (change(*one) for one in zip(names, before, after, strict=True))))
 
 
 def some(names: Sequence[str], most: int = 5) -> tuple[str, ...]:
-    """The first few."""
+    """Return the first `most` names."""
     return tuple(names[:most])
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """The first few in one line, and how many more there are.
+    """Join the first `most` names with commas and add how many more there are.
 
     >>> listed(["a", "b", "c"], 2)
     'a, b and 1 more'
@@ -48,7 +50,7 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with a decimal where it is small.
+    """Format a share as a percentage, with one decimal below 10%.
 
     >>> percent(0.9302), percent(0.0123), percent(0.0)
     ('93%', '1.2%', '0%')

@@ -1,1 +1,1 @@
-"""Vector stores, measured: the vectors, their exact neighbours, a sweep over parameters, load, and the frontier."""
+"""Benchmarks of vector stores: vector sets, exact neighbours, parameter sweeps, load tests and Pareto frontiers."""

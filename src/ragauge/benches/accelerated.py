@@ -1,8 +1,8 @@
-"""Exact neighbours where faiss does the bulk of the work.
+"""Exact neighbours with faiss.
 
-It names more candidates than were asked for, by products in single precision. The candidates are compared in double
-precision. A query's neighbours are exact if the last of them is nearer than anything that was left out could be; the
-queries of which that cannot be said are searched again by `nearest`.
+faiss returns more candidates than requested, by products in single precision. The candidates are compared in double
+precision. The neighbours of a query are exact if the last of them is nearer than any excluded row can be. All other
+queries are searched again by `find_nearest`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Found = tuple[Ints, Double]
 
 SAMPLE = 4096
 HAIR = 1e-12
-"""More than what rounding in double precision does to a distance, as a share of what it is made of."""
+"""Upper bound of the relative rounding error of a distance in double precision."""
 
 
 class Candidates(NamedTuple):
-    """Pairs that may be among the nearest, by query, and for each query how near the rest may be at least."""
+    """Pairs of queries and rows that may be neighbours, sorted by query."""
 
     rows: Ints
     positions: Ints
     rest: Double
-    """In the metric's own distance."""
+    """Minimum distance of all other rows, one per query, in the metric of the search."""
 
 
 def by_faiss(base: Single, queries: Single, k: int, metric: str) -> Found:
-    """The `k` nearest rows of each query and their distances."""
+    """Return the `k` nearest rows of each query and their distances."""
     try:
         import faiss
     except ImportError:
@@ -54,7 +54,8 @@ def by_faiss(base: Single, queries: Single, k: int, metric: str) -> Found:
     else:
         extra = 1.0 if metric == "cosine" else 0.0
         rest = shift - worst - rounding * own * (longest + extra) - HAIR * (np.abs(shift) + np.abs(worst))
-    # Single precision holds no squares of such lengths; of what is not a number faiss says nothing at all.
+    # Squares of very large or small lengths overflow or underflow in single precision, and faiss returns nothing for
+    # NaN.
     known = np.isfinite(worst) & (positions.min(axis=1) >= 0) & (1 / MODERATE < longest < MODERATE)
     rest = np.where(known & (own < MODERATE), np.inf if more == len(base) else rest, -np.inf)
     rows = np.repeat(np.arange(len(asked)), more)
@@ -62,7 +63,11 @@ def by_faiss(base: Single, queries: Single, k: int, metric: str) -> Found:
 
 
 def _moved(base: Single, queries: Double, metric: str) -> tuple[Single, Single, Double]:
-    """Rows and queries around the centre of the rows, where rounding is small; and what that adds to a distance."""
+    """Centre rows and queries on the mean of the rows to keep rounding errors small.
+
+    The last array, minus a product of centred vectors, gives the distance for `cosine` and `ip`; one value per
+    query.
+    """
     stride = max(1, len(base) // SAMPLE)
     if metric == "cosine":
         rows = np.asarray(base / _positive(lengths(base)).astype(np.float32)[:, None], np.float32)
@@ -81,7 +86,10 @@ def _positive(sizes: Double) -> Double:
 
 
 def decided(base: Single, queries: Double, k: int, metric: str, found: Candidates) -> Found:
-    """The nearest of the candidates, where nothing else can be as near; otherwise of all rows."""
+    """Return the nearest candidates, or search all rows where those are not certain.
+
+    They are not certain if an excluded row may be as near as the k-th candidate.
+    """
     order = np.lexsort((found.positions, found.rows))
     rows, positions = found.rows[order], found.positions[order]
     distances = pair_distances(base, queries, rows, positions, metric)
@@ -91,7 +99,7 @@ def decided(base: Single, queries: Double, k: int, metric: str, found: Candidate
     best = order[starts[enough, None] + np.arange(k)]
     near, far = np.zeros((len(queries), k), np.int64), np.full((len(queries), k), np.inf)
     near[enough], far[enough] = positions[best], distances[best]
-    # Equally near is not enough: of two such rows the first counts, and it may have been left out.
+    # A tie is not enough: the row with the smaller index wins a tie, and it may have been excluded.
     unsure = np.flatnonzero(~(far[:, -1] < found.rest))
     if len(unsure):
         near[unsure], far[unsure] = nearest(base, queries[unsure], k, metric)

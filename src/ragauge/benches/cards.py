@@ -1,11 +1,10 @@
-"""Exact neighbours on a graphics card: 16 bits find all that could be among them, double precision decides.
+"""Exact neighbours on a GPU: float16 selects candidates, double precision decides.
 
-A sample of the rows tells how near the nearest of a query probably are. Whatever could be that near, by a product of 16
-bits and by how far off it can be at most, is a candidate, and candidates are compared in double precision. Where k of
-them are nearer than anything that was left out can be, they are the nearest, whether the sample was a good one or not;
-the other queries are asked again with what is known of them by then. Queries that 16 bits cannot settle are compared
-with every row in double precision on the GPU. The sums have the same order as on the CPU, so both find the same
-neighbours.
+A sample of the rows gives an upper bound of the distance of the k-th neighbour. All rows that could be that near are
+candidates, by a float16 product and the maximum error of that product. Candidates are compared in double precision. If
+k of them are nearer than any excluded row can be, they are the exact neighbours, regardless of the quality of the
+sample. The other queries are searched again with the improved bound. Queries that float16 cannot decide are compared
+with every row in double precision on the GPU. Sums have the same order as on the CPU, so both find the same neighbours.
 """
 
 from __future__ import annotations
@@ -23,36 +22,36 @@ from ragauge.systems.stores.nearest import EPSILON, nearer
 
 QUERIES_AT_ONCE = 16_384
 SAMPLE, CENTRE = 40_960, 4096
-"""Rows by which the first bound is told, and the centre of all."""
+"""Number of rows sampled for the first bound, and for the centre of all rows."""
 AGAIN = 2_000_000
-"""From so many rows on, one in SIXTEEN of them makes the bound a better one before all are looked at."""
+"""Number of rows from which a second bound is computed on every SECOND_BOUND_STRIDE-th row before the full search."""
 SIXTEEN = 16
 AT_ONCE = 128
-"""The numbers of a vector that a card multiplies in one go; rows are padded with zeros to a multiple of it."""
+"""Dimensions that the GPU multiplies per step; rows are padded with zeros to a multiple of it."""
 ROOM = 2048
-"""Candidates of a query that there is room for."""
 FEWEST = 65_536
-"""Rows that a card has room for in any case, or it is of no use."""
+"""Minimum number of rows per batch; if they do not fit into GPU memory, the search fails."""
 SHARE = 0.75
-"""Of the free memory for rows; the rest is for what is made of them."""
+"""Share of the free GPU memory used for rows; the rest is for intermediate results."""
 ROUNDS = 4
-"""How often a query is asked in 16 bits before it is compared with every row in double precision."""
+"""Maximum number of float16 searches of a query before it is compared with every row in double precision."""
 PAIRS_AT_ONCE = 1 << 25
-"""Pairs that are compared in double precision at a time: 256 MB for each array of their distances."""
+"""Pairs compared in double precision per batch: 256 MB for each array of their distances."""
 LONG = {True: 1e4, False: 1e15}
-"""Rows and queries from this length on, as a multiple of what is usual, are beyond 16 or 32 bits."""
+"""Length limit of rows and queries in float16 (True) or float32 (False), as a multiple of the usual length."""
 HALF = 2.0**-11
-"""By how much a number changes at most when it is rounded to 16 bits, as a share of it."""
+"""Maximum relative error of rounding to float16."""
 TINY = 2.0**-24
-"""The same for numbers that are next to nothing, not as a share."""
+"""Maximum absolute error of rounding to float16, which applies to numbers near zero."""
 
 
 def by_torch(
     base: Single, queries: Single, k: int, metric: str, *, device: str | None = None, half: bool | None = None
 ) -> Found:
-    """The `k` nearest rows of each query and their distances; on a card, if there is one, in 16 bits.
+    """Return the `k` nearest rows of each query and their distances.
 
-    Rows that do not fit into its memory go there in pieces, which are made smaller where even they do not fit.
+    Uses a GPU with float16 products if one is available. Rows that do not fit into GPU memory are searched in batches,
+    which are halved as often as necessary. Raises BackendFailed for any error of torch, the driver or the GPU.
     """
     torch = _torch()
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -60,13 +59,13 @@ def by_torch(
     asked, k = np.asarray(queries, np.float64), min(k, len(base))
     try:
         return reduce(partial(nearer, k=k), _pieces(torch, base, asked, k, metric, place, half))
-    except Exception as error:  # whatever a driver, a compiler or the card itself says
+    except Exception as error:  # drivers and compilers raise many types
         words = words_of(error).rstrip(".")
         raise BackendFailed(f"torch: {words}", hint="take by=numpy") from None
 
 
 def _pieces(torch: Any, base: Single, asked: Double, k: int, metric: str, place: str, half: bool) -> Iterator[Found]:
-    """The nearest among some rows, and among the next, until all were looked at."""
+    """Yield the nearest rows of each batch of rows."""
     start, step = 0, _room(torch, place, base)
     while start < len(base):
         rows = base[start : start + step]
@@ -80,12 +79,12 @@ def _pieces(torch: Any, base: Single, asked: Double, k: int, metric: str, place:
 
 
 def _room(torch: Any, place: str, base: Single) -> int:
-    """How many rows there is room for at a time, next to what is made of them."""
+    """Return how many rows fit into memory together with their intermediate results."""
     if not place.startswith("cuda"):
         return len(base)
     unused = torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
     free = int(torch.cuda.mem_get_info(place)[0]) + int(unused)
-    # A row in single precision, the same in 16 bits and padded, and two numbers about it.
+    # A row in float32, its padded copy in float16, and two numbers per row.
     each = 4 * int(base.shape[1]) + 2 * (int(base.shape[1]) + AT_ONCE) + 8
     return max(FEWEST, int(SHARE * free) // each)
 
@@ -93,7 +92,10 @@ def _room(torch: Any, place: str, base: Single) -> int:
 def _piece(
     torch: Any, base: Single, asked: Double, k: int, metric: str, place: str, half: bool, *, smallest: bool
 ) -> Found | None:
-    """The nearest among some rows; None where there is no room for so many, unless there are few as it is."""
+    """Search one batch of rows.
+
+    Returns None if GPU memory is exhausted and a smaller batch is possible.
+    """
     try:
         there = torch.as_tensor(np.require(base, np.float32, ["C", "W"]), device=place)
         card, k = Card(there, metric, half=half), min(k, len(base))
@@ -110,7 +112,7 @@ def _piece(
 
 
 def no_card() -> str:
-    """Why there is no graphics card to be had; nothing where there is one."""
+    """Return why no GPU is available; empty if there is one."""
     try:
         return "" if _torch().cuda.is_available() else "no graphics card"
     except MissingExtra:
@@ -118,7 +120,7 @@ def no_card() -> str:
 
 
 def has_card() -> bool:
-    """Whether torch is installed and sees a graphics card."""
+    """Return whether torch is installed and a GPU is available."""
     return not no_card()
 
 
@@ -131,27 +133,27 @@ def _torch() -> Any:
 
 
 class Asked(NamedTuple):
-    """Queries as they are compared: moved and scaled like the rows, or at length 1."""
+    """Queries prepared for comparison: centred and scaled (l2), or normalised."""
 
     given: Any
     ours: Any
     own: Any
     """Lengths of `ours`."""
     shift: Any
-    """What the centre of the rows adds to a product."""
+    """Product of the centre of the rows with each query."""
     norms: Any
-    """Lengths of the queries as given."""
+    """Lengths of the original queries."""
 
     def some(self, which: Any) -> Asked:
-        """Those of a mask or of places."""
+        """Return the queries selected by a mask or by indices."""
         return Asked(*(one[which] for one in self))
 
 
 class Card:
-    """The rows of a base on a card, in single precision and as they are compared.
+    """Rows in GPU memory, in single precision and prepared for comparison.
 
-    How close a row is to a query is a number that is larger for nearer ones: the product of both around the centre,
-    less half the square of the row where the metric is l2.
+    The closeness of a row and a query is larger for nearer rows. It is their product after centring, minus half the
+    squared length of the row for l2.
     """
 
     def __init__(self, there: Any, metric: str, *, half: bool = True) -> None:
@@ -161,7 +163,7 @@ class Card:
         sample = self._directed(there[:: max(1, count // CENTRE)].double())
         self.centre = sample.mean(dim=0)
         most = float((sample - self.centre).norm(dim=1).max())
-        # At most about 1, so that 16 bits hold every product; a power of two changes no digit.
+        # Lengths of about 1 at most keep every product within float16; a power of two changes no digits.
         self.scale = 2.0 ** -math.frexp(most)[1] if 0 < most < math.inf else 1.0
         part = min(AT_ONCE, max(16, 1 << (dimension - 1).bit_length()))
         width = -(-dimension // part) * part if half else dimension
@@ -178,14 +180,14 @@ class Card:
             self.sizes[block] = size.masked_fill(wild, 0) * (1 + 4 * EPSILON)
             if metric == "l2":
                 self.halves[block] = size * size / 2 * (1 - 16 * EPSILON)
-            # What is too long to be compared may be anything: it is always a candidate.
+            # The closeness of a row that is too long is unknown, so it is always a candidate.
             self.halves[block].masked_fill_(wild, -math.inf)
         self.stride = max(1, count // SAMPLE)
         self.rounding = (2.25 * HALF if half else (dimension + 16) * EPSILON) + 16 * EPSILON
         self.least = math.sqrt(dimension) * TINY if half else 1e-30
 
     def candidates(self, queries: Double, k: int) -> Candidates:
-        """Return the `k` nearest rows of each query, and rows that rounding could exchange with them."""
+        """Return the `k` nearest rows of each query, and rows too close to call."""
         torch = self.torch
         asked = self._asked(torch.as_tensor(queries, device=self.there.device))
         left = torch.arange(len(queries), device=self.there.device)
@@ -206,7 +208,7 @@ class Card:
             owners.append(left[rows])
             found.append(places[rows, columns])
             rest[left[sure]] = beyond[sure]
-            # So many rows are that near, so no more than that is looked for; where there are not, the sample says.
+            # k rows are known within `kth`, so it is the next bound; the sample bound replaces it if fewer were found.
             left, mine, kth = left[~sure], mine.some(~sure), kth[~sure]
             if not len(left):
                 break
@@ -226,7 +228,10 @@ class Card:
         return Asked(given, ours, ours.norm(dim=1), ours @ self.centre, norms)
 
     def _guess(self, asked: Asked, k: int) -> Any:
-        """How far the k-th nearest probably is, no more than a little too far; it may be wrong."""
+        """Estimate an upper bound of the distance of the k-th neighbour.
+
+        The estimate may be too small, which the caller detects.
+        """
         stride = self.stride
         bound = self._in_sample(asked, stride, _rank(k, 1 / stride))
         if len(self.rows) < AGAIN:
@@ -240,7 +245,7 @@ class Card:
         return self.torch.where(whole & (better < math.inf), better.minimum(bound), bound)
 
     def _in_sample(self, asked: Asked, stride: int, rank: int) -> Any:
-        """The distance of the nearest of some rows with this rank: of those at least, that seem to have it."""
+        """Return the largest distance of the apparent `rank` nearest sampled rows."""
         rows, halves = self.rows[::stride], self.halves[::stride]
         rank = min(rank, len(rows))
         found = []
@@ -253,9 +258,10 @@ class Card:
         return self.torch.cat(found).nan_to_num_(nan=math.inf)
 
     def _candidates(self, asked: Asked, threshold: Any, stride: int = 1) -> tuple[Any, Any, Any]:
-        """Rows that may be as close as the threshold, their distances, and whether all of them are here.
+        """Find rows that may reach the threshold.
 
-        Where a query has fewer than another, infinite distances stand at the end.
+        Returns their indices, their distances, and whether the list of each query is complete. Shorter lists are padded
+        with infinite distances.
         """
         torch = self.torch
         rows, halves, sizes = (one[::stride].contiguous() for one in (self.rows, self.halves, self.sizes))
@@ -275,7 +281,7 @@ class Card:
         return places, distances, (counts <= places.shape[1]) & sane
 
     def _threshold(self, asked: Asked, bound: Any) -> Any:
-        """How close a row at this distance is, less what rounding may do to that."""
+        """Return the closeness of a row at distance `bound`, minus the rounding error."""
         if self.metric == "l2":
             squares = (bound * self.scale).square()
             close = (asked.own.square() - squares) / 2
@@ -288,7 +294,7 @@ class Card:
         return self.torch.nextafter(close.float(), close.new_tensor(-math.inf, dtype=self.torch.float32))
 
     def _beyond(self, asked: Asked, threshold: Any) -> Any:
-        """How near a row that is less close than the threshold can be at most."""
+        """Return the minimum distance of a row whose closeness is below the threshold."""
         close = threshold.double()
         if self.metric == "l2":
             squares = asked.own.square() - 2 * close - HAIR * asked.own.square()
@@ -298,7 +304,10 @@ class Card:
         return 1 - product if self.metric == "cosine" else -product * asked.norms
 
     def _compare_with_all(self, given: Any, k: int) -> Any:
-        """Return the `k` nearest rows of each query by the distances of all rows, bit for bit those of the CPU."""
+        """Return the `k` nearest rows of each query by comparing it with all rows.
+
+        The distances are identical, bit for bit, to those of the CPU.
+        """
         torch, found = self.torch, []
         queries_at_once = min(len(given), 1024)
         rows_at_once = max(k, PAIRS_AT_ONCE // queries_at_once)
@@ -311,14 +320,17 @@ class Card:
                 here = torch.arange(start, start + len(rows), device=given.device).expand(len(queries), -1)
                 distances = torch.cat([distances, _distances_in_order(torch, queries, rows, self.metric)], dim=1)
                 places = torch.cat([places, here], dim=1)
-                # The sort is stable: of rows that are equally far the first comes first.
+                # The sort is stable, so ties keep the order of the rows.
                 distances, order = distances.sort(dim=1, stable=True)
                 distances, places = distances[:, :k], places.gather(1, order[:, :k])
             found.append(places)
         return torch.cat(found)
 
     def _far(self, given: Any, places: Any) -> Any:
-        """The distances of candidates in double precision, to some digits those that NumPy gives."""
+        """Compute the distances of candidates in double precision.
+
+        They agree with those of NumPy except for rounding.
+        """
         torch = self.torch
         out = torch.empty(places.shape, dtype=torch.float64, device=places.device)
         few = max(1, (1 << 27) // max(1, places.shape[1] * self.there.shape[1]))
@@ -337,7 +349,10 @@ class Card:
 
 
 def _distances_in_order(torch: Any, queries: Any, rows: Any, metric: str) -> Any:
-    """Compute the distances of all pairs as `pair_distances` does: the same operations in the same order."""
+    """Compute the distances of all pairs with the operations of `pair_distances`.
+
+    The operations have the same order, so the results are identical, bit for bit.
+    """
     ours, theirs = queries.T.contiguous(), rows.T.contiguous()
     sums = torch.zeros((len(queries), len(rows)), dtype=torch.float64, device=rows.device)
     for mine, other in zip(ours, theirs, strict=True):
@@ -356,7 +371,7 @@ def _distances_in_order(torch: Any, queries: Any, rows: Any, metric: str) -> Any
 
 
 def _lengths_in_order(torch: Any, columns: Any) -> Any:
-    """Compute the lengths of vectors, summed over the dimensions in their order."""
+    """Compute the lengths of vectors, summed over the dimensions in order."""
     sums = torch.zeros(columns.shape[1], dtype=torch.float64, device=columns.device)
     for column in columns:
         sums += column * column
@@ -364,7 +379,10 @@ def _lengths_in_order(torch: Any, columns: Any) -> Any:
 
 
 def _rank(k: int, share: float) -> int:
-    """The rank in a part of the rows that is hardly ever below rank k of all: five deviations and five more."""
+    """Return the rank in a sample that is almost never nearer than rank k of all rows.
+
+    It is the expected rank plus five standard deviations plus five.
+    """
     expected = k * min(share, 1.0)
     return min(k, math.ceil(expected + 5 * math.sqrt(expected) + 5))
 
@@ -383,12 +401,12 @@ def _kernel() -> Any:
 
 
 def _plainly(left: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any) -> None:
-    """What the kernel does, by way of the products."""
+    """Do the work of the Triton kernel with matrix products."""
     import torch
 
     for start in range(0, len(rows), step := max(1, (1 << 27) // max(1, len(left)))):
         block = slice(start, start + step)
-        # Before the product: one that is itself of 16 bits would be rounded once more.
+        # Convert before the product: a float16 product would be rounded once more.
         products = left.float() @ rows[block].float().T
         hits = products.addr_(edges, sizes[block]).sub_(halves[block]) >= least[:, None]
         owner, column = hits.nonzero(as_tuple=True)

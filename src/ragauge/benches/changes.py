@@ -1,4 +1,4 @@
-"""Vectors that come, change and go: one at a time and timed each, or while others search."""
+"""Latency of inserts, updates and deletes, and of searches while vectors are inserted."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ragauge.sweeps import Matrix
 OPERATIONS = ("insert", "update", "delete")
 PREFIX = "ragauge-new-"
 JITTER = 0.05
-"""How far a newcomer is from the row that it is made of, in standard deviations of the vectors."""
+"""Standard deviation of the noise added to new vectors, in standard deviations of the stored vectors."""
 MOST_PER_SECOND = 1000.0
-"""Searches among inserts, if nobody says how many: enough to see every insert from near."""
+"""Maximum search rate during inserts if none is given; high enough to observe every insert."""
 SWITCH_SECONDS = 0.0002
-"""How long a Python thread may keep the others waiting while one inserts and one searches; usually 5 milliseconds."""
+"""Switch interval of Python threads while one inserts and one searches, in seconds; the default is 0.005."""
 
 
 def newcomers(base: Matrix, count: int, metric: str, *, seed: int = 0, kind: int = 0) -> Matrix:
-    """Vectors as they could come tomorrow: rows of the base, chosen at random and moved a little.
+    """Generate new vectors: random rows of the base with a little noise.
 
-    By inner product a vector is not the nearest to itself but the longest is, so there they are brought to a length
-    just above that of all others: whether the store has one could not be asked otherwise. `kind` gives other ones.
+    By inner product the longest vector wins, not the vector itself. For that metric the new vectors are made slightly
+    longer than all others, so that a search can tell whether the store has them. `kind` selects another random stream.
     """
     random = np.random.default_rng([seed, 4, kind])
     rows = base[random.integers(len(base), size=count)]
@@ -44,12 +44,12 @@ def newcomers(base: Matrix, count: int, metric: str, *, seed: int = 0, kind: int
 def timed(
     store: Any, base: Matrix, k: int, operation: str, *, ids: Sequence[str], metric: str, n: int = 100, seed: int = 0
 ) -> Raw:
-    """Insert, update or delete vectors, one at a time, each followed by the search that should see it.
+    """Insert, update or delete vectors one at a time, and search for each afterwards.
 
-    New vectors are inserted; rows of the base are updated, and others of them deleted. `ns` is what the change took,
-    `search_ns` the search after it, where a store that puts things off does the work; `seen` is 1 where that search
-    found what was inserted or updated, or did not find what was deleted; NaN where it had not been found before either.
-    What was updated must also be gone from its old place, which is asked for after that.
+    Inserts use new vectors; updates and deletes use different rows of the base. `ns` is the time of the operation, and
+    `search_ns` that of the search after it, which includes work that a store defers. `seen` is 1 if that search found
+    the inserted or updated vector or no longer found the deleted one, else 0. It is NaN if a deleted vector was not
+    found before either. An updated vector must also be gone from its old position, which is checked by another search.
     """
     places = np.random.default_rng([seed, 6]).permutation(len(base))
     chosen = {"insert": places[:0], "update": places[: len(base) // 2][:n], "delete": places[len(base) // 2 :][:n]}
@@ -77,16 +77,17 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
     seconds: float = 3.0,
     seed: int = 0,
 ) -> Raw:
-    """Search at a fixed rate, first alone, then while `n` vectors come in, one at a time.
+    """Search at a fixed rate, first alone, then while `n` vectors are inserted.
 
-    They come evenly over `seconds`. Without a `rate`, searches come at half the speed at which the store answers alone,
-    and at most a thousand a second. Where the engine takes both at once, a thread inserts while another searches;
-    otherwise they take turns, and a search that is due while a vector goes in waits for it. Searches go on until all
-    newcomers are in, at most three times `seconds`.
+    The inserts are spread evenly over `seconds`. Without a `rate`, searches run at half the throughput of the store, at
+    most 1,000 per second. If the engine supports it, one thread inserts while another searches. Otherwise the
+    operations alternate, and a search waits for an insert in progress. Searches continue until all vectors are
+    inserted, for at most three times `seconds`.
 
-    `alone_due_ns`, `alone_began_ns`, `alone_ended_ns`; `due_ns`, `began_ns`, `ended_ns`, `query`, and `positions`
-    (newcomers count on from the base); `before`, how many newcomers were surely in when a search began, and `after`,
-    how many had begun to come in by its end; `newcomers`, their vectors; `inserted`, `insert_seconds`, `together`.
+    The arrays are `alone_due_ns`, `alone_began_ns`, `alone_ended_ns`; `due_ns`, `began_ns`, `ended_ns`, `query`, and
+    `positions` (new vectors are numbered after the base); `before`, the number of inserts completed when a search
+    began, and `after`, the number of inserts begun by its end; `newcomers`, the new vectors; `inserted`,
+    `insert_seconds`, `together`.
     """
     together = "concurrent" in seams.abilities(store)
     rows, names = rows_of(queries), [f"{PREFIX}mixed-{place}" for place in range(n)]
@@ -127,7 +128,10 @@ def mixed(  # noqa: PLR0913 - each is one choice of the experiment
 
 
 def half_speed(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5) -> float:
-    """Half of the queries per second that a store answers without a pause, one at a time; a thousand at most."""
+    """Return half the throughput of a store in queries per second, at most 1,000.
+
+    The queries run one at a time without a pause.
+    """
     began, asked = now(), 0
     while asked < 20 or now() - began < seconds * 1e9:
         store.search(rows[asked % len(rows)], k)
@@ -136,7 +140,7 @@ def half_speed(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5)
 
 
 class _Inserts:
-    """Newcomers on their way in, one after the other; `begun` and `done` of them are visible to other threads."""
+    """Inserts on a schedule; other threads read the counts `begun` and `done`."""
 
     def __init__(self, store: Any, names: Sequence[str], rows: Sequence[Matrix], gap: float) -> None:
         self._store, self._names, self._rows, self._gap = store, names, rows, gap
@@ -146,7 +150,7 @@ class _Inserts:
 
     @property
     def due(self) -> int | None:
-        """When the next one is due; None when all are in."""
+        """Scheduled time of the next insert, in ns; None after the last."""
         return self.start + int(self.done * self._gap) if self.done < len(self._names) else None
 
     def one(self) -> None:
@@ -162,21 +166,21 @@ class _Inserts:
                 wait_until(due, spin=False)
                 if not self.over.is_set():
                     self.one()
-        except BaseException as error:  # raised by the thread that waits for this one
+        except BaseException as error:  # re-raised by the thread that joins this one
             self.failed = error
 
 
 class _Searches:
-    """Searches at their times, and what was in the store around each."""
+    """Searches on a schedule, with the number of inserts around each."""
 
     def __init__(self, store: Any, rows: Sequence[Matrix], k: int, gap: float, *, spin: bool) -> None:
         self._search, self._rows, self._k, self._gap = store.search, rows, k, gap
-        # Who waits awake would keep a second thread from inserting.
+        # A busy wait would keep the other thread from inserting.
         self._spin = spin
         self.begin()
 
     def begin(self) -> int:
-        """Forget what was done; the moment from which on it is done again."""
+        """Discard all results and return the start time of the next run, in ns."""
         self.answers: list[Any] = []
         self.began: list[int] = []
         self.ended: list[int] = []
@@ -187,11 +191,11 @@ class _Searches:
 
     @property
     def due(self) -> int:
-        """When the next one is due."""
+        """Scheduled time of the next search, in ns."""
         return self.start + int(len(self.answers) * self._gap)
 
     def wait(self) -> None:
-        """Until the next one is due."""
+        """Wait until the next search is due."""
         wait_until(self.due, spin=self._spin)
 
     def one(self, inserts: _Inserts) -> None:
@@ -206,7 +210,7 @@ class _Searches:
         self.answers.append(answer)
 
     def all(self, inserts: _Inserts, seconds: float, *, until_in: bool = False) -> None:
-        """Go on for so long, or until all newcomers are in."""
+        """Search for `seconds`, or until all vectors are inserted if `until_in` is true."""
         until = self.start + round(seconds * 1e9)
         while self.due < until and inserts.failed is None and not (until_in and inserts.due is None):
             self.wait()
@@ -219,7 +223,7 @@ class _Searches:
 
 
 def _in_turns(searches: _Searches, inserts: _Inserts, seconds: float) -> None:
-    """One thing at a time: a search as soon as it is due, otherwise the next newcomer."""
+    """Run searches as soon as they are due, and inserts in between, in one thread."""
     until = searches.start + round(seconds * 1e9)
     while (insert := inserts.due) is not None and searches.due < until:
         if searches.due <= max(insert, now()):
@@ -231,14 +235,17 @@ def _in_turns(searches: _Searches, inserts: _Inserts, seconds: float) -> None:
 
 
 class _Moved(NamedTuple):
-    """Where an updated vector was, and how far from there its two places are."""
+    """Old vector of an update, and its distances to itself and to the new vector."""
 
     old: Matrix
     before: float
     after: float
 
     def left(self, name: str, answer: Any) -> bool:
-        """Whether the old place is empty: who is found from there is there only if the claimed distance says so."""
+        """Return whether the store no longer has the vector at its old position.
+
+        A result at that position counts only if its reported distance is closer to the old one.
+        """
         claims = [float(far) for one, far in zip(answer[0][0], answer[1][0], strict=False) if one == name]
         return not any(abs(far - self.before) < abs(far - self.after) for far in claims)
 
@@ -285,7 +292,7 @@ def _each(
 
 @contextmanager
 def _brisk() -> Iterator[None]:
-    """Threads that give way to each other sooner than usual."""
+    """Shorten the switch interval of Python threads within the block."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:

@@ -1,6 +1,6 @@
-"""Clocks that tell when not to believe them: a quiet process, pinned threads, and what the machine did meanwhile.
+"""Timing of benchmarks: one clock, CPU pinning, and counters of what disturbed the process.
 
-All times are of one clock, `now`, which every process of a machine reads the same.
+All times are read from one clock, `now`, whose values are comparable across the processes of a machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from ragauge.records import Floats
 
 now = time.perf_counter_ns
-"""Nanoseconds. On Linux, macOS and Windows this clock belongs to the machine, not to the process."""
+"""Current time in nanoseconds. On Linux, macOS and Windows all processes of a machine share this clock."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -34,31 +34,36 @@ THREAD_VARIABLES = (
     "LANCE_CPU_THREADS",
     "GOMAXPROCS",
 )
-"""What the libraries behind stores read when they are loaded. LANCE_IO_THREADS is not among them: with one such thread
-LanceDB waits for itself for ever."""
+"""Environment variables that set the number of threads of libraries behind stores, read when a library is loaded.
+
+LANCE_IO_THREADS is left out: LanceDB deadlocks with a single I/O thread.
+"""
 STAT = "/proc/stat"
 TICKS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""Its columns that add up to the whole time."""
+"""Columns of /proc/stat that add up to the total CPU time."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the system says of this process and its processors at a moment; NaN where it does not say."""
+    """Counters of this process and of the CPUs it may use, at one moment; NaN if the system does not provide one."""
 
     wall_ns: int
     cpu_ns: int
-    """Of all threads of the process."""
+    """CPU time of all threads of the process."""
     switches: float
-    """How often a thread was put aside though it had work to do."""
+    """Number of involuntary context switches."""
     faults: float
-    """How often something had to be read from disk into memory first."""
+    """Number of major page faults, which read from disk."""
     stolen: float
-    """Ticks that the host took from the processors that this process may use."""
+    """Ticks that the hypervisor took from the CPUs that this process may use."""
     ticks: float
-    """All ticks of those processors."""
+    """All ticks of those CPUs."""
 
     def since(self, before: Reading) -> Floats:
-        """The differences: seconds, seconds of processor time, switches, faults, stolen ticks, ticks."""
+        """Return the differences to an earlier snapshot.
+
+        They are in the order of SNAPSHOT_DIFFERENCES.
+        """
         return np.array(
             [
                 (self.wall_ns - before.wall_ns) / 1e9,
@@ -72,11 +77,11 @@ class Reading:
 
 
 READINGS = ("seconds", "cpu_seconds", "switches", "faults", "stolen", "ticks")
-"""The names of what `Reading.since` gives, in its order."""
+"""Names of the values that `MachineSnapshot.since` returns, in order."""
 
 
 def read() -> Reading:
-    """How things stand now."""
+    """Read the counters of the process and of its CPUs now."""
     switches = faults = np.nan
     try:
         import resource
@@ -91,13 +96,13 @@ def read() -> Reading:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """A time in which the garbage collector does not run: what is there already is not looked at again.
+    """Run the block without garbage collection, so that no collection is timed.
 
-    A collection in the middle of a search takes milliseconds that the store has nothing to do with.
+    A collection during a search takes milliseconds that are not due to the store.
     """
     enabled, frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.collect()
-    if not frozen:  # what somebody else has frozen stays so afterwards
+    if not frozen:  # objects that other code froze stay frozen afterwards
         gc.freeze()
     gc.disable()
     try:
@@ -111,16 +116,20 @@ def undisturbed() -> Iterator[None]:
 
 @cache
 def cores() -> tuple[int, ...]:
-    """The processors that this process was given when first asked, before it was pinned to some of them."""
+    """Return the CPUs that this process may use, before any pinning.
+
+    They are determined on the first call.
+    """
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
 
 
 def pin(threads: int, *, first: int = 0, among: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
-    """Keep this process and all that it will start on so many processors; None where the system has no such thing.
+    """Pin this process and its future children to a number of CPUs.
 
-    `first` says from which place on they are taken, around the end, so that several processes get different ones.
+    Return the CPUs, or None if the system does not support pinning. `first` is the index of the first CPU to use;
+    indices wrap around, so that several processes can get different CPUs.
     """
     known = cores() if among is None else among
     if not hasattr(os, "sched_setaffinity"):
@@ -134,7 +143,11 @@ def pin(threads: int, *, first: int = 0, among: tuple[int, ...] | None = None) -
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Variables that keep libraries to so many threads: for a process to come, since they are read on loading."""
+    """Return environment variables that limit the threads of libraries.
+
+    They are for a process to be started. They have no effect on the present process, because libraries read them
+    when they are loaded.
+    """
     return dict.fromkeys(THREAD_VARIABLES, str(threads)) | {
         "OMP_WAIT_POLICY": "PASSIVE",
         "TOKENIZERS_PARALLELISM": "false",
@@ -142,7 +155,10 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def wait_until(due: int, *, spin: bool = True) -> None:
-    """Wait for a moment of `now`: asleep, and the last third of a millisecond awake, since sleep oversleeps."""
+    """Wait until `due` on the clock `now`, in nanoseconds.
+
+    With `spin`, the last 0.3 ms are spent in a busy loop, because sleep takes longer than requested.
+    """
     margin = 300_000 if spin else 0
     while (left := due - now()) > margin:
         time.sleep((left - margin) / 1e9)
@@ -151,7 +167,7 @@ def wait_until(due: int, *, spin: bool = True) -> None:
 
 
 def _ticks() -> tuple[float, float]:
-    """Stolen ticks and all ticks of the processors that this process may use now."""
+    """Read stolen ticks and all ticks of the CPUs that this process may use now."""
     mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     wanted = {f"cpu{place}" for place in mine}
     stolen = ticks = 0.0

@@ -1,4 +1,4 @@
-"""Vectors made from a seed: clusters of unequal size, and queries from the same clusters."""
+"""Vector sets from files, folders, datasets or a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_AT_ONCE = 65_536
 
 
 def read(text: str) -> dict[str, int | float]:
-    """The options in `clustered:n=20000,d=64`; only those that are named.
+    """Parse the options in `clustered:n=20000,d=64`; only those that are given.
 
     >>> read("clustered:n=500,spread=0.2")
     {'n': 500, 'spread': 0.2}
@@ -34,10 +34,10 @@ def read(text: str) -> dict[str, int | float]:
 
 
 def clustered(metric: str = "l2", **options: Any) -> VectorSet:
-    """Normally distributed clusters around normally distributed centres; `spread` is how wide a cluster is.
+    """Generate normally distributed clusters; `spread` is their mean width.
 
-    The c-th largest cluster is as likely as 1 / c; some are twice as wide as others. The queries are drawn as the
-    vectors are, and are none of them.
+    The probability of the c-th largest cluster is proportional to 1 / c. Widths vary by a factor of up to two. The
+    queries have the same distribution as the vectors, and are drawn independently.
 
     >>> made = clustered(n=100, d=4, clusters=5, queries=3)
     >>> made.base.shape, made.queries.shape, made.name
@@ -54,7 +54,7 @@ def clustered(metric: str = "l2", **options: Any) -> VectorSet:
     likely = 1 / np.arange(1, clusters + 1)
 
     def drawn(rows: int, stream: int) -> Any:
-        # A stream of their own for vectors and queries: more of the ones do not change the others.
+        # Separate random streams: the number of vectors does not affect the queries.
         random = np.random.default_rng([seed, stream])
         which = random.choice(clusters, rows, p=likely / likely.sum())
         out = np.empty((rows, dimension), np.float32)

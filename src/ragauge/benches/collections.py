@@ -1,4 +1,4 @@
-"""Vectors to measure stores on, whatever they come from: a file, a folder, a dataset and an embedder, or a seed."""
+"""Vector sets for benchmarks: from files, folders, datasets with an embedder, or a seed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ragauge.systems.stores.intake import METRICS, Mask, one_of, whole
 
 EMBEDDER = "wordllama"
 HELD_OUT = 1000
-"""How many rows of a file without queries become queries, where nothing is said; never more than a tenth."""
+"""Default number of rows of a file without queries that become queries; at most a tenth of the rows."""
 BASES = (("base",), ("train",), ("learn",))
 QUERIES = ("query", "queries", "test")
 NEIGHBOURS = ("groundtruth", "gt", "neighbors", "neighbours")
 WORDS = {"euclidean": "l2", "angular": "cosine", "dot": "ip", **{metric: metric for metric in METRICS}}
-"""What a file of neighbours may have in its name, and which metric that is."""
+"""Words in the name of a neighbour file, and the metric that they stand for."""
 
 
 def collection(
@@ -47,16 +47,17 @@ def collection(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> VectorSet:
-    """The vectors of a file, of a folder, of a dataset's texts, or clustered ones from a seed.
+    """Load vectors from a file, a folder or a dataset, or generate them from a seed.
 
     - an HDF5 file of ann-benchmarks;
-    - a folder with `base`, `query` and `groundtruth` files, also one of RAGAUGE_DATA by its name;
-    - one file of vectors, of which `queries` are held out by `seed`;
-    - a dataset, as `load` knows it, embedded by `embedder` (`wordllama` where nothing is said);
+    - a folder with `base`, `query` and `groundtruth` files, or the name of such a folder in RAGAUGE_DATA;
+    - one file of vectors, of which `queries` rows are held out by `seed`;
+    - a dataset that `load` accepts, embedded by `embedder` (`wordllama` by default);
     - `clustered`, or `clustered:n=20000,d=64,clusters=100,queries=200,spread=0.5,seed=0`.
 
-    Without a `metric` it is what the data says; else `cosine` for texts and `l2` for vectors. `limit` takes the first
-    vectors and `queries` the first queries; neighbours that were published for all vectors are then left out.
+    Without a `metric`, that of the data is used; if there is none, `cosine` for texts and `l2` for vectors. `limit`
+    keeps the first vectors and `queries` the first queries. Published neighbours are dropped if `limit` removes
+    vectors.
     """
     if metric is not None:
         one_of("metric", metric, METRICS)
@@ -90,7 +91,7 @@ def collection(
 
 
 def _holds_vectors(what: str | Path) -> bool:
-    """Return whether a name leads to vectors, and not to texts."""
+    """Return whether a name refers to vectors and not to texts."""
     text = str(what)
     path = _place(text)
     if text == "clustered" or text.startswith("clustered:"):
@@ -99,7 +100,10 @@ def _holds_vectors(what: str | Path) -> bool:
 
 
 def _place(text: str) -> Path | None:
-    """The file or folder of that name, here or in RAGAUGE_DATA; a file of vectors also where there is none."""
+    """Return the file or folder of that name, here or in RAGAUGE_DATA.
+
+    The name of a vector file is returned even if it does not exist. None if there is no match.
+    """
     path = Path(text)
     if path.exists() or is_hdf5(path) or is_vectors(path):
         return path
@@ -110,7 +114,6 @@ def _place(text: str) -> Path | None:
 
 
 def _first(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet:
-    """The first vectors and queries."""
     if limit is not None and limit < len(data.base):
         data = replace(
             data, base=data.base[:limit], ids=data.ids[:limit], neighbours=None, metadata=data.metadata[:limit]
@@ -122,7 +125,7 @@ def _first(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of vectors to search in: those named so, else those to train or learn from."""
+    """Find the files of base vectors: named `base`, else `train`, else `learn`."""
     for words in BASES:
         if found := _named(folder, words):
             return found
@@ -153,7 +156,7 @@ def _folder(folder: Path, metric: str | None, limit: int | None, queries: int | 
         raise BadInput(
             f"there are neighbours by {', '.join(known)}", file=str(folder), hint=f"name one: --metric {known[0]}"
         )
-    # The published collections say nothing where they mean the Euclidean distance.
+    # Published vector sets usually omit the metric if it is the Euclidean distance.
     chosen = metric or (known[0] if known else "l2")
     fitting = [one for one in near if told[one] == chosen] or [one for one in near if not told[one] and chosen == "l2"]
     asked = _named(folder, QUERIES)
@@ -176,7 +179,7 @@ def _folder(folder: Path, metric: str | None, limit: int | None, queries: int | 
 
 
 def _one_file(path: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
-    """Some rows become queries; the base is the rest."""
+    """Load one file of vectors, and hold out random rows as queries."""
     rows = read_vectors(path, limit=None if limit is None else limit + (queries or min(HELD_OUT, -(-limit // 9))))
     count = len(rows.vectors)
     held = queries or min(HELD_OUT, count // 10)
@@ -213,7 +216,7 @@ def _embedded(
     queries: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> VectorSet:
-    """The texts of a dataset as vectors; those of a model are computed once."""
+    """Embed the documents and queries of a dataset; the vectors are cached."""
     documents = list(dataset.documents)[:limit]
     asked = dict(list(dataset.queries.items())[:queries])
     if not documents or not asked:
@@ -235,7 +238,7 @@ def _embedded(
 
 
 def finite(data: VectorSet) -> VectorSet:
-    """The same, if all of it are numbers in single precision, as those of files are: nothing is near a NaN."""
+    """Check that all values are finite in float32, and return the vectors unchanged."""
     for what, rows in (("vector", data.base), ("query", data.queries)):
         if (row := odd_row(np.asarray(rows), np.float32)) is not None:
             raise BadInput(
@@ -246,9 +249,9 @@ def finite(data: VectorSet) -> VectorSet:
 
 
 def _checked(data: VectorSet) -> VectorSet:
-    """The same with notes about what would surprise, and judgments of what is asked alone.
+    """Add notes on surprising data, and keep only the judgments of the queries used.
 
-    Under cosine vectors that have no direction are left out.
+    For `cosine`, zero vectors are left out.
     """
     notes = list(data.notes)
     if data.metric == "cosine":
@@ -273,7 +276,10 @@ def _checked(data: VectorSet) -> VectorSet:
 
 
 def _of_those(judgments: Judgments | None, asked: Sequence[str]) -> Judgments | None:
-    """The judgments of the queries that are asked: those of the others would count as searches that found nothing."""
+    """Keep only the judgments of the given queries.
+
+    A query that is not run would otherwise count as one without results.
+    """
     if judgments is None or not len(asked) or set(judgments.nested) <= set(asked):
         return judgments
     there = set(asked)
@@ -296,12 +302,13 @@ def _kept(ids: Sequence[str], which: Mask) -> Sequence[str]:
 
 
 def _repeated(base: Matrix, queries: Matrix) -> tuple[int, int]:
-    """How many vectors are equal to an earlier one, and how many queries to some vector."""
+    """Count the vectors equal to an earlier one, and the queries equal to a vector."""
     marks = np.random.default_rng(0).integers(1, 1 << 63, base.shape[1], dtype=np.uint64) | np.uint64(1)
 
     def hashes(rows: Any) -> NDArray[np.uint64]:
         parts = [
-            # To zero is added, since -0 has other bits; the high bits are mixed in, since floats often lack low ones.
+            # Adding zero turns -0 into 0, which has other bits. High bits are mixed in, since low bits of floats are
+            # often zero.
             (
                 (np.asarray(block, np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64) * marks
                 >> np.uint64(7)
@@ -313,7 +320,7 @@ def _repeated(base: Matrix, queries: Matrix) -> tuple[int, int]:
     theirs = hashes(base)
     order = np.argsort(theirs, kind="stable")
     near = np.flatnonzero(theirs[order][1:] == theirs[order][:-1])
-    # A hash only says where to look.
+    # Equal hashes are only a hint, so the rows are compared.
     twins = int((base[order[near]] == base[order[near + 1]]).all(axis=1).sum())
     sorted_hashes, ours = theirs[order], hashes(queries)
     place = np.minimum(np.searchsorted(sorted_hashes, ours), len(base) - 1)

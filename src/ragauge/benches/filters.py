@@ -1,4 +1,4 @@
-"""Search under filters that match fewer and fewer vectors: rows returned, recall and latency."""
+"""Timed searches of one client, with and without filters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from ragauge.errors import BadInput
 
 Mask = NDArray[np.bool_]
 INSIDE, OUTSIDE = "in", "out"
-"""The two values of a rung's field: texts, which every engine can compare."""
+"""Metadata values of matching and other rows; every engine can compare strings."""
 
 
 def ladder(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, Mask]:
-    """Return a field per share, and which of n rows match it: chosen at random, each rung inside the wider ones.
+    """Select random rows per selectivity, each selection a subset of the larger ones.
+
+    The keys are the names of metadata fields, the values which of `n` rows match.
 
     >>> {name: int(mask.sum()) for name, mask in ladder(1000, [0.5, 0.01]).items()}
     {'rung_0': 500, 'rung_1': 10}
@@ -32,7 +34,9 @@ def ladder(n: int, selectivities: Sequence[float], seed: int = 0) -> dict[str, M
 
 
 def metadata(rungs: Mapping[str, Mask], start: int = 0, count: int | None = None) -> list[dict[str, str]]:
-    """What each row is added with, so that every rung can be asked for; of some rows where not of all.
+    """Build the metadata of each row for the given filters.
+
+    With `start` or `count`, only those rows are included.
 
     >>> metadata({"rung_0": np.array([True, False])})
     [{'rung_0': 'in'}, {'rung_0': 'out'}]
@@ -43,12 +47,12 @@ def metadata(rungs: Mapping[str, Mask], start: int = 0, count: int | None = None
 
 
 def where(rung: str) -> dict[str, str]:
-    """The condition of a rung."""
+    """Return the filter condition of a random filter."""
     return {rung: INSIDE}
 
 
 class FilteredStore:
-    """A store whose searches all use the same filter, so that they are timed in the same loop as other searches."""
+    """A store whose searches all use one filter, so that the usual loop can time them."""
 
     def __init__(self, store: Any, where: Mapping[str, Any]) -> None:
         self.search = partial(store.search, where=where)

@@ -1,4 +1,4 @@
-"""The frontier: which configurations are worth having, how fast a store is at a given recall, and what that costs."""
+"""Analysis of benchmark results: scores, Pareto frontiers, speed at a recall level, and cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from ragauge.sweeps import Point, Reached, Sweep, points_around, unbeaten
 
 LEVELS = (0.90, 0.95, 0.99)
-"""The recalls at which stores are compared."""
+"""Recall levels at which the speed of stores is compared."""
 Figure = Callable[[Point], float]
 
 SPEEDS: dict[str, Figure] = {
@@ -17,20 +17,21 @@ SPEEDS: dict[str, Figure] = {
     "p50": lambda point: _inverse(point.latency.p50),
     "p99": lambda point: _inverse(point.latency.p99),
 }
-"""What a configuration is fast by: more is better."""
+"""Speed of a configuration by name; higher is better."""
 
 
 def frontier(points: Sequence[Point], recall: str, *, by: str = "qps") -> list[int]:
-    """The places of the points that no other beats in both recall and speed, by recall, the least first.
+    """Return the indices of the Pareto frontier of recall and speed.
 
-    `by` is `qps`, or `p50` or `p99` for the latency of one query. The harness itself is no competitor.
+    They are sorted by ascending recall. `by` is `qps`, or `p50` or `p99` for the latency of one query. The null store
+    is excluded.
     """
     recalls = [math.nan if one.is_floor else one.quality.get(recall, math.nan) for one in points]
     return unbeaten(recalls, [_positive(SPEEDS[by](one)) for one in points])
 
 
 def frontiers(points: Sequence[Point], recall: str, *, by: str = "qps") -> dict[str, list[int]]:
-    """The same for each series alone: its own points that none of its own beats."""
+    """Return the indices of the Pareto frontier of each series."""
     return {
         series: [places[i] for i in frontier([points[place] for place in places], recall, by=by)]
         for series, places in _series(points).items()
@@ -38,10 +39,11 @@ def frontiers(points: Sequence[Point], recall: str, *, by: str = "qps") -> dict[
 
 
 def reached(points: Sequence[Point], recall: str, levels: Sequence[float] = LEVELS) -> list[Reached]:
-    """How fast each store is at each recall: between the two points of its frontier around it.
+    """Interpolate the speed of each store at each recall level.
 
-    Speed is taken to fall evenly on a logarithmic scale from one to the next. Nothing is drawn out beyond what was
-    measured: a store whose least recall is above has the speed of that point, and one that never gets there has none.
+    The logarithm of the speed is interpolated between the two adjacent points of the frontier. There is no
+    extrapolation: a store whose lowest recall is above the level has the speed of that point, and one that does not
+    reach it has None.
     """
     found = []
     for series, places in _series(points).items():
@@ -55,7 +57,7 @@ def reached(points: Sequence[Point], recall: str, levels: Sequence[float] = LEVE
 
 
 def cost(qps: float, price_per_hour: float) -> float:
-    """Money for a million queries, where one such thread costs so much an hour.
+    """Return the cost of a million queries, given the price of one thread per hour.
 
     >>> cost(1000, 3.6)
     1.0
@@ -64,7 +66,7 @@ def cost(qps: float, price_per_hour: float) -> float:
 
 
 def placed(sweep: Sweep) -> Sweep:
-    """The sweep with its frontiers, and with what each store reached."""
+    """Return the benchmark with its frontiers and its speeds at the recall levels."""
     points, recall = sweep.points, sweep.recall
     return replace(
         sweep,
@@ -75,7 +77,7 @@ def placed(sweep: Sweep) -> Sweep:
 
 
 def _series(points: Sequence[Point]) -> dict[str, list[int]]:
-    """The places of each series, without the harness."""
+    """Group the indices of the points by series, without the null store."""
     found: dict[str, list[int]] = {}
     for place, one in enumerate(points):
         if not one.is_floor:
@@ -84,7 +86,7 @@ def _series(points: Sequence[Point]) -> dict[str, list[int]]:
 
 
 def _at(points: Sequence[Point], recall: str, level: float, by: str) -> tuple[float | None, Point | None]:
-    """The speed at a recall, and the point that comes nearest above it."""
+    """Return the speed at a recall level, and the nearest point at or above it."""
     speed = SPEEDS[by]
     around = points_around(points, [_positive(speed(one)) for one in points], recall, level)
     if not around:
@@ -101,5 +103,4 @@ def _inverse(value: float) -> float:
 
 
 def _positive(value: float) -> float:
-    """A speed of nothing is none."""
     return value if 0 < value < math.inf else math.nan

@@ -1,6 +1,7 @@
-"""The usual values of each store's options, several grids where a store has several kinds of index.
+"""Default option values of each store, with one grid per kind of index.
 
-A list is swept; a word says which kind a grid is for. What a user gives takes the place of what stands here.
+The values of a list are swept; a string selects the kind of index that a grid is for. Options given by the user
+replace those of the grid.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 WIDTHS = [10, 20, 40, 80, 160, 320]
-"""How widely a graph is searched."""
+"""Search widths of graph indexes."""
 PROBES = [1, 2, 4, 8, 16, 32]
-"""How many cells are looked into."""
+"""Number of cells that are searched."""
 
 SEARCH_WIDTHS = ("ef_search", "nprobe", "nprobes", "probes")
-"""Options that say how much of an index is searched; a search with a filter needs larger values."""
+"""Options that set how much of an index is searched; a search with a filter needs larger values."""
 WITHOUT_FILTERS = frozenset({"usearch", "voyager", "annoy", "scann", "memvid"})
-"""Stores whose engine has no filters: an estimate of the time does not count filters for them."""
+"""Stores whose engine does not support filters; time estimates skip filters for them."""
 WIDEST = 1_000
-"""Largest value that is tried of them."""
+"""Largest search width that is tried."""
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "exact": [{}],
@@ -56,7 +57,7 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 
 
 def widen(values: list[int]) -> list[int]:
-    """Continue a list of widths by two steps of its last ratio, up to WIDEST.
+    """Extend a list of widths by two steps of its last ratio, up to MAX_SEARCH_WIDTH.
 
     >>> widen([4, 8, 16, 32]), widen([10, 40, 160])
     ([4, 8, 16, 32, 64, 128], [10, 40, 160, 640])

@@ -1,7 +1,7 @@
-"""The one thing that is written for the card itself: which rows pass a query's threshold, without keeping any product.
+"""Triton kernel that finds the rows that reach the threshold of a query, without storing the products.
 
-A product of 10,000 queries and 10,000,000 rows has 10^11 numbers, and writing them down costs more than making them.
-The kernel compares each where it was made, in registers, and writes down the few that pass.
+A product of 10,000 queries and 10,000,000 rows has 10^11 values, and storing them costs more than computing them. The
+kernel compares each value in registers and stores only the few rows that pass.
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ def passing(  # type: ignore[no-untyped-def] # noqa: PLR0913
     STAGES: tl.constexpr,  # noqa: N803
     BLOCKS: tl.constexpr,  # noqa: N803
 ):
-    """Count the rows with `query . row + edge * size - half >= least` for each query, and name the first `room`."""
+    """Count the rows with `query . row + edge * size - half >= least` per query.
+
+    The first `room` of these rows are stored in `places`.
+    """
     across = tl.cdiv(many_queries, BLOCK_Q)
-    # Queries change fastest, so that programs which run side by side read the same rows.
+    # Queries change fastest, so that programs running at the same time read the same rows.
     mine = (tl.program_id(0) % across) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     first = (tl.program_id(0) // across) * BLOCKS * BLOCK_R
     there = mine < many_queries
     column = tl.arange(0, part)
     edge = tl.load(edges + mine, mask=there, other=0.0)
     bound = tl.load(least + mine, mask=there, other=float("inf"))
-    # Where a vector is read in parts, its next part is fetched ahead of time; else the next rows are.
+    # Prefetch the next block of dimensions if a vector has several, else the next rows.
     for block in tl.range(0, BLOCKS, num_stages=STAGES if width == part else 1):
         row = first + block * BLOCK_R + tl.arange(0, BLOCK_R)
         real = row < many_rows
@@ -64,7 +67,7 @@ def passing(  # type: ignore[no-untyped-def] # noqa: PLR0913
         half = tl.load(halves + row, mask=real, other=float("inf"))
         hit = product + edge[:, None] * size[None, :] - half[None, :] >= bound[:, None]
         if tl.max(tl.max(hit.to(tl.int32), 1), 0) > 0:
-            # What is infinite passes the thresholds of queries that are none, too; seldom, so it is looked at here.
+            # Infinite values also pass in padding rows and queries. This is rare, so the masks are applied only here.
             hit = hit & there[:, None] & real[None, :]
             owner = tl.broadcast_to(mine[:, None], (BLOCK_Q, BLOCK_R))
             number = tl.atomic_add(counts + owner, 1, mask=hit, sem="relaxed")
@@ -73,7 +76,10 @@ def passing(  # type: ignore[no-untyped-def] # noqa: PLR0913
 
 
 def launch(queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any) -> None:
-    """Fill `counts` and `places`; all of them are contiguous tensors on the card, queries and rows of 16 bits."""
+    """Fill `counts` and `places` on the GPU.
+
+    All arguments are contiguous tensors on the GPU; `queries` and `rows` are float16.
+    """
     many, width = queries.shape
 
     def grid(chosen: dict[str, int]) -> tuple[int]:

@@ -1,8 +1,8 @@
-"""Several clients at once, each a process of its own: as fast as they can, or at a fixed rate that waits for nobody.
+"""Load tests with several client processes: closed loop, or open loop at a target rate.
 
-A client that waits for its answer before it asks again is polite to a store that stalls: while nothing comes back,
-nothing is asked, and the stall is one slow query among thousands. Users are not polite. At a fixed rate a query is due
-when it is due, and its time counts from then (Gil Tene's "coordinated omission").
+A closed-loop client waits for a result before it sends the next query. If the store stalls, nothing is sent, and the
+stall counts as one slow query among thousands. Real users do not wait. In an open loop, queries follow a schedule, and
+their latency counts from the scheduled time (Gil Tene's "coordinated omission").
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ragauge.sweeps import Matrix
 from ragauge.temporary_files import temporary_folder
 
 START_NS = 50_000_000
-"""All clients begin at one moment, this long after the last is ready."""
+"""Delay between the last client being ready and the common start."""
 
 
 def run(  # noqa: PLR0913 - each is one choice of the experiment
@@ -50,31 +50,32 @@ def run(  # noqa: PLR0913 - each is one choice of the experiment
     opening_seconds: float = 120.0,
     seed: int = 0,
 ) -> tuple[Raw, str]:
-    """Let clients ask a store that was saved; every query's times on one clock, and what is to be said of it.
+    """Run several clients against a saved store.
 
-    Without a `rate` each asks again as soon as it has its answer, for `seconds`. With one, queries are due evenly, or
-    with `poisson` at random, as from many users who know nothing of each other; a client that is free takes the next.
-    What is not sent `patience` times `seconds` after the end is given up. A client may take `opening_seconds` to open
-    the store and to warm up, and again to end.
+    Returns the times of every query on one clock, and a note for the user (may be empty). Without a `rate`, each client
+    sends its next query after each result, for `seconds`. With a `rate`, queries are due evenly, or with `poisson` at
+    random as from independent users; a free client takes the next one. Queries not sent within `patience` times
+    `seconds` after the end are dropped. A client may take `opening_seconds` to open the store and warm up, and again to
+    end.
 
-    `due_ns`, `began_ns`, `ended_ns` (-1: given up) from the common start, and `client`, for each query; besides
-    `clients`, `rate` (NaN: as fast as they can), `copies` (1: each had its own copy of the folder), `empty` (answers
-    with nothing in them), `stopped_ns` (when the last client ended), `readings` (clients, READINGS), `server`, and
-    `cores` (how many clients have processors of their own).
+    `due_ns`, `began_ns`, `ended_ns` (-1: dropped) count from the common start, with `client` for each query. In
+    addition: `clients`, `rate` (NaN: closed loop), `copies` (1: each client had its own copy of the folder), `empty`
+    (number of empty results), `stopped_ns` (end of the last client), `readings` (clients, SNAPSHOT_DIFFERENCES),
+    `server`, and `cores` (number of clients that can have their own CPU cores).
 
-    Nobody else must have the store open; where processes cannot share its folder each gets a copy. `server` says that
-    it works in a process of its own, which needs a processor too. Each client gets `threads` processors.
+    No other process may have the store open. If processes cannot share its folder, each client gets a copy. `server`
+    means that the store runs in a separate process, which needs a CPU core too. Each client gets `threads` CPU cores.
     """
     if clients < 1:
         raise BadInput(f"{clients} clients cannot ask anything")
     known = cores()
-    # Who waits awake needs a processor: where there are not enough, clients sleep, and begin a little late.
+    # A busy wait needs a CPU core. If there are too few, clients sleep and start slightly late.
     spin = clients * threads < len(known) + (not server)
     work = _Work(k, clients, rate, seconds, threads, patience, known, spin)
     due = arrivals(rate, seconds, poisson=poisson, seed=seed) if rate is not None else np.empty(0, dtype=np.int64)
     context = get_context("spawn")
     counter = context.Value("q", 0)
-    # Beside the store: copies may be large, and what a killed process leaves there goes away with the store.
+    # Next to the store: copies may be large, and leftovers of a killed process are deleted with the store.
     beside = None if opening.path is None else Path(opening.path).parent
     with temporary_folder("load", beside) as folder:
         openings, copies = _places(opening, clients, folder)
@@ -91,7 +92,7 @@ def run(  # noqa: PLR0913 - each is one choice of the experiment
 
 
 def arrivals(rate: float, seconds: float, *, poisson: bool = False, seed: int = 0) -> Ints:
-    """When queries are due, in nanoseconds from the start.
+    """Compute the scheduled times of queries, in nanoseconds from the start.
 
     >>> arrivals(4, 1).tolist()
     [0, 250000000, 500000000, 750000000]
@@ -107,7 +108,7 @@ def arrivals(rate: float, seconds: float, *, poisson: bool = False, seed: int = 
 
 @dataclass(frozen=True)
 class _Work:
-    """What every client is told."""
+    """Settings common to all clients."""
 
     k: int
     clients: int
@@ -127,7 +128,7 @@ class _Client:
 
 @contextmanager
 def _clients(context: Any, told: list[Any], counter: Any) -> Iterator[list[_Client]]:
-    """Processes that end with the block, whatever happens in it."""
+    """Start client processes, and end them when the block is left."""
     running: list[_Client] = []
     try:
         for arguments in told:
@@ -150,7 +151,10 @@ def _clients(context: Any, told: list[Any], counter: Any) -> Iterator[list[_Clie
 
 
 def _gather(running: list[_Client], what: str, seconds: float) -> list[Any]:
-    """What each client sends next; the words of the first that fails, dies or takes too long."""
+    """Return the next message of each client.
+
+    Raises BackendFailed for the first client that fails, dies or exceeds the time limit.
+    """
     until = time.monotonic() + seconds
     found: dict[int, Any] = {}
     while len(found) < len(running):
@@ -175,9 +179,9 @@ def _gather(running: list[_Client], what: str, seconds: float) -> list[Any]:
 
 
 def _client(pipe: Any, counter: Any, told: tuple[Any, ...]) -> None:
-    """The life of one client."""
+    """Open the store in a client process, run its loop and send the results."""
     opening, queries, warm_up, work, due, place = told
-    os.dup2(2, 1)  # whatever an engine prints is no word of ours
+    os.dup2(2, 1)  # output of an engine must not reach stdout
     try:
         pin(work.threads, first=place * work.threads, among=work.cores)
         store = opening.open()
@@ -198,15 +202,15 @@ def _client(pipe: Any, counter: Any, told: tuple[Any, ...]) -> None:
         finally:
             seams.close(store)
     except (EOFError, ConnectionError):
-        return  # nobody listens any more
+        return  # the parent closed the pipe
     except RagaugeError as error:
         pipe.send(("failed", (error.message, error.hint)))
-    except Exception as error:  # whatever an engine raises is told in its own words
+    except Exception as error:  # an engine may raise anything
         pipe.send(("failed", (" ".join(f"{type(error).__name__}: {error}".split()), None)))
 
 
 def _closed_loop(store: Any, rows: list[Matrix], work: _Work, place: int, start: int) -> Raw:
-    """Ask as fast as answers come, each client from another query on."""
+    """Send each query after the previous result; each client starts at another query."""
     began, ended = array("q"), array("q")
     search, k, n, empty = store.search, work.k, len(rows), 0
     at = place * n // work.clients
@@ -225,7 +229,7 @@ def _closed_loop(store: Any, rows: list[Matrix], work: _Work, place: int, start:
 
 
 def _open_loop(store: Any, rows: list[Matrix], work: _Work, due: Ints, counter: Any, start: int) -> Raw:
-    """Take the next query of all clients, wait until it is due if it is not yet, and ask."""
+    """Take the next query from the shared schedule, wait until it is due, and run it."""
     planned, began, ended, taken = array("q"), array("q"), array("q"), array("q")
     search, k, n, empty = store.search, work.k, len(rows), 0
     moments = [start + moment for moment in due.tolist()]
@@ -258,7 +262,7 @@ def _times(planned: Any, began: Any, ended: Any, taken: Any, start: int, empty: 
 
 
 def _merged(parts: list[Any], work: _Work, due: Ints, *, copies: bool) -> Raw:
-    """The times of all clients together; a rate's queries in the order in which they were due."""
+    """Merge the times of all clients; open-loop queries are sorted by scheduled time."""
     found: Raw = {
         name: np.concatenate([part[name] for part, _, _ in parts]) for name in ("due_ns", "began_ns", "ended_ns")
     }
@@ -282,7 +286,7 @@ def _merged(parts: list[Any], work: _Work, due: Ints, *, copies: bool) -> Raw:
 
 
 def _places(opening: Opening, clients: int, folder: Path) -> tuple[list[Opening], bool]:
-    """Where each client finds the store, and whether these are copies."""
+    """Return one store specification per client, and whether the store was copied."""
     if opening.path is None or clients == 1 or not Path(opening.path).is_dir():
         return [opening] * clients, False
     store = opening.open()

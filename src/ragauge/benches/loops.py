@@ -1,4 +1,4 @@
-"""One client, one query after the other: the loop that is timed, and rounds over all settings of a store."""
+"""Timed searches of one client, and rounds over all search options of a store."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ from ragauge.sweeps import Matrix
 from ragauge.systems.stores.contract import check_neighbours
 
 Raw = dict[str, NDArray[Any]]
-"""What was measured, before anything is made of it: plain numbers, so that it can be kept in a file."""
+"""Raw measurements as arrays, which can be saved in a file."""
 FLOOR_QUERIES = 256
-"""How often the store that does nothing is asked each time: enough for a median, and over in 3 milliseconds."""
+"""Number of queries per measurement of the null store; enough for a median within 3 ms."""
 ROUND_NS = 200_000_000
-"""How long a round should last at least."""
+"""Minimum duration of a round, in nanoseconds."""
 MOST_PASSES = 100
 MAX_RESTARTS = 3
 UNKNOWN = -2
-"""The position of an id that was never given to the store."""
+"""Position of an id that was never added to the store."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a store said to each query, and how long that took."""
+    """Results and times of searches, one per query."""
 
     ids: NDArray[np.object_]
-    """A row for each query; None where nothing was found."""
+    """One row per query; None for missing results."""
     distances: NDArray[np.float32]
-    """As the store claims them."""
+    """As reported by the store."""
     nanoseconds: Ints
 
 
 def timed(store: Any, queries: Matrix, k: int) -> Answers:
-    """Run one query at a time; only the search is timed.
+    """Run one query at a time, and time only the search.
 
-    If a server dies and is restarted meanwhile, all queries are run again: no time of before and after is mixed.
+    If a server dies and is restarted meanwhile, all queries are run again, so that times before and after are not
+    mixed.
     """
     for _ in range(MAX_RESTARTS):
         with suppress(BackendRestarted):
@@ -82,21 +83,21 @@ def rounds(  # noqa: PLR0913 - each is one choice of the experiment
     budget_s: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Raw]:
-    """Every setting in `repeats` rounds over all queries; for each setting its raw figures.
+    """Time every search setting in `repeats` rounds, and return its raw arrays.
 
-    The settings of a round come in an order of its own, so that whatever slows the machine for a while does not hit
-    one setting alone. Before a setting is timed it is set and warmed up with other queries. `floor` is a store that
-    does nothing, asked just before and just after. A round of a few fast searches asks them over and over, since in
-    milliseconds any hiccup is half of what is measured.
+    Each round has its own order of the settings, so that a temporary slowdown of the machine does not affect only one
+    of them. Before a setting is timed, it is applied and warmed up with other queries. `floor` is the null store, timed
+    just before and just after. A round of a few fast searches runs them several times, since a disturbance would
+    dominate a measurement of a few milliseconds.
 
-    A setting whose repeats leave its mean time uncertain is repeated up to `max_repeats` times, if given.
+    A setting whose mean time is uncertain after its repeats is repeated up to `max_repeats` times, if given.
 
     After `budget_s` seconds no further setting is timed. Some settings may then have fewer repeats, or no arrays. The
-    first round of such a sweep visits the settings in the given order, and always times the first of them.
+    first round of such a sweep uses the given order, and always times the first setting.
 
-    `nanoseconds` (repeats, searches); `positions` and `distances` (queries, k) of the first round; `changed`, for each
-    repeat, the rows answered otherwise than in the first; `floor_ns` (repeats, before and after); `readings` (repeats,
-    READINGS).
+    The arrays are `nanoseconds` (repeats, searches); `positions` and `distances` (queries, k) of the first round;
+    `changed`, the number of queries per repeat with other results than in the first; `floor_ns` (repeats, before and
+    after); `readings` (repeats, SNAPSHOT_DIFFERENCES).
     """
     found: list[dict[str, list[Any]]] = [
         {"nanoseconds": [], "changed": [], "floor_ns": [], "readings": []} for _ in settings
@@ -133,10 +134,10 @@ def rounds(  # noqa: PLR0913 - each is one choice of the experiment
 def _visits(
     times: Sequence[Sequence[Ints]], repeats: tuple[int, int], seed: int, budget_s: float | None
 ) -> Iterator[int]:
-    """Yield which setting is timed next: every setting once per round, until the budget is spent.
+    """Yield the setting to time next: every setting once per round, within the budget.
 
-    `times` are those of each setting so far. After the first number of repeats only settings whose mean is uncertain
-    are timed, up to the second number.
+    `times` are the times of each setting so far. After the first number of repeats, only settings with an uncertain
+    mean are timed, up to the second number.
     """
     n_settings = len(times)
     random = np.random.default_rng([seed, 2])
@@ -152,13 +153,15 @@ def _visits(
 
 
 def tune(store: Any, options: Mapping[str, Any]) -> None:
-    """Set the options of the searches to come, if there are any."""
+    """Apply search options to the store, if there are any."""
     if options:
         store.tune(**options)
 
 
 def positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
-    """Rows of the base for ids: -1 where nothing was found, UNKNOWN where the id is none of the base's.
+    """Return the rows of the base for ids.
+
+    -1 for a missing result, UNKNOWN_POSITION for an id that is not in the base.
 
     >>> positions(np.array([["b", None, "?"]], dtype=object), {"a": 0, "b": 1}).tolist()
     [[1, -1, -2]]
@@ -168,13 +171,16 @@ def positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
 
 
 def rows_of(queries: Matrix) -> list[Matrix]:
-    """Each query as a matrix of one row, made before anything is timed."""
+    """Split queries into matrices of one row, before anything is timed."""
     whole = np.ascontiguousarray(queries, dtype=np.float32)
     return [whole[place : place + 1] for place in range(len(whole))]
 
 
 def stacked(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArray[np.float32]]:
-    """Return the results of single queries as one matrix, k wide; a user's store may return fewer than k."""
+    """Stack the results of single queries into matrices with `k` columns.
+
+    A user's store may return fewer than `k` results; the rest is None, at an infinite distance.
+    """
     ids = np.full((len(answers), k), None, dtype=object)
     distances = np.full((len(answers), k), np.inf, dtype=np.float32)
     for place, answer in enumerate(answers):
@@ -186,12 +192,12 @@ def stacked(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArra
 
 
 def _passes(warm: Ints, queries: int) -> int:
-    """How often a round goes over the queries, so that it lasts long enough."""
+    """Return how often a round repeats the queries to last long enough."""
     once = float(np.median(warm)) * queries if len(warm) else ROUND_NS
     return int(np.clip(round(ROUND_NS / max(once, 1.0)), 1, MOST_PASSES))
 
 
 def _floor(floor: Any, queries: Matrix, k: int) -> float:
-    """The median nanoseconds of a store that does nothing."""
+    """Return the median latency of the null store, in nanoseconds."""
     some = queries[np.arange(FLOOR_QUERIES) % len(queries)]
     return float(np.median(timed(floor, some, k).nanoseconds))

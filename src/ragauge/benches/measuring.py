@@ -1,4 +1,4 @@
-"""From the raw figures that processes left to the nouns: everything is counted here, and can be counted again."""
+"""Analysis of benchmark results: raw measurements to scores, latencies and configurations."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ragauge.sweeps import RECALL, Build, Change, Configuration, Filtered, Load,
 from ragauge.systems.stores.nearest import nearest
 
 Relevance = Callable[[Ints], Mapping[str, float]]
-"""What found rows are worth to people, by measure."""
+"""Function that scores found rows against relevance judgments, by measure."""
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is needed to tell how good an answer is."""
+    """Vectors, exact neighbours and settings that raw measurements are scored with."""
 
     data: VectorSet
     truth: Truth
@@ -37,13 +37,13 @@ class Measuring:
 
     @property
     def recall(self) -> str:
-        """What stores are placed by: neighbours as near as the true ones count, whichever of equal ones came back."""
+        """Name of the recall measure that stores are compared by; ties count as found."""
         return f"{RECALL}@{self.plan.k}"
 
     def points(self, jobs: Sequence[Job], work: Sweeping) -> Iterator[tuple[Job, Point]]:
-        """The configurations that were measured."""
+        """Yield the measured configurations with their builds."""
         pieces = [(job, one, work.searched(job, one.search)) for job in jobs for one in job.points if work.about(job)]
-        # The usual floor, not the least: a CPU that was faster for a moment makes no other result doubtful.
+        # The median, not the minimum: a moment of higher CPU speed must not make other results unreliable.
         floors = [np.median(piece[1]["floor_ns"]) for _, _, piece in pieces if piece is not None]
         usual = float(np.median(floors)) if floors else math.inf
         for job, configuration, piece in pieces:
@@ -54,12 +54,15 @@ class Measuring:
                 yield job, replace(point, **work.provenance(job, configuration.search))
 
     def loads(self, piece: Piece | None) -> list[Load]:
-        """What came of the clients."""
+        """Return the results of the load tests."""
         told, arrays = piece or ({"notes": []}, {})
         return [measures.load(_of(arrays, f"{place}_"), note) for place, note in enumerate(told["notes"])]
 
     def filters(self, pieces: Sequence[Sequence[FilterPiece]], *, in_process: bool) -> list[list[Filtered | None]]:
-        """Return the results of each setting of a store with each filter; None if there was no time for it."""
+        """Return the results of each configuration with each filter.
+
+        A result is None if the time limit was reached before it could be measured.
+        """
         floors = [np.median(one[0][1]["floor_ns"]) for row in pieces for one in row if one and one[0][1]]
         usual = float(np.median(floors)) if floors else math.inf
         found: list[list[Filtered | None]] = [[] for _ in pieces]
@@ -76,7 +79,7 @@ class Measuring:
 
     @cached_property
     def _exact_filtered(self) -> list[tuple[str, Mask, Ints]]:
-        """The name, the matching rows and the exact neighbours of each filter, computed once for all stores."""
+        """Name, matching rows and exact neighbours of each filter, computed once."""
         masks = [("", mask) for mask in ladder(len(self.data.base), self.plan.filters, seed=self.plan.seed).values()]
         own = [json.loads(one) for one in self.plan.where]
         masks += [(describe_filter(where), mask_of(self.data.metadata, where)) for where in own]
@@ -84,18 +87,18 @@ class Measuring:
         return [(name, mask, nearest(base, queries, self.plan.k, metric, allowed=mask)[0]) for name, mask in masks]
 
     def changes(self, piece: Piece | None) -> list[Change]:
-        """What came of inserts, updates and deletes."""
+        """Return the results of inserts, updates and deletes."""
         _, arrays = piece or ({}, {})
         return [measures.change(one, _of(arrays, f"{one}_")) for one in OPERATIONS if f"{one}_ns" in arrays]
 
     def mixed(self, piece: Piece | None) -> Mixed | None:
-        """What came of searching while vectors came in."""
+        """Return the result of searching during inserts; None if it was not measured."""
         _, arrays = piece or ({}, {})
         raw = _of(arrays, "mixed_")
         return measures.mixed(raw, self.truth, self.data, self.plan.k) if raw else None
 
     def _quality(self, found: Ints) -> dict[str, float]:
-        """Return the quality of the same searches at each k that was asked for."""
+        """Compute the quality of the same searches at each requested k."""
         return {
             name: value
             for k in self.plan.cutoffs or (self.plan.k,)
@@ -122,7 +125,7 @@ class Measuring:
 
 
 def is_exact(about: Mapping[str, Any]) -> bool:
-    """Return whether a store was set to compare every vector: it has no index, or was told not to use it."""
+    """Return whether a store compares every vector, by its own description."""
     return about.get("index") == "none" or about.get("exact") is True
 
 
@@ -140,5 +143,5 @@ def _build(told: Mapping[str, Any], cold: Mapping[str, Any], about: Mapping[str,
 
 
 def _of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The arrays of one part, by their own names."""
+    """Return the arrays whose names have a prefix, without the prefix."""
     return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}

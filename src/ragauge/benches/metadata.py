@@ -1,4 +1,4 @@
-"""Metadata of vectors, and the user's own filters on them: equality, sets, ranges, several conditions at once."""
+"""Metadata of vectors, and user filters on them: equality, sets, ranges, and several conditions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ EXAMPLE = "lang=de and year>=2019 and kind in a|b"
 
 
 def read_metadata(path: str | Path) -> list[dict[str, Any]]:
-    """Read one mapping per row of a CSV, TSV, JSONL or Parquet file; a CSV column of numbers becomes numbers."""
+    """Read one mapping per row of a CSV, TSV, JSONL or Parquet file.
+
+    CSV and TSV columns of numbers or truth values are converted.
+    """
     source = Source(str(path))
     form = source.ending.removeprefix(".")
     if form not in FORMS:
@@ -48,7 +51,10 @@ def read_metadata(path: str | Path) -> list[dict[str, Any]]:
 
 
 def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet:
-    """Return vectors with their metadata, matched by id, or in the order of the vectors if there are no ids."""
+    """Return vectors with their metadata, matched by id.
+
+    Without ids, the metadata must be in the order of the vectors.
+    """
     rows = read_metadata(metadata) if isinstance(metadata, str | Path) else list(metadata)
     label = str(metadata) if isinstance(metadata, str | Path) else None
     named = next((name for name in ID_COLUMNS if any(name in row for row in rows)), None)
@@ -78,7 +84,10 @@ def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet
 
 
 def filters_for(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]:
-    """Return filters as mappings whose values have the types of the metadata; one that matches nothing is refused."""
+    """Return filters as mappings whose values have the types of the metadata.
+
+    Raises an error for an unknown field and for a filter that matches nothing.
+    """
     if not data.metadata:
         raise MissingEvidence(
             f"{data.name} has no metadata to filter by; expected a metadata file, got none",
@@ -101,7 +110,10 @@ def filters_for(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]
 
 
 def used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
-    """Return vectors with only those metadata that filters use; values that no store can hold are refused."""
+    """Return vectors with only the metadata that filters use.
+
+    Raises BadInput for values that stores cannot hold.
+    """
     fields = list(dict.fromkeys(condition.field for where in filters for condition in conditions_of(where)))
     for field in fields:
         values = [about[field] for about in data.metadata if field in about]
@@ -128,7 +140,7 @@ def metadata_hash(metadata: Metadata) -> str:
 
 
 def describe_filter(where: Filter) -> str:
-    """Return a filter as it is typed.
+    """Format a filter as it is typed.
 
     >>> describe_filter({"lang": "de", "kind": {"$in": ["a", "b"]}, "year": {"$gte": 2019}})
     'lang=de and kind in a|b and year>=2019'
@@ -147,7 +159,7 @@ def _shown(value: Any) -> str:
 
 
 def _parsed(text: str) -> list[tuple[str, str, list[str]]]:
-    """Return the conditions of a filter as it is typed: field, operator, values.
+    """Parse a typed filter into conditions of field, operator and values.
 
     >>> _parsed("lang = de and year>=2019 and kind in a|b")
     [('lang', '=', ['de']), ('year', '>=', ['2019']), ('kind', 'in', ['a', 'b'])]
@@ -167,7 +179,7 @@ def _parsed(text: str) -> list[tuple[str, str, list[str]]]:
 
 
 def _converted(conditions: Sequence[tuple[str, str, list[str]]], data: VectorSet) -> dict[str, Any]:
-    """Return typed conditions as a mapping: values get the type that the field has in the metadata."""
+    """Convert parsed conditions to a mapping with the value types of the metadata."""
     found: dict[str, Any] = {}
     for field, operator, texts in conditions:
         known = next((about[field] for about in data.metadata if field in about), "")
@@ -201,7 +213,7 @@ def _number(text: str, field: str) -> float | int:
 
 
 def _typed(cells: Sequence[Any]) -> list[Any]:
-    """Return the cells of a CSV column as numbers or truth values if all of them are, else as they are."""
+    """Convert the cells of a CSV column to numbers or truth values if all of them are."""
     known = [cell for cell in cells if cell is not None]
     if known and all(str(cell).lower() in ("true", "false") for cell in known):
         return [None if cell is None else str(cell).lower() == "true" for cell in cells]

@@ -1,4 +1,4 @@
-"""Observation of timed work outside of `bench`: what the machine did meanwhile, and whether the times are reliable."""
+"""Observation of timed work outside of `bench`: counters of the machine, and whether the times are reliable."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ragauge.records import Floats
 from ragauge.sweeps import Clock
 
 CALLS = 256
-"""Number of calls of a function that does nothing: enough for a median, and done in less than a millisecond."""
+"""Number of timed calls of an empty function: enough for a median, and done in less than a millisecond."""
 _floors_ns: list[float] = []
-"""Medians that were measured in this process so far."""
+"""Medians measured in this process so far, in nanoseconds."""
 
 
 class Observation:
-    """Readings of the machine before and after timed work."""
+    """Machine snapshots before and after timed work."""
 
     def __init__(self) -> None:
         self._floors: list[list[float]] = []
@@ -27,7 +27,7 @@ class Observation:
 
     @contextmanager
     def observe(self) -> Iterator[None]:
-        """Take readings around some work."""
+        """Take snapshots before and after the block."""
         floors = [_floor_ns()]
         before = read()
         try:
@@ -37,10 +37,10 @@ class Observation:
             self._floors.append([*floors, _floor_ns()])
 
     def assess(self, trials: Sequence[Sequence[int]], *, in_process: bool) -> Clock | None:
-        """Decide, as `bench` does, whether times are reliable; None if nothing was observed.
+        """Decide, as `bench` does, whether times are reliable.
 
-        `trials` are the nanoseconds of the same queries, one row per trial. `in_process` is false if a system may
-        wait for a server.
+        Return None if no work was observed. `trials` are the times of the same queries in nanoseconds, one row per
+        trial. `in_process` is false if a system may wait for a server.
         """
         if not self._readings or not trials:
             return None
@@ -53,7 +53,7 @@ class Observation:
 
 
 def _floor_ns() -> float:
-    """Measure the median time of a call that does nothing."""
+    """Measure the median time of a call of an empty function, in nanoseconds."""
     taken = []
     for _ in range(CALLS):
         began = now()
@@ -64,4 +64,4 @@ def _floor_ns() -> float:
 
 
 def _do_nothing() -> None:
-    """Return at once."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""A store in words, so that any process can open it."""
+"""Settings of a benchmark, and the stores, configurations and builds to measure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ragauge.errors import BadInput
 
 @dataclass(frozen=True)
 class Opening:
-    """Which store, with which options, for which metric, and where it lives."""
+    """Store name, options, metric and location, from which a store can be opened."""
 
     store: str
-    """A name that is known, or `module:Class` of the user's own."""
+    """Name of a registered store, or `module:Class` of a user's store."""
     options: Mapping[str, Any] = field(default_factory=dict)
     metric: str = "l2"
     path: str | None = None
-    """The folder of a store that is kept; what is there already is opened."""
+    """Folder of a store that is saved; existing contents are opened. None for a store that is not saved."""
     threads: int = 1
-    """For stores that can be told."""
+    """Number of threads, passed to stores that accept it."""
 
     def open(self) -> Any:
-        """The store itself."""
+        """Open the store."""
         factory = found(self.store)
         taken = inspect.signature(factory).parameters
         given = {"metric": self.metric, "path": self.path, "threads": self.threads, **self.options}
@@ -41,17 +41,20 @@ class Opening:
             raise
 
     def at(self, path: str) -> Opening:
-        """The same in another place."""
+        """Return a copy with another location."""
         return replace(self, path=path)
 
 
 def found(store: str) -> Any:
-    """The class of a store: of a name that is known, or of the user's own module."""
+    """Return the class of a registered store, or of a user's `module:Class`."""
     return plugins.own(store) if ":" in store else plugins.find("stores", store)
 
 
 def search_options(store: str) -> frozenset[str]:
-    """The options that can be changed without building again: the keyword parameters of the store's `tune`."""
+    """Return the options that can change without a rebuild.
+
+    These are the keyword-only parameters of the store's `tune`.
+    """
     tune = getattr(found(store), "tune", None)
     if tune is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""What a store's own process is told to do, and what it leaves behind: plain files, each of them whole or not there."""
+"""Tasks of worker processes, and their result files, which are written atomically."""
 
 from __future__ import annotations
 
@@ -23,46 +23,50 @@ from ragauge.sweeps import Matrix, VectorSet
 
 Arrays = Mapping[str, NDArray[Any]]
 BUILD = "build.json"
-"""The file of a build's costs, in the folder of the build."""
+"""Name of the file with the costs of a build, in the folder of the build."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """One stage of one build: `build`, `cold`, `load`, `filters` or `changes`."""
+    """Task of a worker: one stage of one build.
+
+    Stages are `build`, `cold`, `load`, `filters`, `changes` and `remove`.
+    """
 
     stage: str
     store: str
     build: Mapping[str, Any]
     searches: Sequence[Mapping[str, Any]]
-    """The settings to search with; the stages `cold`, `load` and `changes` use the first alone."""
+    """Search options to measure; the stages `cold`, `load` and `changes` use only the first."""
     results: Sequence[str]
-    """The files that results go to, one per setting; of `filters` one per filter and setting, empty if it is saved."""
+    """Result files, one per entry of `searches`; for `filters` one per filter and entry, empty if it is saved already.
+    """
     metric: str
     folder: str
-    """The folder of the build."""
+    """Folder of the build."""
     vectors: str
-    """The folder of the vectors."""
+    """Folder of the vectors."""
     plan: Plan
 
     @property
     def opening(self) -> Opening:
-        """The store, in its place."""
+        """Specification of the store in the folder of the build."""
         place = str(Path(self.folder) / "store")
         return Opening(self.store, {**self.build, **self.searches[0]}, self.metric, place, self.plan.threads)
 
     def text(self) -> str:
-        """As it is sent."""
+        """Serialise the task to JSON."""
         return json.dumps(asdict(self), default=_plain)
 
     @classmethod
     def of(cls, text: str) -> Order:
-        """As it was sent."""
+        """Parse a task from JSON."""
         told = json.loads(text)
         return cls(**told | {"plan": Plan.of(told["plan"])})
 
 
 def told_of(folder: Path) -> dict[str, Any]:
-    """What building took, as a build's folder has it; nothing where it was never finished."""
+    """Read the costs of a build from its folder; empty if the build did not finish."""
     try:
         told: dict[str, Any] = parse_json((folder / BUILD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -71,25 +75,25 @@ def told_of(folder: Path) -> dict[str, Any]:
 
 
 def standing(folder: Path) -> bool:
-    """Whether a build's store can be opened now: it was finished and kept, and nobody has cleared it away."""
+    """Return whether the store of a build is finished, saved and still on disk."""
     return bool(told_of(folder).get("kept")) and (folder / "store").exists()
 
 
 def write_json(data: Any, path: Path) -> None:
-    """A whole file of JSON."""
+    """Write data to a JSON file atomically."""
     with whole_file(str(path)) as out:
         out.write(replace_surrogates(json.dumps(data, ensure_ascii=False, indent=1, default=_plain)).encode())
 
 
 def write_piece(path: Path, told: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write one result: raw arrays, what is said of them, and when it was made."""
+    """Write one result: raw arrays, details about them, and the current time."""
     words = np.frombuffer(json.dumps({**told, "made": now()}, default=_plain).encode(), dtype=np.uint8)
     with whole_file(str(path)) as out:
         np.savez_compressed(out, allow_pickle=False, told=words, **arrays)
 
 
 def read_piece(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
-    """A result that is there; None where there is none, or half of one."""
+    """Read a result as details and arrays; None if it is missing or incomplete."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
@@ -99,14 +103,20 @@ def read_piece(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | N
 
 
 def made_at(path: Path) -> str:
-    """Return when a result was made, as ISO 8601 in UTC; the time of the file if it does not say."""
+    """Return when a result was made, as ISO 8601 in UTC.
+
+    If the result does not say, it is the modification time of the file.
+    """
     told = told_of(path.parent) if path.name == BUILD else (read_piece(path) or ({}, {}))[0]
     made = told.get("made")
     return made if isinstance(made, str) else from_timestamp(path.stat().st_mtime)
 
 
 def write_vectors(data: VectorSet, folder: Path) -> None:
-    """The vectors as plain 32-bit floats, so that a process reads only what it needs, and maps none into its memory."""
+    """Write the vectors as plain 32-bit floats.
+
+    A process can then read only the rows it needs, without mapping them into its memory.
+    """
     shapes = {}
     for name, matrix in (("base", data.base), ("queries", data.queries)):
         path = folder / f"{name}.f32"
@@ -121,7 +131,7 @@ def write_vectors(data: VectorSet, folder: Path) -> None:
 
 
 class Vectors:
-    """The same, read again: in parts, as they are needed."""
+    """Reader of the vectors saved by `write_vectors`, which loads only requested rows."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -133,30 +143,30 @@ class Vectors:
         return self._shapes["base"][0]
 
     def rows(self, name: str, start: int = 0, count: int = -1) -> Matrix:
-        """Some of the rows, copied."""
+        """Return a copy of `count` rows of `base` or `queries` from `start`; -1 means all."""
         n, d = self._shapes[name]
         count = n - start if count < 0 else min(count, n - start)
         flat = np.fromfile(self._folder / f"{name}.f32", dtype="<f4", count=count * d, offset=4 * d * start)
         return flat.reshape(count, d).astype(np.float32, copy=False)
 
     def ids(self, start: int = 0, count: int = -1) -> list[str]:
-        """The names of some of the rows of the base."""
+        """Return the ids of some rows of the base."""
         count = len(self) - start if count < 0 else min(count, len(self) - start)
         return [str(i) for i in range(start, start + count)] if self._ids is None else self._ids[start : start + count]
 
     def index(self) -> dict[str, int]:
-        """The row that each name stands for."""
+        """Map each id to its row."""
         return {name: place for place, name in enumerate(self.ids())}
 
     def metadata(self, which: str) -> list[dict[str, Any]]:
-        """Return the metadata of every row by their hash; empty mappings without one."""
+        """Return the metadata of every row by their hash; empty mappings if it is empty."""
         if not which:
             return [{} for _ in range(len(self))]
         found: list[dict[str, Any]] = json.loads((self._folder / f"metadata-{which}.json").read_text(encoding="utf-8"))
         return found
 
     def others(self, n: int, seed: int) -> Matrix:
-        """Queries that are not the queries: rows of the base, moved a little, for warming up."""
+        """Return warm-up queries: random rows of the base with a little noise."""
         random = np.random.default_rng([seed, 1])
         places = np.sort(random.choice(len(self), size=min(n, len(self)), replace=False))
         found = np.concatenate([self.rows("base", int(place), 1) for place in places])

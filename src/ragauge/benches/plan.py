@@ -1,4 +1,4 @@
-"""What is to be measured: stores in words become configurations, and configurations become jobs, one for each build."""
+"""Settings of a benchmark, and the stores, configurations and builds to measure."""
 
 from __future__ import annotations
 
@@ -21,80 +21,86 @@ from ragauge.systems.identity import code_hash
 from ragauge.systems.specs import parse
 
 PROCESS_S, SHORTEST_ROUND_S, WARM_UP_S = 1.0, 0.2, 0.05
-"""Seconds to start a store's process, to time one setting once, and to warm it up, if the store takes no time."""
+"""Minimum seconds to start the process of a store, to time one setting once, and to warm it up."""
 EXTENSION = 3
-"""Times as many repeats as requested are made at most, if the requested ones leave QPS uncertain."""
+"""Maximum number of repeats as a multiple of the requested ones, used while QPS is uncertain."""
 SELECTIVITIES = (0.9, 0.5, 0.1, 0.01, 0.001)
 FILTERS_PER_TIMEOUT = 20
-"""The sweep of one store under one filter gets this part of the timeout: 30 of 600 seconds."""
+"""The sweep of one store with one filter gets this fraction of the timeout: 30 of 600 seconds."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How stores are measured."""
+    """Settings of a vector store benchmark."""
 
     k: int = 10
     """Number of neighbours per search."""
     cutoffs: tuple[int, ...] = ()
-    """Smaller numbers of neighbours at which the same searches are also scored; ascending, `k` last, or empty."""
+    """Values of k at which the same searches are scored, ascending and including `k`; empty if only at `k`."""
     threads: int = 1
-    """Processor cores that a store's process may use, and the threads that libraries are told to take."""
+    """Number of CPU cores for the process of a store, and thread limit of its libraries."""
     repeats: int = 3
-    """How often every query is asked with every setting, one round over all settings after the other."""
+    """Number of timed runs of every query with every search setting, in rounds over all settings."""
     clients: tuple[int, ...] = ()
-    """Numbers of processes that ask at once, each as fast as it can."""
+    """Numbers of client processes for closed-loop load tests."""
     rates: tuple[float, ...] = ()
-    """Queries per second that are sent whether or not the one before is answered."""
+    """Target rates for open-loop load tests, in queries per second."""
     poisson: bool = False
-    """Whether they come at random, as from many users who know nothing of each other, or evenly."""
+    """Whether open-loop queries arrive at random, as from independent users, instead of evenly."""
     shares: tuple[float, ...] = ()
-    """Such rates as shares of what a store answers when it is asked as fast as it can."""
+    """Target rates as shares of the closed-loop maximum."""
     seconds: float = 5.0
-    """How long each load lasts."""
+    """Duration of each load test."""
     filters: tuple[float, ...] = ()
-    """Shares of the vectors that match random filters."""
+    """Selectivities of random filters: shares of the vectors that match."""
     where: tuple[str, ...] = ()
-    """The user's own filters, each as JSON: `{"lang": "de", "year": {"$gte": 2019}}`."""
+    """User filters, each as JSON: `{"lang": "de", "year": {"$gte": 2019}}`."""
     metadata: str = ""
-    """Hash of the metadata that these filters use."""
+    """Hash of the metadata that these filters use; empty if none."""
     changes: int = 0
-    """How many inserts, updates and deletes are timed."""
+    """Number of inserts, updates and deletes to time."""
     mixed: int = 0
-    """How many vectors come in while others are searched for."""
+    """Number of vectors inserted during concurrent searches."""
     sweep: bool = True
-    """Whether options that were not given take the usual values, one after the other, or the store's default."""
+    """Whether options that are not given are swept over their default grid; otherwise the store's defaults apply."""
     quick: bool = False
-    """Fewer of them."""
+    """Whether the default grids are thinned out."""
     timeout: float = 600.0
-    """Seconds for each process: a build with its searches, or a load."""
+    """Time limit of each process in seconds: a build with its searches, or a load test."""
     seed: int = 0
 
     @property
     def max_repeats(self) -> int:
-        """Limit of the repeats of a setting whose repeats leave QPS uncertain; a single repeat shows no uncertainty."""
+        """Maximum number of repeats of a setting while its QPS is uncertain.
+
+        A single repeat shows no uncertainty, so it stays single.
+        """
         return self.repeats if self.repeats == 1 else EXTENSION * self.repeats
 
     @property
     def more(self) -> bool:
-        """Whether anything is asked for besides searching alone."""
+        """Whether load tests, filters or updates are requested."""
         return bool(
             self.clients or self.rates or self.shares or self.filters or self.where or self.changes or self.mixed
         )
 
     @property
     def requested_filters(self) -> list[dict[str, Any]]:
-        """Every filter: the share of a random one, or the user's own with the hash of its metadata."""
+        """All filters: random ones by selectivity, and user filters with a metadata hash."""
         own = [{"where": text, "metadata": self.metadata} for text in self.where]
         return [*({"selectivity": share} for share in self.filters), *own]
 
     @property
     def filter_seconds(self) -> float:
-        """Seconds for one filter of one store, after which no further round is timed; at most half of the timeout."""
+        """Time limit in seconds for one filter of one store; at most half of the timeout."""
         return self.timeout / max(FILTERS_PER_TIMEOUT, 2 * len(self.requested_filters))
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Plan:
-        """A plan from settings by name; lists become tuples, which cannot change."""
+        """Build settings from a mapping by name; lists become tuples.
+
+        Raises UnknownName for a name that is not a setting.
+        """
         known = [one.name for one in fields(cls)]
         for name in settings:
             if name not in known:
@@ -140,30 +146,34 @@ def _depths(ks: tuple[Any, ...]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Job:
-    """One build, and the settings that it is searched with."""
+    """A build of a store, and the search options to measure it with."""
 
     configuration: Configuration
-    """Without search options."""
+    """Configuration without search options."""
     searches: tuple[Mapping[str, Any], ...]
 
     @property
     def points(self) -> list[Configuration]:
-        """The configurations that come of it."""
+        """Configurations of the build, one per set of search options."""
         one = self.configuration
         return [Configuration(one.store, one.build, search, one.name) for search in self.searches]
 
 
 def jobs(stores: Sequence[str], plan: Plan) -> list[Job]:
-    """The builds, one of each store, then the next of each: a slow hour does not meet one store alone."""
+    """Return the builds of all stores, in rounds of one build per store.
+
+    This order spreads a temporary slowdown of the machine over all stores.
+    """
     each = [list(_jobs(text, plan)) for text in stores]
     _refuse_twins([job for some in each for job in some])
     return [job for turn in itertools.zip_longest(*each) for job in turn if job is not None]
 
 
 def minimum_seconds(wanted: Sequence[Job], plan: Plan) -> float:
-    """Estimate the least time that a benchmark takes: starting processes, rounds of searches, and loads.
+    """Estimate the minimum duration of a benchmark in seconds.
 
-    Building and slow searches come on top; they are unknown before the first store is built.
+    It covers starting processes, rounds of searches, and load tests. Building and slow searches come on top; their
+    duration is unknown before the first store is built.
     """
     setting_s = plan.repeats * (SHORTEST_ROUND_S + WARM_UP_S)
     searches = sum(len(job.searches) for job in wanted) * setting_s
@@ -184,7 +194,7 @@ def _first_builds(wanted: Sequence[Job]) -> list[Job]:
 
 
 def read(text: str) -> Configuration:
-    """A store as it is typed; several values of an option are a list.
+    """Parse a store as it is typed; several values of an option become a list.
 
     >>> read("hnswlib:m=16,ef=10+40").build
     {'m': 16, 'ef': [10, 40]}
@@ -201,12 +211,15 @@ def read(text: str) -> Configuration:
 
 
 def key(*parts: Any) -> str:
-    """A short name for what a result depends on."""
+    """Return a short hash of values that a result depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def build_key(data: VectorSet, job: Job, plan: Plan) -> str:
-    """What a build depends on: the vectors, the store and its options, the threads, the libraries, the machine."""
+    """Return a key of everything a build depends on.
+
+    It covers the vectors, the store and its options, the threads, the libraries and the machine.
+    """
     one = job.configuration
     own = code_hash(found(one.store)) if ":" in one.store else ""
     ids = key(list(data.ids))
@@ -214,12 +227,12 @@ def build_key(data: VectorSet, job: Job, plan: Plan) -> str:
 
 
 def search_key(search: Mapping[str, Any], plan: Plan) -> str:
-    """What searches of a build depend on besides."""
+    """Return a key of the search settings that a result of a build depends on."""
     return key(dict(search), plan.k, plan.repeats, plan.seed)
 
 
 def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
-    """Name the results of a load, of changes or of opening a store again."""
+    """Return a key of a load test, of updates, or of reopening a store."""
     told = asdict(plan)
     wanted = {
         "load": ("clients", "rates", "poisson", "shares", "seconds"),
@@ -230,12 +243,12 @@ def stage_key(stage: str, search: Mapping[str, Any], plan: Plan) -> str:
 
 
 def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], plan: Plan) -> str:
-    """Name the results of one search setting under one of the requested filters."""
+    """Return a key of one search setting with one of the requested filters."""
     return key("filter", dict(search), dict(requested), plan.k, plan.repeats, plan.seed, plan.filter_seconds)
 
 
 def _parted(text: str) -> tuple[str, str, str]:
-    """`store:options`; the store may be `module:Class` of the user's own."""
+    """Split `store:options` at the colon; the store may be `module:Class`."""
     head, _, options = text.partition(":")
     if options and "=" not in options.split(":")[0]:
         own, _, options = options.partition(":")
@@ -257,7 +270,10 @@ def _jobs(text: str, plan: Plan) -> Iterator[Job]:
 
 
 def _check(asked: Configuration) -> None:
-    """Refuse what is no store, and options that it does not have, before anything is built."""
+    """Check that a class is a store and has the given options.
+
+    This runs before anything is built.
+    """
     factory = found(asked.store)
     if wrong := [name for name in ("add", "search") if not callable(getattr(factory, name, None))]:
         hint = "a store is a class with add(ids, vectors) and search(vectors, k)"
@@ -272,13 +288,16 @@ def _check(asked: Configuration) -> None:
 
 
 def fits(build: Mapping[str, Any]) -> bool:
-    """Whether a grid's build makes sense: a graph is searched more widely while it is built than it has links."""
+    """Return whether the build options make sense.
+
+    The search width during the build of a graph index must be at least twice its number of links.
+    """
     m, ef = build.get("m"), build.get("ef_construction")
     return not (isinstance(m, int) and isinstance(ef, int)) or ef >= 2 * m
 
 
 def _grids(asked: Configuration, plan: Plan) -> Iterator[dict[str, Any]]:
-    """What is given, and for what is not given the usual values."""
+    """Yield the grids that match the given options, completed by default values."""
     given = dict(asked.build)
     if not plan.sweep or asked.store not in GRIDS:
         yield given
@@ -296,12 +315,15 @@ def _grids(asked: Configuration, plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def _at_least(widths: list[int], k: int) -> list[int]:
-    """A graph is never searched less widely than for k: most engines then take k without a word."""
+    """Raise search widths to at least k, since most engines do so silently."""
     return [k, *(width for width in widths if width > k)] if widths[0] < k else widths
 
 
 def _agrees(given: Mapping[str, Any], name: str, value: Any) -> bool:
-    """Whether a grid is of the kind that is asked for: words tell kinds, numbers can be replaced."""
+    """Return whether a grid has the requested kind of index.
+
+    Strings and booleans determine the kind; numbers can be replaced.
+    """
     if name not in given or not isinstance(value, str | bool):
         return True
     wanted = given[name] if isinstance(given[name], list) else [given[name]]
@@ -309,7 +331,10 @@ def _agrees(given: Mapping[str, Any], name: str, value: Any) -> bool:
 
 
 def _fewer(value: Any) -> Any:
-    """Every other value of a list, the first and the last among them; of two the first."""
+    """Thin out a list to every other value, keeping the first and the last.
+
+    Of two values only the first is kept.
+    """
     if not isinstance(value, list) or len(value) == 1:
         return value
     return value[:1] if len(value) == 2 else [*value[:-1:2], value[-1]]

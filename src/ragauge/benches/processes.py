@@ -1,4 +1,4 @@
-"""A process of its own for every store: started, listened to, given up after its time; a crash is a sentence here."""
+"""Benchmark stages in worker processes: tasks, their result files, and which saved results are reused."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from ragauge.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
 from ragauge.processes import Child, OutOfTime
 
 Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and of how much."""
+"""Progress callback: stage, number done, total."""
 KINDS: dict[str, type[RagaugeError]] = {"BadInput": BadInput, "MissingExtra": MissingExtra}
 
 
 def carry_out(order: Order, progress: Progress | None = None) -> None:
-    """Let a new process do what an order says; what it raises is raised here, in its own words."""
+    """Run a task in a new worker process.
+
+    Raises the error that the worker reports, or BackendFailed if it dies or exceeds the time limit.
+    """
     log = Path(order.folder) / f"{order.stage}.log"
     with Child(
         "ragauge.benches.worker",
@@ -35,7 +38,7 @@ def carry_out(order: Order, progress: Progress | None = None) -> None:
 
 
 def _listen(child: Child, order: Order, progress: Progress | None) -> dict[str, Any]:
-    """Follow what a process tells until it ends or its time is over; the last that it said."""
+    """Report the progress of a worker until it ends, and return its last message."""
     stage = order.stage
     said: dict[str, Any] = {}
     try:

@@ -1,4 +1,4 @@
-"""What a store takes: memory of every process that belongs to it, and bytes on disk."""
+"""Memory of a store's processes and its size on disk."""
 
 from __future__ import annotations
 
@@ -16,40 +16,39 @@ from typing import Any
 from ragauge.errors import MissingExtra
 
 EVERY_SECONDS = 0.1
-"""How often memory is looked at for its peak: a look takes 50 microseconds, so a build is not slowed by it."""
+"""Seconds between two samples of memory. A sample takes about 50 microseconds and does not slow a build down."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of some processes, and how they were counted."""
+    """Memory of several processes, and how it was measured."""
 
     bytes: int
     by: str
-    """`pss`: what processes share is divided among them; `rss`, where the system has no such figure: it counts for
-    each."""
+    """`pss`: shared pages are divided among processes. `rss`, if PSS is not available: they count for each process."""
     processes: int
 
 
 @dataclass
 class Peak:
-    """The most resident memory that was seen; read it once the block is over."""
+    """Peak of resident memory inside a block, to be read after the block."""
 
     bytes: int = 0
     before: int = 0
-    """At the first look."""
+    """Bytes at the first sample."""
     looks: int = 0
 
     @property
     def more(self) -> int:
-        """How much came on top of what was there."""
+        """Return the increase over the first sample, in bytes."""
         return self.bytes - self.before
 
 
 def memory(pids: Iterable[int] = ()) -> Memory:
-    """Memory of this process, of all its descendants, and of other processes (a server's) with their descendants.
+    """Measure the memory of this process, of other processes, and of their children.
 
-    The workers of a PostgreSQL server share their buffers, so their resident sizes cannot be added up; the proportional
-    ones can. Where one process does not tell its proportional size, all are counted by the resident one.
+    Workers of a PostgreSQL server share their buffers, so their resident sizes cannot be added up; proportional
+    sizes (PSS) can. If one process does not report its PSS, the resident size is used for all.
     """
     found = _processes(pids)
     with suppress(Exception):
@@ -61,9 +60,10 @@ def memory(pids: Iterable[int] = ()) -> Memory:
 
 @contextmanager
 def watched(pids: Iterable[int] = ()) -> Iterator[Peak]:
-    """The peak of resident memory inside the block, by looking every tenth of a second, and at both ends.
+    """Measure the peak of resident memory inside the block.
 
-    Pages that processes share count for each of them here: the exact figure takes too long to be asked for that often.
+    Memory is sampled every 0.1 s and at both ends. Pages that processes share count for each of them here, because
+    reading PSS is too slow for this rate.
     """
     peak, over, chosen = Peak(), threading.Event(), list(pids)
 
@@ -89,7 +89,7 @@ def watched(pids: Iterable[int] = ()) -> Iterator[Peak]:
 
 
 def settle() -> None:
-    """Give back what is free already, so that the next look at memory sees what is in use and not what was."""
+    """Return free memory to the system before the next measurement."""
     gc.collect()
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
@@ -97,10 +97,11 @@ def settle() -> None:
 
 
 def disk_bytes(folder: str | Path) -> int:
-    """Bytes of all files of a folder.
+    """Add up the sizes of all files of a folder, in bytes.
 
-    A file with holes counts with what is really there (engines reserve files of many megabytes), a small one with its
-    own length and not with its block's; one with two names counts once, and links are not followed.
+    A sparse file counts with the blocks that it occupies (engines reserve files of many megabytes), a small file
+    with its length instead of its block size. A file with several hard links counts once, and symbolic links are not
+    followed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -111,12 +112,12 @@ def disk_bytes(folder: str | Path) -> int:
     total, seen = 0, set()
     for path, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # a file that went away meanwhile
+            with suppress(OSError):  # the file was removed meanwhile
                 told = (Path(path) / name).lstat()
                 if (told.st_dev, told.st_ino) in seen:
                     continue
                 seen.add((told.st_dev, told.st_ino))
-                # Some file systems say 0 blocks until they have written a file.
+                # Some file systems report 0 blocks until a file is written to disk.
                 there = getattr(told, "st_blocks", 0) * 512 or told.st_size
                 total += min(told.st_size, there)
     return total
@@ -137,7 +138,10 @@ def _processes(pids: Iterable[int]) -> list[Any]:
 
 
 def _of(process: Any, kind: str) -> int | None:
-    """One process's memory: None where it does not say, 0 where it is gone."""
+    """Read the memory of a process in bytes.
+
+    Return None if it is not reported, and 0 if the process has ended.
+    """
     import psutil
 
     try:

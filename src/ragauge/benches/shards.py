@@ -1,7 +1,7 @@
-"""Exact neighbours on an executor: the rows in shards, or the queries in parts where they are more; put together here.
+"""Exact neighbours on an executor: rows or queries are split into shards, and the results are merged.
 
-Each row goes to one worker, once. A shard gives its own nearest of every query, by distances that are the same whatever
-rows stand beside it, so that the nearest of all are among them, in the order that they would have in one piece.
+Each row is sent to one worker, once. The distances within a shard do not depend on the other rows. So the merged
+neighbours are the same, in the same order, as those of a single search.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from ragauge.executors import lanes, spread
 from ragauge.sweeps import Matrix
 
 READ_AT_MOST, SENT_AT_MOST = 256 << 20, 64 << 20
-"""Bytes of a shard that a worker reads for itself, and of one that travels."""
+"""Maximum size of a shard that a worker reads from a file, and of one that is sent to it."""
 ROWS_AT_LEAST = 4096
-"""Of a shard: fewer are not worth the way."""
+"""Minimum number of rows per shard; fewer are not worth a task."""
 QUERIES_AT_LEAST = 64
 EACH = 2
-"""Shards for each lane, where there are rows enough: who is quick gets more of them."""
+"""Number of shards per worker, if there are enough rows, so that fast workers process more of them."""
 AHEAD = 2
 MARKED = 64
-"""Rows of a shard by which a worker knows that its file is this one."""
+"""Number of rows of a shard whose checksum identifies the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Some rows, as they are."""
+    """Rows that are sent to a worker."""
 
     start: int
-    """The place of the first of them."""
+    """Index of the first row."""
     rows: Matrix
 
     def read(self) -> Matrix | None:
-        """The rows."""
+        """Return the rows."""
         return self.rows
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Some rows by where they are in a file: all that travels, where a worker has the same file."""
+    """Rows given by their location in a file, for workers that have the same file."""
 
     start: int
     path: str
     size: int
     dtype: str
     offset: int
-    """The byte at which the first of these rows begins."""
+    """Byte offset of the first row."""
     shape: tuple[int, int]
     mark: int
-    """A checksum of MARKED of these rows."""
+    """Checksum of CHECKSUM_ROWS of the rows."""
 
     def read(self) -> Matrix | None:
-        """The rows; None where there is no such file, or another one."""
+        """Map the rows from the file; None if the file is missing or different."""
         try:
             if Path(self.path).stat().st_size != self.size:
                 return None
@@ -73,7 +73,7 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class AmongRows:
-    """All queries, to be held against a shard."""
+    """Task that searches all queries in one shard of the rows."""
 
     queries: NDArray[np.float32]
     k: int
@@ -81,7 +81,7 @@ class AmongRows:
     way: str
 
     def __call__(self, shard: Shard | Stored) -> Found | None:
-        """The nearest of its rows; None where it cannot be read here."""
+        """Return the nearest rows of the shard; None if the worker cannot read it."""
         rows = shard.read()
         if rows is None:
             return None
@@ -91,7 +91,7 @@ class AmongRows:
 
 @dataclass(frozen=True, eq=False)
 class ForQueries:
-    """All rows, to be held against some queries."""
+    """Task that searches one shard of the queries in all rows."""
 
     base: NDArray[np.float32]
     k: int
@@ -99,7 +99,7 @@ class ForQueries:
     way: str
 
     def __call__(self, queries: NDArray[np.float32]) -> Found:
-        """The nearest of all rows."""
+        """Return the nearest rows of the given queries."""
         return find(self.base, queries, self.k, self.metric, self.way)
 
 
@@ -112,7 +112,10 @@ def find_on(
     way: str,
     progress: Callable[[float], None],
 ) -> Found:
-    """The same as `find`, to the last bit, by the workers of an executor."""
+    """Find the nearest rows on the workers of an executor.
+
+    The result is identical, bit for bit, to that of `find_neighbours`.
+    """
     if queries.nbytes > base.nbytes:
         work = ForQueries(np.ascontiguousarray(base, np.float32), k, metric, way)
         return _by_queries(executor, work, queries, progress)
@@ -139,7 +142,10 @@ def _by_rows(executor: Executor, work: AmongRows, base: Matrix, progress: Callab
 
 
 def _shards(executor: Executor, work: AmongRows, base: Matrix, progress: Callable[[float], None]) -> Iterator[Found]:
-    """The nearest of each shard: of those that workers can read for themselves, then of those that are sent."""
+    """Yield the result of each shard.
+
+    Shards that workers can read from a file come first, then those that are sent to them.
+    """
     left, done = [(0, len(base))], 0
     for describe, most in ((_file_of(base), READ_AT_MOST), (Shard, SENT_AT_MOST)):
         if describe is None or not left:
@@ -159,7 +165,10 @@ def _shards(executor: Executor, work: AmongRows, base: Matrix, progress: Callabl
 
 
 def _step(executor: Executor, matrix: Matrix, least: int, most: int) -> int:
-    """How many rows go together: enough parts for everybody, but neither too small nor of too many bytes."""
+    """Return the number of rows per shard.
+
+    There are enough shards for all workers, within the size limits.
+    """
     even = -(-len(matrix) // (EACH * lanes(executor)))
     return min(max(least, even), max(1, most // max(1, matrix.nbytes // len(matrix))))
 
@@ -169,7 +178,10 @@ def _mark(rows: Matrix) -> int:
 
 
 def _file_of(base: Matrix) -> Callable[[int, Matrix], Stored] | None:
-    """What describes rows of a matrix that is mapped from a file which nobody can change by it; None for others."""
+    """Return a function that builds a FileShard, or None.
+
+    None unless the matrix is contiguous and mapped read-only from a file.
+    """
     root = None
     at: object = base
     while isinstance(at, np.ndarray):

@@ -1,4 +1,4 @@
-"""What a store's own process does: build and search, open again, stand a load, filter, change."""
+"""Stages of a worker process: build and search, reopen, load test, filters and updates."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ragauge.systems.stores.null import Null
 
 Progress = Callable[[str, int, int], None]
 BATCH = 4_096
-"""Vectors that are given to a store at once."""
+"""Number of vectors per insert."""
 WARM_UP = 100
 REHEARSED = 1_000
 FLOOR = 100
-"""Vectors of the store that does nothing."""
+"""Number of vectors in the null store."""
 
 
 def build(order: Order, progress: Progress) -> None:
-    """Put all vectors in, or open what was put in before, and search with every setting."""
+    """Build the store, or open the saved one, and time searches with every setting."""
     vectors = Vectors(order.vectors)
     there = standing(Path(order.folder))
     with _opened(order, built=there) as store:
@@ -60,7 +60,10 @@ def build(order: Order, progress: Progress) -> None:
 
 
 def cold(order: Order, progress: Progress) -> None:
-    """Open what was kept, in this new process, and search once: the engine's library has to be loaded too."""
+    """Open the saved store in this new process, and search once.
+
+    The time includes loading the library of the engine.
+    """
     vectors = Vectors(order.vectors)
     query = vectors.rows("queries", 0, 1)
     progress("cold", 0, 1)
@@ -72,10 +75,10 @@ def cold(order: Order, progress: Progress) -> None:
 
 
 def stand(order: Order, progress: Progress) -> None:
-    """Several processes at once, as fast as they can and at fixed rates."""
+    """Load-test the store with several client processes."""
     vectors, plan = Vectors(order.vectors), order.plan
     most = max(plan.clients, default=1)
-    # Shares of the most need to know the most.
+    # Rates relative to the maximum need a closed-loop run first.
     closed = sorted({*plan.clients, *([most] if plan.shares else [])})
     wanted: list[tuple[int, float | None, float | None]] = [(n, None, None) for n in closed]
     wanted += [(most, rate, None) for rate in plan.rates] + [(most, None, share) for share in plan.shares]
@@ -104,7 +107,7 @@ def stand(order: Order, progress: Progress) -> None:
 
 
 def narrow(order: Order, progress: Progress) -> None:
-    """Fill a store with metadata, and search it with every setting under each random filter and each of the user's own.
+    """Fill a store with metadata, and time searches with every setting and filter.
 
     The results of a filter are written when all settings were timed with it. A setting that the time limit of the
     filter leaves no time for gets a result without arrays.
@@ -143,7 +146,10 @@ def narrow(order: Order, progress: Progress) -> None:
 
 
 def change(order: Order, progress: Progress) -> None:
-    """Search while vectors come in; then insert, update and delete. In a store of its own, since it changes by that."""
+    """Time searches during inserts, then inserts, updates and deletes.
+
+    Uses a separate store, since the operations change it.
+    """
     vectors, plan = Vectors(order.vectors), order.plan
     base, queries = vectors.rows("base"), vectors.rows("queries")
     with _filled_aside(order, vectors, progress) as store:
@@ -174,7 +180,7 @@ def change(order: Order, progress: Progress) -> None:
 
 
 def remove(order: Order, progress: Progress) -> None:
-    """Take away what a store keeps outside of its folder, such as a table of a server."""
+    """Remove what a store keeps outside of its folder, such as a table of a server."""
     progress("remove", 0, 1)
     _removed(order.opening.open(), Path(order.folder) / "store")
 
@@ -191,7 +197,7 @@ TABLE: dict[str, Callable[[Order, Progress], None]] = {
 
 @contextmanager
 def _opened(order: Order, *, built: bool) -> Iterator[Any]:
-    """The store in its place; what half a build may have left there is taken away first."""
+    """Open the store of a build; remains of an unfinished build are deleted first."""
     place = Path(order.folder) / "store"
     if not built:
         shutil.rmtree(place, ignore_errors=True)
@@ -206,7 +212,7 @@ def _opened(order: Order, *, built: bool) -> Iterator[Any]:
 def _filled_aside(
     order: Order, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None = None
 ) -> Iterator[Any]:
-    """A second store of the same kind, which nothing is left of."""
+    """Fill a second store of the same kind, and remove it when the block is left."""
     place = Path(order.folder) / f"{order.stage}-store"
     shutil.rmtree(place, ignore_errors=True)
     store = order.opening.at(str(place)).open()
@@ -220,7 +226,7 @@ def _filled_aside(
 
 
 def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> dict[str, Any]:
-    """Insert, index and keep all vectors: how long each took, and what it takes up."""
+    """Insert, index and save all vectors, and return the times, memory and disk space."""
     pids = store.pids() if hasattr(store, "pids") else ()
     _rehearse(order, vectors)
     settle()
@@ -250,7 +256,10 @@ def _filled(store: Any, vectors: Vectors, order: Order, progress: Progress) -> d
 
 
 def _rehearse(order: Order, vectors: Vectors) -> None:
-    """A few vectors through a store of the same kind: what libraries load when first used is no memory of an index."""
+    """Run a few vectors through a store of the same kind.
+
+    Memory of libraries that are loaded on first use is then not counted as memory of the index.
+    """
     place = Path(order.folder) / "rehearsal"
     shutil.rmtree(place, ignore_errors=True)
     store = order.opening.at(str(place)).open()
@@ -263,7 +272,7 @@ def _rehearse(order: Order, vectors: Vectors) -> None:
 
 
 def _insert(store: Any, vectors: Vectors, progress: Progress, about: list[dict[str, Any]] | None) -> float:
-    """The seconds that the store took, without reading the vectors."""
+    """Insert all vectors, and return the seconds spent in the store."""
     spent = 0.0
     for start in range(0, len(vectors), BATCH):
         names, rows = vectors.ids(start, BATCH), vectors.rows("base", start, BATCH)
@@ -285,7 +294,7 @@ def _build(store: Any) -> float:
 
 
 def _about(store: Any, queries: Any, order: Order) -> dict[str, Any]:
-    """What a store says of itself, and whether it used its index, where it can tell."""
+    """Return the store's own description, and whether it used its index, if known."""
     about: dict[str, Any] = dict(store.describe()) if hasattr(store, "describe") else {}
     if hasattr(store, "index_used"):
         about["index_used"] = store.index_used(queries[0], order.plan.k)
@@ -293,7 +302,7 @@ def _about(store: Any, queries: Any, order: Order) -> dict[str, Any]:
 
 
 def _explain_filter(store: Any, query: Any, k: int, condition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether a search with a filter uses the index, if the store can explain it."""
+    """Return whether a search with a filter uses the index, if the store can tell."""
     explain = getattr(store, "index_used", None)
     if explain is None or "where" not in inspect.signature(explain).parameters:
         return {}
@@ -307,7 +316,7 @@ def _floor(vectors: Vectors, metric: str) -> Null:
 
 
 def _removed(store: Any, place: Path) -> None:
-    """Close a store, and leave nothing of it."""
+    """Close a store and delete its data."""
     try:
         if hasattr(store, "remove"):
             store.remove()

@@ -1,4 +1,4 @@
-"""Carrying a plan out: every build in its own process, every result in a file, and which saved results are reused."""
+"""Benchmark runner: every build in its own process, every result in a file, and reuse of saved results."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ragauge.systems.composition import is_reproducible
 from ragauge.systems.specs import Spec
 
 Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and of how much."""
+"""Progress callback: stage, number done, total."""
 Piece = tuple[dict[str, Any], dict[str, Any]]
 FilterPiece = tuple[Piece, dict[str, Any]] | None
-"""A result with a filter, and when it was made (`made`, `reused`); None if it could not be measured."""
+"""Result with a filter, and its provenance (`made`, `reused`); None if it could not be measured."""
 FINISHED = "finished.json"
-"""The file that marks a build whose benchmark ended; an interrupted one lacks it, and is resumed."""
+"""Name of the file that marks a build whose benchmark finished; an interrupted one lacks it, and is resumed."""
 
 
 @dataclass
 class Sweeping:
-    """A folder of results that are wanted, and of those that are there."""
+    """Runner that measures missing results of a benchmark and reads saved ones."""
 
     data: VectorSet
     plan: Plan
@@ -39,7 +39,7 @@ class Sweeping:
     progress: Progress
     failures: list[Failure] = field(default_factory=list)
     remeasures_doubtful: bool = False
-    """Whether saved results with doubtful times are measured again."""
+    """Whether saved results with unreliable times are measured again."""
 
     def __post_init__(self) -> None:
         self._vectors = self.folder / "vectors" / self.data.hash[:16]
@@ -75,9 +75,10 @@ class Sweeping:
                 write_json({"made": now()}, self._place(job) / FINISHED)
 
     def provenance(self, job: Job, search: Mapping[str, Any], stage: str | None = None) -> dict[str, Any]:
-        """Return when a result was made (`made`, of its oldest part) and whether an earlier call made it (`reused`).
+        """Return when a result was made and whether it was reused.
 
-        Without a stage it is the search with its build.
+        `made` is the time of its oldest part; `reused` is true if an earlier call made any part. Without a stage, the
+        result is the search with its build.
         """
         place = self._place(job)
         name = search_key(search, self.plan) if stage is None else stage_key(stage, search, self.plan)
@@ -87,7 +88,7 @@ class Sweeping:
         return {"made": min(map(made_at, files)), "reused": any(file not in self._made for file in files)}
 
     def built(self, job: Job) -> None:
-        """Build and search, unless all of it is there."""
+        """Build a store and time its searches, unless all results are saved."""
         if job.configuration.store in self._missing:
             return
         files = {search_key(one, self.plan): one for one in job.searches}
@@ -95,13 +96,13 @@ class Sweeping:
         if left:
             self._done(job, "build", list(left.values()), list(left))
         cold = stage_key("cold", job.searches[0], self.plan)
-        if self._place(job) / BUILD in self._made:  # what opening an earlier build took does not belong to this one
+        if self._place(job) / BUILD in self._made:  # the saved time to reopen belongs to an earlier build
             (self._place(job) / f"{cold}.npz").unlink(missing_ok=True)
         if self.kept(job) and read_piece(self._place(job) / f"{cold}.npz") is None and self._standing(job):
             self._done(job, "cold", [job.searches[0]], [cold])
 
     def more(self, job: Job, search: Mapping[str, Any], stage: str) -> Piece | None:
-        """Return the result of a load or of changes with one setting, measured now unless it is saved."""
+        """Return the result of a load test or of updates; measured now unless it is saved."""
         name = stage_key(stage, search, self.plan)
         place = self._place(job) / f"{name}.npz"
         piece = read_piece(place)
@@ -110,9 +111,10 @@ class Sweeping:
         return piece
 
     def filtered(self, job: Job, searches: Sequence[Mapping[str, Any]]) -> list[list[FilterPiece]]:
-        """Return the results of each setting with each filter, with their provenance; missing ones are measured now.
+        """Return the results of each setting with each filter, and measure missing ones.
 
-        Each result is saved when its filter is done, so that an interrupted sweep resumes with the next filter.
+        Each result has its provenance. It is saved when its filter is done, so that an interrupted sweep resumes with
+        the next filter.
         """
         place, requested = self._place(job), self.plan.requested_filters
         names = [[filter_key(search, one, self.plan) for search in searches] for one in requested]
@@ -128,23 +130,23 @@ class Sweeping:
         return found
 
     def about(self, job: Job) -> dict[str, Any]:
-        """What building took; nothing where it failed."""
+        """Return the costs of a build; empty if it failed."""
         return told_of(self._place(job))
 
     def kept(self, job: Job) -> bool:
-        """Whether such a store can be opened again."""
+        """Return whether the store of a build can be reopened."""
         return bool(self.about(job).get("kept"))
 
     def searched(self, job: Job, search: Mapping[str, Any]) -> Piece | None:
-        """The raw figures of one setting."""
+        """Return the raw measurements of one search setting; None if missing."""
         return read_piece(self._place(job) / f"{search_key(search, self.plan)}.npz")
 
     def opened_cold(self, job: Job) -> Piece | None:
-        """What opening it again took."""
+        """Return the times to reopen the store; None if missing."""
         return read_piece(self._place(job) / f"{stage_key('cold', job.searches[0], self.plan)}.npz")
 
     def clear(self, jobs: Sequence[Job]) -> None:
-        """Take the stores away, and leave the figures."""
+        """Delete the stores, and keep the results."""
         for job in jobs:
             place = self._place(job) / "store"
             if place.exists() and hasattr(found(job.configuration.store), "remove"):
@@ -153,7 +155,7 @@ class Sweeping:
             shutil.rmtree(place, ignore_errors=True)
 
     def _standing(self, job: Job) -> bool:
-        """See to it that the store is there to be opened, though its figures were taken before; whether it is."""
+        """Rebuild the store if it is missing; return whether it can be opened."""
         return standing(self._place(job)) or self._done(job, "build", [job.searches[0]], [])
 
     def _place(self, job: Job) -> Path:
@@ -176,7 +178,7 @@ class Sweeping:
         )
 
     def _done(self, job: Job, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bool:
-        """Have it done; whether it was."""
+        """Run a stage in a worker, record a failure, and return whether it succeeded."""
         told = job.configuration.shown
         order = self._order(job, stage, searches, names)
         building = stage == "build" and not standing(Path(order.folder))
@@ -200,7 +202,10 @@ class Sweeping:
 
 
 def _is_reproducible(job: Job) -> bool:
-    """Return whether a saved result can be identified by options and versions: a built-in engine on this machine."""
+    """Return whether options and versions identify a saved result.
+
+    This holds for built-in engines on this machine.
+    """
     one = job.configuration
     server = REMOTE & one.build.keys() or (one.store == "pgvector" and "RAGAUGE_DSN" in os.environ)
     return not server and is_reproducible("stores", Spec(one.store, one.build))

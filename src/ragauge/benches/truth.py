@@ -1,4 +1,4 @@
-"""The exact neighbours that stores are measured against: computed once, kept by content, and never just believed."""
+"""Exact neighbours that stores are measured against: computed once, cached by content, and verified."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ragauge.systems.stores.nearest import nearest, pair_distances
 Progress = Callable[[int, int], None]
 
 ENOUGH_FOR_A_CARD = 1e12
-"""Multiplications from which on it pays to wake a graphics card; NumPy takes half a minute for them."""
+"""Number of multiplications from which a GPU is worth starting; NumPy takes half a minute for them."""
 CHECKED_IN_FULL = 4e11
-"""Up to so many multiplications published neighbours are checked for every query; beyond, for SOME of them."""
+"""Maximum number of multiplications for checking the published neighbours of all queries; above it, SAMPLED_QUERIES."""
 SOME = 256
 HAIR = 1e-9
-"""By how much of a distance what was kept may differ from what another machine makes of it."""
+"""Maximum relative difference of cached distances, which another machine may have computed."""
 TOLERANCE = 1e-5
-"""By how much of a distance published neighbours may be off: many were computed in single precision."""
+"""Maximum relative error of the distances of published neighbours, many of which come from single precision."""
 
 
 def truth(
@@ -45,14 +45,14 @@ def truth(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Truth:
-    """The `k` exact neighbours of every query.
+    """Return the `k` exact neighbours of every query.
 
-    `by` is what computes them: `numpy`, `faiss` or `torch`; all give the same. `cache` is a folder in which they are
-    kept by what the vectors are, so that the next one who asks need not wait. Neighbours that came with the data are
-    checked: for every query, or for some where that would take long, which `Truth.by` tells; a wrong one is refused.
-    Each worker of an `executor` gets some of the vectors, or some of the queries where they are more; what comes of it
-    is the same to the last bit. Where `torch` finds no card, or the card fails, NumPy does it, which `by` and `notes`
-    of the result tell. `progress` hears how many queries are done, of how many.
+    `by` selects the backend: `numpy`, `faiss` or `torch`; all give the same result. `cache` is a folder in which the
+    neighbours are cached by the content of the vectors. Published neighbours that came with the data are checked for
+    every query, or for a sample if that would take long (see `ExactNeighbours.by`). Raises BadInput if one is wrong.
+    Each worker of an `executor` gets a part of the vectors, or of the queries if they are larger; the result is
+    identical, bit for bit. If `torch` finds no GPU, or the GPU fails, NumPy is used; `by` and `notes` of the result say
+    so. `progress` receives the number of queries done and their total.
 
     >>> base = np.array([[0, 0], [3, 4], [6, 8]], np.float32)
     >>> found = truth(VectorSet("three", base, base[:1], "l2"), 2)
@@ -87,7 +87,7 @@ def truth(
 
 
 def cached_at(cache: Path, data: VectorSet, k: int) -> Path:
-    """Where the neighbours of these vectors are kept: named after every byte of them."""
+    """Return the cache file of the neighbours of these vectors, named by their hash."""
     return cache / "truth" / f"{data.hash[:40]}-{data.metric}-{k}.npz"
 
 
@@ -122,7 +122,7 @@ def _found(
 
 
 class _Said:
-    """Tells how many queries are done, once for each number."""
+    """Progress callback that reports each number of finished queries once."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total, self._last = progress, total, -1
@@ -135,7 +135,7 @@ class _Said:
 
 
 def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
-    """What is in the cache, if it is deep enough and what it says of distances is so."""
+    """Read cached neighbours; None if there are too few per query or they are invalid."""
     wanted = cached_at(cache, data, k)
     deep = []
     for file in wanted.parent.glob(f"{wanted.name.rpartition('-')[0]}-*.npz"):
@@ -143,7 +143,7 @@ def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
         if told.isdigit() and int(told) >= k:
             deep.append((int(told), file))
     for depth, file in sorted(deep):
-        # A damaged file is as good as none: it is made again.
+        # A corrupt file counts as missing and is written again.
         with (
             suppress(OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile),
             file.open("rb") as opened,
@@ -159,7 +159,10 @@ def _kept(cache: Path, data: VectorSet, k: int) -> Truth | None:
 
 
 def _sound(data: VectorSet, near: Ints, far: Floats) -> bool:
-    """Whether rows are there, once and in order, and as far as it is said: a file may hold what it was not given."""
+    """Return whether cached rows are valid, unique, sorted, and have those distances.
+
+    The content of a file may differ from what its name says.
+    """
     if _outside(data, near).any() or _twice(near).any() or not (np.diff(far, axis=1) >= 0).all():
         return False
     own = _distances(data, np.arange(len(near)), near)
@@ -175,7 +178,7 @@ def _keep(cache: Path, data: VectorSet, found: Truth) -> None:
 
 
 def _sampled(data: VectorSet, given: Ints, executor: Executor | None) -> Truth:
-    """Published neighbours, in their order by distances of our own, if those of some queries are right."""
+    """Check a sample of published neighbours, and return all of them by distance."""
     some = np.unique(np.linspace(0, len(given) - 1, SOME).astype(np.int64))
     asked = np.ascontiguousarray(data.queries[some], np.float32)
     exact = _found(data, asked, given.shape[1], "numpy", executor, None)
@@ -193,12 +196,12 @@ def _outside(data: VectorSet, given: Ints) -> NDArray[np.bool_]:
 
 
 def _twice(given: Ints) -> NDArray[np.bool_]:
-    """Which queries name a row more than once."""
+    """Return which queries have the same row more than once."""
     return np.asarray((np.diff(np.sort(given, axis=1), axis=1) == 0).any(axis=1))
 
 
 def _plausible(data: VectorSet, given: Ints) -> None:
-    """Refuse published neighbours that are no rows, or one row twice: that is seen at once, so of every query."""
+    """Check that published neighbours are rows of the base, without duplicates."""
     if (wrong := _outside(data, given)).any():
         row, column = np.argwhere(wrong)[0]
         raise BadInput(
@@ -215,7 +218,7 @@ def _plausible(data: VectorSet, given: Ints) -> None:
 
 
 def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
-    """How far the neighbours really are that somebody named for some queries."""
+    """Compute the actual distances of given neighbours."""
     pairs = pair_distances(
         data.base,
         np.asarray(data.queries, np.float64),
@@ -227,9 +230,9 @@ def _distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
 
 
 def _check(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
-    """Refuse published neighbours of which one is farther than the true one of its rank."""
+    """Check that no published neighbour is farther than the exact one of its rank."""
     own = np.sort(_distances(data, queries, given), axis=1)
-    # What a distance is made of may be larger than itself, and is what rounding is a share of.
+    # Rounding is relative to the terms of a distance, which may be larger than the distance itself.
     room = TOLERANCE * np.maximum(np.abs(exact), np.abs(exact).max(axis=1, keepdims=True))
     wrong = np.flatnonzero((own > exact + room).any(axis=1))
     if not len(wrong):
@@ -245,6 +248,6 @@ def _check(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
 
 
 def _fit(data: VectorSet, metric: str, query: int, given: Ints) -> bool:
-    """Whether the neighbours of a query are the nearest by another metric."""
+    """Return whether the neighbours of a query are the nearest by another metric."""
     near, _ = nearest(np.ascontiguousarray(data.base), data.queries[query : query + 1], len(given), metric)
     return len(np.intersect1d(near[0], given)) >= 0.99 * len(given)

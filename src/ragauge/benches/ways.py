@@ -1,4 +1,4 @@
-"""The ways to exact neighbours, all to the same end: what a card cannot do the processor does, and that is told."""
+"""Exact neighbours with NumPy, faiss or a GPU, in this process or on an executor."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ BOTH = " and "
 
 
 class Found(NamedTuple):
-    """The nearest rows of some queries."""
+    """Nearest rows of a set of queries."""
 
     neighbours: Ints
     distances: Floats
     by: str
-    """What found them, joined by BOTH where one part was found in another way."""
+    """Backend that found them; several are joined by BACKEND_SEPARATOR."""
     note: str = ""
-    """Why it was not what was asked for."""
+    """Reason why another backend than the requested one was used; empty if none."""
 
     def among(self, other: Found, k: int) -> Found:
-        """The nearest of these and of those among other rows."""
+        """Merge with the nearest rows found among other rows, and keep the `k` nearest."""
         near, far = nearer((self.neighbours, self.distances), (other.neighbours, other.distances), k)
         return Found(near, far, joined([self.by, other.by]), self.note or other.note)
 
 
 def joined(ways: list[str]) -> str:
-    """What found the parts, as what found the whole.
+    """Combine the backends of several parts into one label.
 
     >>> joined(["torch", "numpy", "torch"])
     'numpy and torch'
@@ -50,7 +50,10 @@ def find(
     way: str,
     progress: Callable[[float], None] | None = None,
 ) -> Found:
-    """The nearest rows of some queries; `torch` is a card, and the processor where there is none or where it fails."""
+    """Find the nearest rows of each query.
+
+    The backend `torch` uses a GPU, and falls back to NumPy if there is none or it fails; the note then says why.
+    """
     if way == "faiss":
         return Found(*accelerated.by_faiss(base, queries, k, metric), way)
     why = cards.no_card() if way == "torch" else ""

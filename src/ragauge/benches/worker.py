@@ -1,4 +1,4 @@
-"""The process that a store lives in: it reads an order, carries it out, and tells on standard output how far it is."""
+"""Worker process of a store: runs one task, and reports progress and errors on standard output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragauge.processes import Tell, serve
 
 
 def carry_out(text: str, tell: Tell) -> int:
-    """Do what an order says; 0 when it is done."""
+    """Run a task, report its outcome, and return the exit code."""
     order = Order.of(text)
     pin(order.plan.threads)
 
@@ -37,7 +37,10 @@ def carry_out(text: str, tell: Tell) -> int:
 
 
 def _locate(error: Exception, store: str) -> str:
-    """Return the method of the user's store that raised an error, with file and line; empty for other stores."""
+    """Return the method of the user's store that raised an error, with file and line.
+
+    Empty for other stores.
+    """
     if ":" not in store:
         return ""
     home = inspect.getsourcefile(inspect.unwrap(found(store)))

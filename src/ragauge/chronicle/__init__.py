@@ -1,4 +1,4 @@
-"""The verb `history`: the same systems over time, from the folders that `run` wrote."""
+"""Collect scores and latencies of systems over time from run folders."""
 
 from __future__ import annotations
 
@@ -43,13 +43,15 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
     confidence: float = 0.95,
     watch: Watch | None = None,
 ) -> History:
-    """How measures of systems went over time, from all folders that `run` wrote at and below some others.
+    """Return how measures of systems changed over time.
 
-    `measures` are names of measures and of times (`p95_ms`, `throughput`); by default those that each folder was scored
-    by. A measure that a folder does not have is scored from its run; all are, where a `convention` is given.
-    What was read is kept in an index in the first folder, which may be deleted at any time: `rebuild` does without what
-    it says, and `index=False` neither reads nor writes one. `watch` is told what is being done, how much of it is done,
-    and of how much; who is interrupted finds what was read so far in the index.
+    Searches the given folders and their subfolders for results of `run`. `measures` are names of measures or of
+    timings (`p95_ms`, `throughput`); the default is the measures that each folder was scored by. A measure that a
+    folder lacks is computed from its run. If `convention` is given, all measures are computed under it.
+
+    The values read are cached in an index in the first folder. The index can be deleted at any time. `rebuild=True`
+    ignores it, and `index=False` neither reads nor writes it. `watch` is called with the current step, the number of
+    items done and their total. After an interruption, the values read so far are in the index.
     """
     method = Method(confidence=confidence)
     given = [folders] if isinstance(folders, str | Path) else list(folders)
@@ -77,7 +79,7 @@ def history(  # noqa: PLR0913 - each has a use of its own, and a default
                     stands.append(Stand(point, entry, told, timed, under))
             except RagaugeError as error:
                 skipped[str(Path(folder) / told.place)] = error.message
-    finally:  # whoever is interrupted goes on from here the next time
+    finally:  # Save also after an interruption, so that the next call resumes here.
         if index:
             rest = {one: memory.fresh(known, one, stamp) for one, stamp in found.items() if one not in kept}
             held = kept | {one: mine for one, mine in rest.items() if mine is not None}
@@ -111,7 +113,10 @@ def _figure(name: str) -> Figure:
 
 
 def _extent(entries: Iterable[Kept]) -> int:
-    """How much is known beyond what folders say of themselves; it only grows."""
+    """Count the cached values that are not in the folders themselves.
+
+    The number only grows, so a change of it means that the index must be saved.
+    """
     return sum(len(told.more) for entry in entries for told in entry.systems)
 
 
@@ -123,7 +128,7 @@ def _watched(things: Iterator[T], what: str, total: int, watch: Watch | None) ->
 
 
 def _read(found: Mapping[str, Stamp], known: Mapping[str, Kept], skipped: dict[str, str]) -> Iterator[tuple[str, Kept]]:
-    """Each folder: from the index if nothing in it was changed, else from its files."""
+    """Yield the summary of each folder, from the index if its files are unchanged."""
     for folder, stamp in found.items():
         entry = memory.fresh(known, folder, stamp)
         if entry is None:
@@ -165,7 +170,11 @@ def _nothing(given: Sequence[str | Path], skipped: Mapping[str, str]) -> BadInpu
 def _tallies(
     folder: Path, entry: Kept, told: Told, wanted: Sequence[Figure] | None, convention: str, method: Method
 ) -> Iterator[tuple[str, Tally, bool, str]]:
-    """The figures of a system that are asked for: name, figure, whether it is a time, and the convention if known."""
+    """Yield the requested values of a system.
+
+    Each is a tuple of name, value, whether it is a timing, and the convention ("" if unknown). An error is raised
+    only after all available values are yielded.
+    """
     asked = _usual(entry, told, convention) if wanted is None else wanted
     if not asked:
         raise MissingEvidence("; ".join(dict.fromkeys(told.uncounted.values())))
@@ -195,25 +204,27 @@ def _tallies(
             yield name, own[name], False, convention or ("" if told.scored else "default")
         elif key in told.more:
             yield name, told.more[key], is_time, convention or "default"
-    if failed is not None:  # only now: what is known stays
+    if failed is not None:  # Raise last, so that the values above are kept.
         raise failed
 
 
 def _usual(entry: Kept, told: Told, convention: str) -> list[Figure]:
-    """What a run was scored by, as far as that can be had: under another convention it may be more."""
+    """Return the indicators that a run was scored by and that can be computed.
+
+    Another convention may make measures available that could not be computed under the original one.
+    """
     more = [one for one in told.uncounted if convention != entry.convention and figures.measure_of(one) is not None]
     return [figure_of(one) for one in (*told.tallies, *more)]
 
 
 @lru_cache(maxsize=1000)
 def _canonical(measure: str, convention: str) -> str:
-    """The name of a measure under a convention."""
     one = read_measures(measure, rules_of(convention) or PRESETS["default"])[0]
     return str(one) if isinstance(one, Measure) else one.__name__
 
 
 def _times(run: Path, told: Told, wanted: Sequence[Figure], confidence: float) -> dict[str, Tally]:
-    """Times of a run; of a stage that it does not have there is none."""
+    """Compute timing values of a run. The value is NaN if the run lacks the stage."""
     timings = timings_of(run)
     stages = {} if timings is None else milliseconds(timings)
     found: dict[str, Tally] = {}
@@ -244,7 +255,7 @@ def _latency(values: Any, statistic: str, confidence: float) -> Tally:
 
 
 def _ends(tally: Tally, confidence: float) -> tuple[float, float]:
-    """Student's interval of a mean; of a percentile its own."""
+    """Return Student's t interval of a mean, or the stored interval of a percentile."""
     if math.isnan(tally.deviation):
         return tally.low, tally.high
     from scipy.special import stdtrit
@@ -254,7 +265,7 @@ def _ends(tally: Tally, confidence: float) -> tuple[float, float]:
 
 
 def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) -> list[str]:
-    """What to know of the points; of what was `chosen` also what cannot be counted."""
+    """Describe what limits the points, and which measures lack values."""
     notes = []
     left: dict[tuple[str, str], set[str]] = {}
     there: dict[tuple[str, str], set[str]] = {}
@@ -263,7 +274,7 @@ def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) ->
     for folder, _, told in chosen:
         known = there.get((folder, told.place), set())
         for measure, why in told.uncounted.items():
-            if known and measure not in known:  # of those that have nothing at all it is told elsewhere
+            if known and measure not in known:  # Runs without any value are reported as skipped.
                 left.setdefault((measure, why), set()).add(folder)
     for (measure, why), those in left.items():
         notes.append(
@@ -286,6 +297,6 @@ def _notes(stands: Sequence[Stand], chosen: Sequence[tuple[str, Kept, Told]]) ->
 
 @lru_cache(maxsize=1000)
 def _cutoff(measure: str) -> int:
-    """How deep a measure looks; 0 where it does not say."""
+    """Return the cutoff of a measure, or 0 if it has none."""
     found = figures.measure_of(measure)
     return 0 if found is None else int(found.cutoff or 0)

@@ -1,4 +1,4 @@
-"""Runs of folders, scored again: by measures of which a folder has no scores, or under another convention."""
+"""Score stored runs by other measures or under another convention."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ from ragauge.runs import archive
 from ragauge.verbs import count, judgments_for, read_measures
 
 SMALL = 64 << 20
-"""Bytes. A ranking up to here is read at once, which takes half the time; a larger one is read in blocks."""
+"""Largest ranking file that is read at once, which takes half the time. Larger files are read in blocks."""
 REMEMBERED = 64
-"""Of so many runs the scores are remembered: systems that did not change return the same, folder after folder."""
+"""Maximum number of cached scores. An unchanged system returns the same ranking in many folders."""
 KINDS: Mapping[str, type] = MappingProxyType(
     {one.name: float if one.name == "rel" else int for one in fields(Convention) if "str" not in str(one.type)}
 )
-"""The options of a convention that are numbers."""
+"""Types of the numeric options of a convention, by option name."""
 
 
 @lru_cache(maxsize=100)
 def rules_of(name: str) -> Convention | None:
-    """A convention by the name that a folder gives it; None where that does not tell what it is.
+    """Return the convention with a recorded name.
+
+    Returns None if the name does not define it.
 
     >>> rules_of("rig, ties=trec, depth=5").depth, rules_of("my own")
     (5, None)
@@ -52,9 +54,10 @@ def rules_of(name: str) -> Convention | None:
 
 
 def score_again(folder: Path, place: str, measures: Sequence[str], convention: str, grades: str) -> Scores:
-    """A run of a folder, scored by its judgments under a convention; the default one where none is known.
+    """Score a stored run with the judgments of its folder under a convention.
 
-    `grades` is a hash of the judgments.
+    `grades` is a hash of the judgments. An empty `convention` means the default one. Raises MissingEvidence if the
+    convention cannot be reconstructed from its name.
     """
     rules = rules_of(convention)
     run = folder / place
@@ -89,7 +92,7 @@ def _depth(run: Path) -> float | None:
 
 
 def _bytes(run: Path) -> bytes | None:
-    """The file of a ranking; None of a large one."""
+    """Return the content of the ranking file, or None if it is too large."""
     path = run / "run.parquet"
     try:
         return path.read_bytes() if path.stat().st_size <= SMALL else None
@@ -108,7 +111,7 @@ def _returned(data: bytes, asked: set[str] | None, run: Path) -> Run:
 
 
 def _judgments(folder: str, grades: str) -> Judgments:
-    """The judgments of a folder; read once where many folders have the same."""
+    """Return the judgments of a folder, cached by their hash `grades`."""
     if grades not in _JUDGMENTS:
         if len(_JUDGMENTS) >= 4:
             _JUDGMENTS.clear()

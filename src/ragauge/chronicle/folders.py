@@ -1,4 +1,4 @@
-"""Folders that `run` wrote, read: what a history is made of."""
+"""Read run folders into the summaries that a history is built from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 class Tally(NamedTuple):
-    """A mean, and what its interval is made from: the deviation of the values, or for times the ends themselves."""
+    """Mean of a measure with a standard deviation or a stored interval.
+
+    Timings have an interval (`low`, `high`) instead of a deviation. Unavailable values are NaN.
+    """
 
     value: float
     n: int
@@ -41,48 +44,48 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """What a folder tells of one system."""
+    """Summary of one run in an experiment folder."""
 
     name: str
     place: str
-    """Its folder, within that of the experiment."""
+    """Name of the run's folder within the experiment folder."""
     when: str
     data: Mapping[str, Any]
     plan: Mapping[str, Any]
     machine: Mapping[str, Any]
     costs: Mapping[str, float | None]
-    """`cold_ms` and `build_seconds`."""
+    """Values of `cold_ms` and `build_seconds`; None if not recorded."""
     scored: bool
-    """Whether scores.csv has it, as it stands."""
+    """Whether scores.csv has current scores of this run."""
     tallies: dict[str, Tally] = field(default_factory=dict)
-    """By the measures that it was scored by when it was run."""
+    """Means by measure, for the measures that the run was scored by."""
     more: dict[str, Tally] = field(default_factory=dict)
-    """Whatever else was asked for, by a name of its own for each way of asking."""
+    """Cached values computed on request; the key combines the convention or confidence with the name."""
     uncounted: dict[str, str] = field(default_factory=dict)
-    """`{measure that it was scored by: why it cannot be had again}`: somebody's own, or evidence that was not kept."""
+    """`{measure: reason}` for measures that cannot be recomputed, e.g. user-defined ones or those that lack data."""
 
     @property
     def finished(self) -> datetime:
-        """When, in UTC."""
+        """Time at which the run finished, in UTC."""
         return moment(self.when)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What the folder of an experiment tells."""
+    """Summary of an experiment folder."""
 
     stamp: Stamp
     judgments: str
-    """A hash of what they say."""
+    """Hash of the content of the judgments."""
     convention: str
-    """By name; empty where it is not known."""
+    """Name of the convention; empty if unknown."""
     systems: list[Told]
     problems: dict[str, str]
     """`{folder of a run: why it could not be read}`."""
 
 
 def moment(text: str) -> datetime:
-    """A time of a manifest, in UTC.
+    """Parse a time recorded in a manifest and convert it to UTC.
 
     >>> moment("2026-11-15T19:00:00+01:00").isoformat()
     '2026-11-15T18:00:00+00:00'
@@ -92,7 +95,10 @@ def moment(text: str) -> datetime:
 
 
 def read(folder: Path, stamp: Stamp) -> Kept:
-    """What the folder of an experiment tells; raises where nothing of it can be believed."""
+    """Read the summary of an experiment folder.
+
+    A run that cannot be read is listed in `problems`. Raises BadInput if the folder itself cannot be read.
+    """
     about = _json(folder / EXPERIMENT) if (folder / EXPERIMENT).exists() else {}
     grades = _judgments_hash(folder / "judgments.parquet")
     changed = {name: when for name, _, when in stamp}
@@ -104,7 +110,7 @@ def read(folder: Path, stamp: Stamp) -> Kept:
     systems, problems = [], {}
     for place in dict.fromkeys(name.rpartition("/")[0] for name in changed if "/" in name):
         try:
-            # Scores that are older than what they were made from may be of what was there before.
+            # Scores older than the run or the judgments may belong to earlier files.
             older = changed.get("scores.csv", 0) < max(changed[f"{place}/run.parquet"], changed["judgments.parquet"])
             told = _told(folder / place, {} if older else tallied)
             _check_judgments(folder, place)
@@ -117,7 +123,10 @@ def read(folder: Path, stamp: Stamp) -> Kept:
 
 
 def _count(folder: Path, told: Told, measures: Sequence[str], convention: str, grades: str) -> None:
-    """Score a run by measures that its folder names and has no scores of, as far as that can be done."""
+    """Score a run by measures that its folder names but has no scores of.
+
+    Measures that cannot be computed are added to `uncounted` with the reason.
+    """
     told.uncounted.update({one: f"no measure is named `{one}`" for one in measures if measure_of(one) is None})
     known = [one for one in measures if one not in told.uncounted]
     try:
@@ -133,7 +142,7 @@ def _count(folder: Path, told: Told, measures: Sequence[str], convention: str, g
 
 
 def usual_of(told: Told) -> list[str]:
-    """What `run` scores by where nobody says."""
+    """Return the measures that `run` uses by default."""
     return list(default_run_measures(told.plan.get("k") or 10))
 
 
@@ -157,7 +166,7 @@ def _told(run: Path, tallied: Mapping[str, Mapping[str, Tally]]) -> Told:
 
 
 def _check_judgments(folder: Path, place: str) -> None:
-    """Refuse a run that was made with other judgments than those of its folder."""
+    """Raise BadInput if a run was made with other judgments than those of its folder."""
     expected = _json(folder / place / "manifest.json").get("judgments_hash")
     if expected is None:
         return
@@ -177,7 +186,10 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _said(report: Path) -> str:
-    """The convention that a report names, of folders that do not have it elsewhere."""
+    """Return the convention named in report.md, or "".
+
+    Older folders record it only there.
+    """
     try:
         with report.open(encoding="utf-8", errors="replace") as file:
             found = re.search(r"^Convention (.+?); k = ", file.read(10_000), re.M)
@@ -187,12 +199,15 @@ def _said(report: Path) -> str:
 
 
 def scores_table(folder: Path) -> tuple[pl.DataFrame, str]:
-    """scores.csv as `run`, `measure`, `query`, `value`, the mean over trials; and the convention where it says one."""
+    """Read scores.csv as a table of run, measure, query and value.
+
+    Also returns the convention. Values are means over trials. The convention is "" if the file does not name one.
+    """
     import polars as pl
 
     path = folder / "scores.csv"
     try:
-        table = pl.read_csv(path.read_bytes(), infer_schema=False)  # a path might be read as a pattern
+        table = pl.read_csv(path.read_bytes(), infer_schema=False)  # A path could be interpreted as a glob pattern.
         texts = [name for name in ("run", "query") if name in table.columns]
         table = table.with_columns(pl.col(texts).str.replace(r"^'('*(?:[=@\t\r]|[+-].*[(|!=]))", "$1"))
         said = table["convention"].drop_nulls().unique().to_list() if "convention" in table.columns else []
@@ -220,7 +235,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _tallied(table: pl.DataFrame, path: Path) -> dict[str, dict[str, Tally]]:
-    """The figures of each system by measure; those that are not made of values of queries are left out."""
+    """Compute means by system and measure.
+
+    Measures without per-query aggregation are omitted.
+    """
     import polars as pl
 
     value = pl.col("value")
@@ -261,7 +279,10 @@ def _tally(values: Floats, how: Any) -> Tally:
 
 
 def tally_of(scores: Scores, measure: str) -> Tally:
-    """The same from scores."""
+    """Compute the mean of a measure from scores.
+
+    It has a standard deviation only if it is an arithmetic mean.
+    """
     values = scores.values[measure]
     values = values[values == values]  # noqa: PLR0124 - without those that are not a number
     if _aggregate(measure) is mean:
@@ -270,17 +291,17 @@ def tally_of(scores: Scores, measure: str) -> Tally:
 
 
 def timings_of(run: Path) -> pl.DataFrame | None:
-    """The times of a run; None where there are none."""
+    """Read the timings of a run, or return None if it has none."""
     path = run / "timings.parquet"
     return read_timings(path) if path.exists() else None
 
 
 Tables = dict[str, "pl.DataFrame"]
-"""The scores of folders that were read already."""
+"""Cached scores.csv tables by folder."""
 
 
 def values_of(folder: Path, told: Told, measure: str, convention: str, kept: Kept, tables: Tables) -> dict[str, float]:
-    """The value of each scored query."""
+    """Return the value of each scored query, from scores.csv or computed from the run."""
     if told.scored and measure in told.tallies and convention == kept.convention:
         import polars as pl
 
@@ -297,7 +318,7 @@ def values_of(folder: Path, told: Told, measure: str, convention: str, kept: Kep
 
 
 def _judgments_hash(path: Path) -> str:
-    """A hash of what judgments say, in whatever order and however they are stored."""
+    """Return a hash of judgments that is independent of row order and encoding."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -306,7 +327,7 @@ def _judgments_hash(path: Path) -> str:
 
 
 def _recorded_hash(path: Path) -> str:
-    """Return the hash of judgments as manifests record it; computed once for equal files."""
+    """Return the hash of judgments as manifests record it; cached for identical files."""
     key = hashlib.blake2b(path.read_bytes(), digest_size=16).digest()
     if key not in _RECORDED:
         _RECORDED[key] = judgments_hash(read_judgments(path))

@@ -1,4 +1,4 @@
-"""Where results are: the folders that `run` wrote, at and below others."""
+"""Find the folders that `run` wrote, and stamp their files to detect changes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from ragauge.runs.archive import EXPERIMENT
 
 BESIDE = ("scores.csv", "judgments.parquet", EXPERIMENT, "report.md")
 OF_RUN = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
-"""The files that are read, in the folder of an experiment and in that of each run."""
+"""Files read from the folder of an experiment (above) and from the folder of each run."""
 DEPTH = 8
-"""How far below a given folder one looks."""
+"""Maximum number of folder levels searched below a given folder."""
 MOST = 100_000
-"""How many folders one looks into: a link to everything that there is must not be followed for hours."""
+"""Maximum number of folders searched. Stops at a link to a very large tree."""
 
 Stamp = list[tuple[str, int, int]]
-"""For each file that is read its path within the folder, its bytes, and when it was changed, in nanoseconds."""
+"""Path within the folder, size in bytes and modification time in nanoseconds of each file that is read."""
 
 
 def find(folders: Sequence[str | Path]) -> tuple[dict[str, Stamp], dict[str, str]]:
-    """The folders of experiments at and below some others, each with its stamp; and what could not be looked into."""
+    """Find experiment folders at and below the given folders.
+
+    Returns the stamp by folder, and the reason by folder that was skipped.
+    """
     found: dict[str, Stamp] = {}
     skipped: dict[str, str] = {}
     seen: set[tuple[int, int]] = set()
@@ -39,7 +42,10 @@ def find(folders: Sequence[str | Path]) -> tuple[dict[str, Stamp], dict[str, str
 def _look(
     folder: Path, depth: int, seen: set[tuple[int, int]], found: dict[str, Stamp], skipped: dict[str, str]
 ) -> Stamp | None:
-    """Look into a folder and those below; the stamp of the run, where it holds one itself."""
+    """Search a folder and its subfolders.
+
+    Return the stamp if the folder itself is a run, else None.
+    """
     try:
         with os.scandir(folder) as entries:
             inside = sorted(entries, key=lambda entry: entry.name)
@@ -55,7 +61,7 @@ def _look(
     except OSError as error:
         skipped[str(folder)] = f"cannot be looked into ({error.strerror})"
         return None
-    if (here.st_dev, here.st_ino) in seen:  # given twice, or a link that leads back
+    if (here.st_dev, here.st_ino) in seen:  # A duplicate argument, or a link to a parent folder.
         return None
     seen.add((here.st_dev, here.st_ino))
     if len(seen) > MOST:

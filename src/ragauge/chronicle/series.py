@@ -1,4 +1,4 @@
-"""Points over time, put in series: what else has changed between two of them, and what the last one lost or won."""
+"""Group points into series and compare the last point of each with earlier ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ragauge.stats.correction import corrected
 from ragauge.stats.pairs import Pair, compared
 
 Watch = Callable[[str, int, int], None]
-"""Somebody who looks on: what is being done, how many are done, of how many."""
+"""Progress callback with the current step, the number of items done, and their total."""
 AGAINST = ("first", "before", "best")
 
 
 class Stand(NamedTuple):
-    """A point, and what it rests on."""
+    """Point of a history with the run and folder summaries it was computed from."""
 
     point: Point
     kept: Kept
@@ -39,7 +39,10 @@ class Stand(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def figure_of(measure: str) -> Figure:
-    """What a measure of a folder is; somebody's own has only its name."""
+    """Return the indicator with a given name.
+
+    A user-defined measure has only its name.
+    """
     try:
         return replace(figures.find(measure, PRESETS["default"]), name=measure)
     except RagaugeError:
@@ -48,7 +51,10 @@ def figure_of(measure: str) -> Figure:
 
 
 def series_of(stands: Sequence[Stand]) -> dict[tuple[str, str, str], list[Stand]]:
-    """By dataset, system and measure; each point says what else has changed since the one before."""
+    """Group points by dataset, system and measure, in their order.
+
+    Each point's `changed` describes what differs from the previous point of its series.
+    """
     found: dict[tuple[str, str, str], list[Stand]] = {}
     for one in stands:
         mine = found.setdefault((one.point.dataset, one.point.system, one.point.measure), [])
@@ -58,7 +64,10 @@ def series_of(stands: Sequence[Stand]) -> dict[tuple[str, str, str], list[Stand]
 
 
 def differences(before: Stand, after: Stand) -> list[str]:
-    """What else than the system differs between two points, in words; what one of them does not know does not count."""
+    """Describe the differences between two points other than the system.
+
+    Only values known for both points are compared.
+    """
     (mine, theirs), words = (after.told, before.told), []
     for what in ("documents", "queries"):
         hashes = [one.data.get(f"{what}_hash") for one in (theirs, mine)]
@@ -82,7 +91,10 @@ def differences(before: Stand, after: Stand) -> list[str]:
 
 
 def _turned(pair: Sequence[Any], what: str) -> str:
-    """`10 -> 20 documents`; nothing where they are the same, or one is not known."""
+    """Describe a change, e.g.
+
+    `10 -> 20 documents`. Empty if equal or if a value is None.
+    """
     old, new = pair
     if old is None or new is None or old == new:
         return ""
@@ -90,7 +102,10 @@ def _turned(pair: Sequence[Any], what: str) -> str:
 
 
 def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Memory in whole gigabytes: a machine does not always see the same to the byte."""
+    """Describe differences between machines.
+
+    Memory is compared in whole GiB, because the reported bytes vary.
+    """
     sizes = [one.get("memory_bytes") for one in (before, after)]
     memory = [round(one / 2**30) if isinstance(one, int) else None for one in sizes]
     others = [f"other {what}" for what in ("processor", "system") if _turned([before.get(what), after.get(what)], "")]
@@ -104,7 +119,11 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 def changes_of(
     series: Mapping[tuple[str, str, str], list[Stand]], method: Method, watch: Watch | None = None
 ) -> tuple[list[Change], dict[tuple[str, str, str], int]]:
-    """The last point of each series against the first, the latest and the best that it can be compared with."""
+    """Compare the last point of each series with comparable earlier ones.
+
+    These are the first, the previous and the best one. Returns the changes and the number of comparable points by
+    series.
+    """
     comparable: dict[tuple[str, str, str], int] = {}
     couples: list[tuple[str, Stand, Stand]] = []
     for key, mine in series.items():
@@ -151,7 +170,10 @@ def _is_paired(one: Stand) -> bool:
 def _tested(
     couples: Sequence[tuple[Stand, Stand]], method: Method, watch: Watch | None
 ) -> dict[tuple[int, int], Comparison]:
-    """Query by query; none where a folder cannot be read any more, or the queries turn out not to be the same."""
+    """Run paired tests query by query.
+
+    Omits a pair if a folder is unreadable or the queries differ.
+    """
     alike: dict[tuple[str, ...], dict[tuple[int, int], Pair]] = {}
     tables: Tables = {}
     for done, (since, last) in enumerate(couples):

@@ -1,4 +1,4 @@
-"""The command line: one short file per verb. Data goes to standard output, talk to standard error."""
+"""Command line: one module per command. Data goes to standard output, notes and progress to standard error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import sys
 
 
 def main() -> None:
-    """Run a command and exit with its code; an error is printed as one sentence and a hint, never as a traceback."""
+    """Run a command and exit with its code.
+
+    An error is printed as one line with a hint. The traceback is printed only with `--debug`.
+    """
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")

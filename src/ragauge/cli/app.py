@@ -1,4 +1,4 @@
-"""The verbs, put together."""
+"""Typer application of all commands."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ VERBS = (
     "measures",
     "demo",
 )
-"""In the order in which they are listed; each stands in the module of its name."""
+"""Command names in the order of the help; each command is in the module of its name."""
 
 
 def command_line(*verbs: str) -> typer.Typer:
-    """The commands for some verbs, or for all: whoever calls one need not wait for the others to be loaded.
+    """Build the application with the given commands, or with all.
+
+    With a command name, the modules of the others are not imported.
 
     >>> [one.name for one in command_line("k-range").registered_commands]
     ['k-range']

@@ -1,4 +1,4 @@
-"""Checks of options against each other: an option that has no effect is refused before any work."""
+"""Checks of command-line options against each other: an option without effect raises BadInput before any work."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ OF_MODELS = (
 
 
 def check_outputs(files: Iterable[str], charts: str | None) -> None:
-    """Refuse pages and charts whose libraries are not installed, before any work."""
+    """Check that the libraries for HTML reports and charts are installed, if needed."""
     page = any(file.lower().endswith((".html", ".htm")) for file in files)
     needed = {"page": page, "chart": charts is not None}
     check_installed(("outputs", output) for output, is_needed in needed.items() if is_needed)
 
 
 def given_options(context: typer.Context) -> dict[str, str]:
-    """Return the options on the command line by parameter name, each as its longest spelling (`--baseline`)."""
+    """Return the options on the command line by parameter name.
+
+    The values are their longest spellings (`--baseline`).
+    """
     found = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -34,7 +37,10 @@ def given_options(context: typer.Context) -> dict[str, str]:
 
 
 def allow_only(context: typer.Context, allowed: Iterable[str], what: str, *, hint: str | None = None) -> None:
-    """Refuse every option that is not allowed for `what`; options are given by parameter name."""
+    """Raise BadInput for every option that does not apply to `what`.
+
+    Options are given by parameter name.
+    """
     kept = set(allowed)
     wrong = [spelling for name, spelling in given_options(context).items() if name not in kept]
     if wrong:
@@ -48,7 +54,10 @@ def allow_only(context: typer.Context, allowed: Iterable[str], what: str, *, hin
 
 
 def refuse(context: typer.Context, options: Iterable[str], what: str, *, hint: str | None = None) -> None:
-    """Refuse the options that have no effect on `what`; options are given by parameter name."""
+    """Raise BadInput for the given options that have no effect on `what`.
+
+    Options are given by parameter name.
+    """
     given = given_options(context)
     wrong = [given[name] for name in options if name in given]
     if wrong:
@@ -59,7 +68,10 @@ def refuse(context: typer.Context, options: Iterable[str], what: str, *, hint: s
 
 
 def require_any(context: typer.Context, needs: Mapping[str, Iterable[str]]) -> None:
-    """Refuse an option that was given without any of those it depends on; options are given by parameter name."""
+    """Raise BadInput for an option without any of those it depends on.
+
+    Options are given by parameter name.
+    """
     given = given_options(context)
     spellings = {str(parameter.name): max(parameter.opts, key=len) for parameter in context.command.params}
     for name, others in needs.items():

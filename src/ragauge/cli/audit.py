@@ -1,4 +1,4 @@
-"""`ragauge audit QRELS RUN…`: what makes a number suspicious, before it is believed."""
+"""`ragauge audit QRELS RUN…`: check scores for suspicious causes."""
 
 from __future__ import annotations
 

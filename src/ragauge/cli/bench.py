@@ -37,7 +37,7 @@ from ragauge.sweeps import Sweep
 
 N = TypeVar("N")
 CHANGED = 200
-"""So many vectors are inserted, updated and deleted, and come in while others are searched for."""
+"""Number of vectors for `--changes` (per operation) and `--mixed`."""
 
 
 def bench(  # noqa: PLR0913 - each is an option of the command
@@ -206,7 +206,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
 
 
 def _measured(data: str, stores: list[str], folder: Path, cluster: str | None, settings: dict[str, Any]) -> Sweep:
-    """Measure and show the progress; after Ctrl-C, say how to resume."""
+    """Run the benchmark with a progress display; after Ctrl-C, say how to resume."""
     _estimate(stores, settings)
     fresh = bool(settings.get("fresh"))
     with Stages() as watch:
@@ -223,7 +223,7 @@ def _measured(data: str, stores: list[str], folder: Path, cluster: str | None, s
 
 
 def _estimate(stores: list[str], settings: dict[str, Any]) -> None:
-    """Say how long it takes at least, if that is worth saying."""
+    """Print the minimum duration of the benchmark, unless it is short."""
     known = {one.name for one in fields(Plan)} - {"metadata"}
     plan = Plan.of({name: value for name, value in settings.items() if name in known})
     wanted = jobs(stores, plan)
@@ -239,7 +239,10 @@ def _estimate(stores: list[str], settings: dict[str, Any]) -> None:
 
 
 def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> None:
-    """Show the tables, write the files, say what is doubtful and what broke; of nothing at all only the last."""
+    """Print the tables, write the files, and print notes and failures.
+
+    If nothing was measured, only the failures are printed.
+    """
     if not found.points:
         console.talk([f"nothing was measured, so that nothing was written to {folder}{os.sep}"])
         _broke(found)
@@ -268,7 +271,7 @@ def finish(found: Sweep, folder: Path, charts: str | None, *, shown: bool) -> No
 
 
 def _broke(found: Sweep) -> None:
-    """Say what could not be measured, and leave with its code."""
+    """Print what could not be measured, and exit with the highest exit code."""
     for line in broken(found):
         sys.stderr.write(f"error: {line}\n")
     if found.failures:
@@ -276,13 +279,13 @@ def _broke(found: Sweep) -> None:
 
 
 def _called(data: str) -> str:
-    """What a folder of results is called after."""
+    """Return the name of the default results folder."""
     place = Path(data)
     return name_of(place) if place.is_dir() else place.name.partition(".")[0] or data
 
 
 def _rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
-    """The rates that are shares of the most (50%), or those that are not."""
+    """Parse the target rates; `share` selects percentages or plain rates."""
 
     def kind(part: str) -> tuple[bool, float]:
         number = part.strip().removesuffix("%")
@@ -293,7 +296,7 @@ def _rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
 
 
 def _numbers(text: str | None, kind: Callable[[str], N], option: str) -> tuple[N, ...] | None:
-    """Numbers joined by commas, or by + as in a store's options."""
+    """Parse numbers separated by commas, or by + as in the options of a store."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`ragauge calibrate LABELLED…`: whether a judge may be believed."""
+"""`ragauge calibrate LABELLED…`: compare a judge with human labels."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
 
 
 def _estimate(places: Mapping[str, Path | None], asked: dict[str, Any]) -> None:
-    """What it would take, set by set."""
+    """Print the estimated cost for each labelled dataset."""
     from ragauge.calibrating import estimate_calibration
     from ragauge.cli.judge import describe_estimate
     from ragauge.reports.judged import estimate_tables

@@ -1,4 +1,4 @@
-"""The option that several verbs have for working on more machines than this one."""
+"""The `--cluster` option, shared by several commands."""
 
 from __future__ import annotations
 

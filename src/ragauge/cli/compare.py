@@ -1,4 +1,4 @@
-"""`ragauge compare QRELS RUN… --baseline NAME`: how systems differ, and how sure one can be of it."""
+"""`ragauge compare QRELS RUN… --baseline NAME`: test differences between systems for significance."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     elif as_latex:
         console.write_data(comparisons_table(compared), nl=False)
     else:
-        many = moved is None and len(compared.systems) > 2  # then there would be more of that than of the rest
+        many = moved is None and len(compared.systems) > 2  # otherwise these tables would outnumber the rest
         tables, left = reports.tables(compared, console.data().width, 0 if many else shown, console.marks())
         console.show(*tables)
         console.talk(console.merge_notes(reports.about(compared), compared.systems))

@@ -1,4 +1,4 @@
-"""Where data and talk go, and what is read alike everywhere."""
+"""Output of data and notes, and parsing of option values shared by several commands."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 
 WIDTH = 80
-"""Sentences are so wide in a pipe, where nobody says how wide."""
+"""Width of sentences if standard output is not a terminal."""
 
 
 def data() -> Console:
-    """Standard output: as wide as the terminal, or as wide as the table where it is a pipe."""
+    """Return a console on standard output.
+
+    It has the width of the terminal; in a pipe, tables are not wrapped.
+    """
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False, emoji=False)
@@ -44,29 +47,29 @@ def show(*tables: RenderableType) -> None:
 
 
 def width() -> int:
-    """As wide as the terminal, or as people read where it is a pipe."""
+    """Return the width of the terminal, or PIPE_WIDTH_CHARS in a pipe."""
     return data().width if sys.stdout.isatty() else WIDTH
 
 
 def narrow(pieces: Sequence[RenderableType]) -> list[RenderableType]:
-    """Everything as wide as people read, where it goes into a pipe."""
+    """Constrain everything to PIPE_WIDTH_CHARS if the output is a pipe."""
     from rich.constrain import Constrain
 
     return list(pieces) if sys.stdout.isatty() else [Constrain(one, WIDTH) for one in pieces]
 
 
 def folded(pieces: Sequence[RenderableType]) -> list[RenderableType]:
-    """Sentences as wide as people read, where they go into a pipe; tables stay as wide as they are."""
+    """Constrain sentences to PIPE_WIDTH_CHARS in a pipe; tables keep their width."""
     from rich.text import Text
 
     return [narrow([one])[0] if isinstance(one, Text) else one for one in pieces]
 
 
 def talk(lines: Iterable[str]) -> None:
-    """Say something beside the data."""
+    """Print notes on standard error, with credentials redacted."""
     for line in lines:
         text = f"note: {one_line(redact(line))}"
-        if sys.stderr.isatty():  # a terminal would break inside words
+        if sys.stderr.isatty():  # a terminal would break lines inside words
             width = shutil.get_terminal_size().columns
             text = textwrap.fill(
                 text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
@@ -75,14 +78,17 @@ def talk(lines: Iterable[str]) -> None:
 
 
 def write_data(text: str = "", *, nl: bool = True) -> None:
-    """Write data to standard output; on a terminal, control characters are replaced, which could change its state."""
+    """Write data to standard output.
+
+    On a terminal, control characters are replaced, since they could change its state.
+    """
     if sys.stdout.isatty():
         text = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
     sys.stdout.write(f"{text}\n" if nl else text)
 
 
 def print_warnings_as_notes() -> None:
-    """Print warnings about inputs as notes instead of as Python does."""
+    """Print warnings about inputs as notes instead of Python warnings."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -95,7 +101,7 @@ def print_warnings_as_notes() -> None:
 
 
 def merge_notes(notes: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Merge notes that differ only in the name before the colon: `a: slow` and `b: slow` become `a, b: slow`.
+    """Merge notes that differ only in the name before the colon.
 
     >>> merge_notes(["a: slow", "b: slow", "done"], ["a", "b"])
     ['a, b: slow', 'done']
@@ -110,19 +116,21 @@ def merge_notes(notes: Iterable[str], names: Iterable[str]) -> list[str]:
 
 
 def marks() -> str:
-    """What standard output can draw sparklines with."""
+    """Return the sparkline characters that standard output can encode."""
     return marks_for(sys.stdout.encoding)
 
 
 def only_one(given: Mapping[str, bool]) -> None:
-    """Refuse more than one kind of output: `{"--json": True, "--csv": False}`."""
+    """Raise BadInput if more than one flag is set: `{"--json": True, "--csv": False}`."""
     asked = [flag for flag, on in given.items() if on]
     if len(asked) > 1:
         raise BadInput(f"{' and '.join(asked)} do not go together", hint=f"one of {', '.join(given)}")
 
 
 def settings(texts: Iterable[str]) -> dict[str, Any] | None:
-    """What `--set NAME=VALUE` says of a chat: numbers and truth values as such, everything else as text.
+    """Parse `--set NAME=VALUE` options; JSON values such as numbers are converted.
+
+    None if there are none.
 
     >>> settings(["temperature=0", "effort=low"])
     {'temperature': 0, 'effort': 'low'}
@@ -140,7 +148,7 @@ def settings(texts: Iterable[str]) -> dict[str, Any] | None:
 
 
 def price(text: str) -> dict[str, tuple[float, ...]]:
-    """A price for whatever model."""
+    """Parse `--price IN,OUT` into prices that apply to any model."""
     try:
         parts = tuple(float(part) for part in text.split(","))
     except ValueError:

@@ -1,4 +1,4 @@
-"""`ragauge convert IN OUT`: judgments, runs and samples from one format to another."""
+"""`ragauge convert IN OUT`: convert judgments, runs and samples between formats."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def convert(
 
 
 def _kind(source: Source, format_: str | None) -> str:
-    """Whether a file holds judgments or a run, by its first line."""
+    """Detect whether a file has judgments or a run: `qrels` or `run`."""
     form = format_ or formats.guess(source)
     if form in ("beir", "rig", "subtopics"):
         return "qrels"

@@ -1,4 +1,4 @@
-"""`ragauge datasets`: what can be loaded by name; with a name, what is in it."""
+"""`ragauge datasets`: list the datasets that can be loaded by name, or describe one."""
 
 from __future__ import annotations
 

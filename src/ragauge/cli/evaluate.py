@@ -110,7 +110,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
 
 
 def _about(scores: dict[str, Scores], rules: Convention) -> None:
-    """Say under which convention the numbers are, and what to know about them."""
+    """Print the convention of the scores, and notes on them."""
     queries = len(next(iter(scores.values())).queries)
     named = ", ".join(f"{k}={v}" for k, v in rules.departures().items() if k not in OF_ANSWERS)
     console.talk(
@@ -123,7 +123,7 @@ def _about(scores: dict[str, Scores], rules: Convention) -> None:
 
 
 def rules_of(name: str, options: Sequence[str], rel: float | None, depth: int | None) -> Convention:
-    """A convention by name, with options set as the command line has them."""
+    """Return a convention by name, with options set on the command line."""
     chosen: dict[str, Any] = {}
     types = {f.name: f.type for f in fields(Convention)}
     for text in options:

@@ -1,4 +1,4 @@
-"""Failures that ragauge did not raise itself: exit codes, one-line messages, and the report of an unexpected one."""
+"""Exit codes, one-line messages for errors that ragauge did not raise itself, and reports of unexpected errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNEXPECTED = 70
 """Exit code of an error in ragauge itself."""
 INTERRUPTED = 130
 CLOSED_PIPE = 141
-"""Exit code if the reader of the output has gone, as the shell reports it for other programs."""
+"""Exit code after the reader of the output closed the pipe, as the shell reports it for other programs."""
 INVALID = 2
 MAX_COUNT = 2**31 - 1
 """Maximum value of an option that counts something."""
@@ -42,18 +42,18 @@ HINTS = {
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
 }
-"""What to do about errors of the file system."""
+"""Hints by errno for errors of the file system."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Passed(Exception):
-    """Carries an exception past Typer, which would exit with 1 for it; the exception is its cause."""
+    """Exception that carries its cause past Typer, which would exit with 1 for it."""
 
 
 def pass_exceptions(command: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command so that no exception of it becomes an exit code of Typer's choice."""
+    """Wrap a command so that Typer does not turn its exceptions into exit codes."""
 
     @wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> R:
@@ -68,11 +68,14 @@ def pass_exceptions(command: Callable[P, R]) -> Callable[P, R]:
 
 
 class Terminated(SystemExit):
-    """The command was told to end by a signal; the exit code is that of the signal."""
+    """Exception raised by a termination signal; its code is that of the signal."""
 
 
 def clean_up_when_terminated() -> None:
-    """Make SIGTERM and SIGHUP unwind the stack, which removes temporary files and stops servers; a second one kills."""
+    """Make SIGTERM and SIGHUP unwind the stack.
+
+    This removes temporary files and stops servers. A second signal kills the process.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
@@ -86,7 +89,7 @@ def clean_up_when_terminated() -> None:
 
 
 def check_whole_numbers(name: str, value: object) -> None:
-    """Refuse integers that no option can mean: negative ones, and those that do not fit into the libraries' types.
+    """Raise BadInput for integers that are negative or too large for any option.
 
     >>> check_whole_numbers("k", 10**20)
     Traceback (most recent call last):
@@ -100,9 +103,9 @@ def check_whole_numbers(name: str, value: object) -> None:
 
 
 def open_streams() -> None:
-    """Open the standard streams that are closed on the null device, and let each print any character.
+    """Open closed standard streams on the null device; replace unencodable characters.
 
-    Without this, the next file that is opened would take the number of a closed stream and receive its output.
+    Without this, the next opened file would get the descriptor of a closed stream and receive its output.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -114,11 +117,11 @@ def open_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
-            # PYTHONUNBUFFERED: a write to a raw file may write a part, and report no error.
+            # PYTHONUNBUFFERED: a write to a raw file may write only a part, without an error.
             encoding, raw = stream.encoding, stream.detach()
             setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=True))
         if isinstance(getattr(sys, name), io.TextIOWrapper):
-            getattr(sys, name).reconfigure(errors="replace")  # a terminal that lacks a character still gets the rest
+            getattr(sys, name).reconfigure(errors="replace")  # characters that the terminal lacks are replaced
 
 
 def end_command(error: BaseException, *, debug: bool) -> int:
@@ -126,7 +129,7 @@ def end_command(error: BaseException, *, debug: bool) -> int:
     code = _print_failure(error, debug=debug)
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):  # a full disk: Python would try once more at its end, and change the exit code
+    except (OSError, ValueError):  # e.g. a full disk: Python would flush again at exit, and change the exit code
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
@@ -149,14 +152,17 @@ def _print_failure(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, OSError) and (message := describe_os_error(error)):
         _print(message)
         return INVALID
-    # The message of a foreign error may quote its input; the report has it whole.
+    # The message of a foreign error may quote its input; the report has all of it.
     what = f"{type(error).__name__}: {excerpt(words_of(error))}"
     _print(f"unexpected error in ragauge ({what}); {'' if debug else save_report(error)}".removesuffix("; "))
     return UNEXPECTED
 
 
 def describe_os_error(error: OSError) -> str | None:
-    """Describe an error of the file system; None if it is of another kind, such as a closed connection."""
+    """Describe an error of the file system.
+
+    None if it is of another kind, such as a closed connection.
+    """
     if error.errno is None or (error.filename is None and error.errno not in HINTS):
         return None
     place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
@@ -165,9 +171,10 @@ def describe_os_error(error: OSError) -> str | None:
 
 
 def save_report(error: BaseException) -> str:
-    """Save a traceback with the versions in the temporary folder, and say where; elsewhere if that cannot be written.
+    """Save a traceback with versions in the temporary folder, and return where.
 
-    The arguments of the command are not saved: they can hold passwords.
+    The home and working folders are tried next. The arguments of the command are not saved, since they can have
+    passwords.
     """
     from ragauge import __version__
 
@@ -196,7 +203,7 @@ def _report_folders() -> Iterator[str]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception and those during whose handling it was raised."""
+    """Yield the exception and those during whose handling it was raised."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -205,7 +212,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reader_is_gone() -> bool:
-    """Whether a standard stream is a pipe that is no longer read; what is left to write goes to the null device."""
+    """Return whether a standard stream is a pipe without a reader.
+
+    Further output of such a stream goes to the null device.
+    """
     gone = False
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`ragauge freshness RUN… --versions FILE`: how much of what is returned is stale, or contradicts itself."""
+"""`ragauge freshness RUN… --versions FILE`: measure the share of stale and conflicting results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
 
 
 def _named(runs: list[str]) -> dict[str, str]:
-    """The runs by name: what the user calls them, what their folder does, or the file's name."""
+    """Return the runs by name: that of the user, of their folder or of the file."""
     from ragauge.formats.files import Source
     from ragauge.inputs import gather, is_run_folder, named
 

@@ -1,4 +1,4 @@
-"""`ragauge fuse RUN…`: several runs into one."""
+"""`ragauge fuse RUN…`: fuse several runs into one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     how, scale = find_method(method), find_norm(norm or default_norm(method)).name
     params = _params(options or [], weights)
     if qrels is None:
-        how.settled(params, len(runs))  # before any file is read
+        how.settled(params, len(runs))  # fails before any file is read
     elif params:
         raise BadInput("--tune chooses the parameters itself", hint="leave --weights and --set out")
     found = read_runs(runs)
@@ -79,9 +79,9 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
 
 
 def _params(options: Sequence[str], weights: str | None) -> dict[str, Any]:
-    """The parameters by name, as numbers, or as lists of numbers where there are commas."""
+    """Parse fusion parameters by name as numbers, or as lists if there are commas."""
     params: dict[str, Any] = {}
-    # Descriptions of systems join values by a plus sign, and whoever knows these writes it here too.
+    # System specifications separate values by +, so it is accepted here too.
     given = [] if weights is None else ["weights=" + weights.replace("+", ",")]
     for text in [*options, *given]:
         name, equals, value = text.partition("=")
@@ -124,7 +124,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def shown(params: Mapping[str, Any]) -> str:
-    """Parameters as they are typed.
+    """Format parameters as they are typed.
 
     >>> shown({"k": 60, "weights": [0.7, 0.3]})
     'k=60, weights=0.7,0.3'

@@ -1,4 +1,4 @@
-"""`ragauge gain --before KB --add DOCS`: what documents are worth to a knowledge base."""
+"""`ragauge gain --before KB --add DOCS`: measure how added documents change retrieval and answers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
 
 
 def _weights(given: list[str] | None) -> dict[str, float] | None:
-    """Terms and their weights, as the command line gives them.
+    """Parse the measures and their weights.
 
     >>> _weights(["recall@10=0.5", "ndcg(gain=exp)@10=1"])
     {'recall@10': 0.5, 'ndcg(gain=exp)@10': 1.0}

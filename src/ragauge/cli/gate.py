@@ -1,4 +1,4 @@
-"""`ragauge gate QRELS RUN --rule …`: whether a run may pass; exit 0 if it may, 1 if not."""
+"""`ragauge gate QRELS RUN --rule …`: check a run against rules; exit with 0 if all pass, 1 if not."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         settings["convention"] = rules_of(name, [*chosen, *(options or [])], rel, None)
         found = hold(files[-1], qrels=files[0] if len(files) > 1 else None, **settings)
     except RagaugeError as error:
-        # Whoever reads the files and not the exit code must not take those of yesterday for today's.
+        # Overwrite the files of an earlier run, so that a reader who ignores the exit code is not misled.
         _write(junit, reports.undecided_junit(files[-1], error))
         _write(markdown, reports.undecided_markdown(files[-1], error).encode("utf-8", "replace"))
         raise

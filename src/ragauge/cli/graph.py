@@ -1,4 +1,4 @@
-"""`ragauge graph DATASET`: a corpus as a graph, and whether walking on it can help."""
+"""`ragauge graph DATASET`: analyse a corpus as a graph, and whether graph retrieval can help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ragauge history FOLDER…`: how measures went over time, from the folders that `run` wrote."""
+"""`ragauge history FOLDER…`: show measures over time, from the folders that `run` wrote."""
 
 from __future__ import annotations
 

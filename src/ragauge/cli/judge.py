@@ -1,4 +1,4 @@
-"""`ragauge judge SAMPLES`: whether answers are borne out by what was retrieved, said by a judge that may not say."""
+"""`ragauge judge SAMPLES`: judge whether retrieved contexts support answers; unreadable replies are unscored."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
 def _recounted(
     samples: str, measures: list[str] | None, how: dict[str, Any], out: str | None, *, as_json: bool, as_csv: bool
 ) -> None:
-    """What was said of a folder, counted once more."""
+    """Compute the scores of a folder again from its stored verdicts."""
     rules = how["convention"] if "convention" in how and how["convention"].name != "default" else None
     found = recount(samples, measures, convention=rules, confidence=how.get("confidence"))
     folder = Path(out or samples)
@@ -194,7 +194,7 @@ def _recounted(
 
 
 def _place(samples: str, chat: str) -> Path:
-    """Where results go unless told: by the samples' name, and by the model's where there is one.
+    """Return the default output folder, named after the samples and the model, if any.
 
     >>> _place("answers.jsonl", "openai:gpt-4o-mini"), _place("answers.jsonl", "lexical")
     (PosixPath('judged/answers-gpt-4o-mini'), PosixPath('judged/answers'))
@@ -234,7 +234,7 @@ def _estimate(
 
 
 def describe_estimate(found: Sequence[Estimate], chat: str, options: Mapping[str, Any]) -> list[str]:
-    """Say how an estimate was made, and what is missing for the real calls."""
+    """Describe how an estimate was made, and what is missing for the real calls."""
     lines = ["an estimate: each sentence counts as one claim, and four characters as one token"]
     if any(one.cost is None for one in found):
         lines.append("the price is unknown; give it in US dollars per million tokens: `--price IN,OUT`")
@@ -250,7 +250,7 @@ def describe_estimate(found: Sequence[Estimate], chat: str, options: Mapping[str
 
 
 def _judged(samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any]) -> Judged:
-    """Judge, with somebody looking on; Ctrl-C says how to go on."""
+    """Judge the samples with a progress display; after Ctrl-C, say how to resume."""
     with Counting("judging") as watch:
         try:
             return judge_only(samples, measures, chat=chat, folder=folder, progress=watch, **how)
@@ -263,7 +263,7 @@ def _judged(samples: str, measures: list[str] | None, chat: str, folder: Path, h
 
 
 def _finish(found: Judged, folder: Path, *, as_json: bool, as_csv: bool) -> None:
-    """Show the tables, write the files, and say what ended it early."""
+    """Print the tables, write the files, and say why judging stopped early, if it did."""
     left: list[str] = []
     if as_json:
         console.write_data(json.dumps(as_data(found), indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,4 +1,4 @@
-"""`ragauge k-range RUN…`: the measures at every k from one run, and the smallest k that is enough."""
+"""`ragauge k-range RUN…`: compute measures over a range of k, and the smallest k that is enough."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision")
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is to be known of a run."""
+    """Settings of the analysis."""
 
     ks: Sequence[int]
     measure: str
@@ -39,7 +39,7 @@ class _Asked:
     confidence: float
     rules: Convention
     lengths: Mapping[str, float] | None
-    """Tokens of the texts by id, where they are to be counted."""
+    """Number of tokens of each document by id; None if tokens are not counted."""
 
     @property
     def names(self) -> list[str]:
@@ -48,7 +48,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Range:
-    """What is known of one run: a row for each k that it is deep enough for."""
+    """Result for one run, with one row per k within its depth."""
 
     rows: Sequence[Mapping[str, Any]]
     advice: Advice
@@ -129,13 +129,13 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
 
 
 def _open_ended(found: Mapping[str, _Range], measure: str) -> list[str]:
-    """Name the runs for which no tried k is enough."""
+    """Name the runs for which none of the tried k is enough."""
     names = [name for name, one in found.items() if one.advice.k is None]
     return [f"none: {measure} still rises at the largest k ({', '.join(names)})"] if names else []
 
 
 def _shallow(found: Mapping[str, _Range], ks: Sequence[int]) -> list[str]:
-    """Which runs are not so deep as the largest k."""
+    """Name the runs that are less deep than the largest k."""
     depths: dict[int, list[str]] = {}
     for name, one in found.items():
         depths.setdefault(one.deepest, []).append(name)
@@ -149,7 +149,7 @@ def _shallow(found: Mapping[str, _Range], ks: Sequence[int]) -> list[str]:
 
 
 def _chosen(given: Given, systems: Sequence[str]) -> dict[str, str]:
-    """The runs that are asked for, by name."""
+    """Return the selected runs by name; raise UnknownName for unknown ones."""
     runs = given.singles
     for name in systems:
         if name not in runs:
@@ -181,7 +181,7 @@ def _range(given: Given, name: str, path: str, asked: _Asked) -> _Range:
 
 
 def _show(found: _Range, asked: _Asked) -> list[str]:
-    """A row for each k of one run; the measures that there is no room for."""
+    """Print one row per k of one run, and return the columns that do not fit."""
     counted = "tokens" in found.rows[0]
     header = ["k", *asked.names, "loss", "loss at most", *(["tokens"] if counted else [])]
     lines = []
@@ -199,7 +199,10 @@ def _show(found: _Range, asked: _Asked) -> list[str]:
 
 
 def _show_systems(found: Mapping[str, _Range], asked: _Asked) -> list[str]:
-    """A row for each run: the measure at each k, the smallest that is enough in bold."""
+    """Print one row per run with the measure at each k, and return hidden columns.
+
+    The smallest k that is enough is bold.
+    """
     ks = sorted({row["k"] for one in found.values() for row in one.rows})
     counted = any("tokens" in one.rows[0] for one in found.values())
     header = [f"{asked.measure} at k", *map(str, ks), "enough", "loss at most", *(["tokens"] if counted else [])]
@@ -221,7 +224,7 @@ def _show_systems(found: Mapping[str, _Range], asked: _Asked) -> list[str]:
 
 
 def _line(measure: str, rows: Sequence[Mapping[str, float]]) -> str:
-    """How the measure that k is chosen by goes over k."""
+    """Format the chosen measure over k as a sparkline."""
     values = [row[measure] for row in rows]
     drawn = sparkline(thinned(values, 40), marks=console.marks())
     return f"{measure} over k: {shown(values[0])} {drawn} {shown(values[-1])}"
@@ -238,7 +241,10 @@ def _whole_numbers(text: str) -> list[int]:
 
 
 def _tokens(rankings: Nested, lengths: Mapping[str, float], ks: Sequence[int]) -> dict[int, float] | None:
-    """The mean tokens of the first k texts of a query, a quarter of their bytes; None where no text is known."""
+    """Compute the mean number of tokens of the first k documents per query.
+
+    A token counts as four bytes. None if no document is known.
+    """
     if not any(doc in lengths for docs in rankings.values() for doc in docs):
         return None
     totals = dict.fromkeys(ks, 0.0)

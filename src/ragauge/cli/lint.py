@@ -1,4 +1,4 @@
-"""`ragauge lint CORPUS`: what is wrong with a corpus, before anybody pays for its vectors."""
+"""`ragauge lint CORPUS`: check a corpus for problems before it is embedded."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def lint(  # noqa: PLR0913 - each is an option of the command
 
 
 def _shown(found: Lint, *, full: bool) -> list[str]:
-    """Findings with their examples, lengths and languages; what there was no room for."""
+    """Print findings, lengths and languages; return the columns that do not fit."""
     from ragauge.reports import accounts, lints
 
     told = lints.account(found)

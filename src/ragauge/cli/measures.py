@@ -1,4 +1,4 @@
-"""`ragauge measures [NAME]`: what there is, and what it means."""
+"""`ragauge measures [NAME]`: list the measures, or explain one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ragauge.measures.names import parse
 from ragauge.measures.table import TABLE, Spec, geometric_mean, total
 
 COMMON = ("precision", "recall", "hit_rate", "mrr", "map", "ndcg", "f1")
-"""What most people look for, listed first."""
+"""Common measures, which are listed first."""
 
 
 def measures(

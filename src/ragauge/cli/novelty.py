@@ -1,4 +1,4 @@
-"""`ragauge novelty DOCS --known KB`: how new documents are to what is known already."""
+"""`ragauge novelty DOCS --known KB`: measure how new documents are to a corpus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragauge.errors import BadInput
 from ragauge.systems.cache import cache_folder
 
 QUICK = ("wordllama", "words")
-"""Embedders that are as fast as looking up what they said last time."""
+"""Embedders that are as fast as a cache lookup."""
 
 
 def novelty(  # noqa: PLR0913 - each is an option of the command
@@ -128,7 +128,7 @@ def _estimated(found: list[Any], chat: str, options: Mapping[str, Any], *, as_js
 
 
 class _Watch:
-    """A bar for each thing that takes its time."""
+    """Progress display with one bar per stage."""
 
     def __init__(self) -> None:
         self.now = ""
@@ -141,7 +141,7 @@ class _Watch:
         self._end()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """So much of it is done."""
+        """Report the number done of a stage; a new stage starts a new bar."""
         if what != self.now or self._bar is None:
             self._end()
             self.now, self._bar = what, Counting(what)

@@ -1,4 +1,4 @@
-"""Somebody who looks on: a bar with rate and time left on a terminal, a line a system elsewhere."""
+"""Progress displays: bars with rate and remaining time on a terminal, one line per system elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ragauge.reports.tables import one_line
 
 @contextmanager
 def status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """A line on a terminal that says what is being done, from so many seconds on; nothing elsewhere."""
+    """Yield a function that shows a status line on a terminal after `after` seconds.
+
+    Nothing is shown elsewhere.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -36,7 +39,7 @@ def status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
 
 
 def _drawn(*more: Any) -> Any:
-    """Bars on a terminal, with what is done of how much, and more columns after that."""
+    """Build a Rich progress display with a bar, a count and additional columns."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
@@ -46,7 +49,7 @@ def _drawn(*more: Any) -> Any:
 
 
 class Bar:
-    """Shows an experiment as it goes; on anything but a terminal it only says what is done."""
+    """Progress of an experiment; without a terminal, one line per system."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -55,7 +58,7 @@ class Bar:
         self._steps = self._shown = 0
         self._built = self._drawn = 0.0
         self.now = ""
-        """What is being done, for whoever is interrupted."""
+        """Current system, for the message after an interruption."""
         if sys.stderr.isatty():
             from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -74,7 +77,7 @@ class Bar:
             self._live.stop()
 
     def begin(self, system: str, total: int, done: int) -> None:
-        """A system is about to be built and asked."""
+        """Report that a system is about to be built and run."""
         system = one_line(system)
         self._began = time.perf_counter()
         self._steps = self._shown = 0
@@ -86,12 +89,12 @@ class Bar:
             sys.stderr.write(f"{system}: building\n")
 
     def building(self, done: int, total: int) -> None:
-        """So many of the documents are embedded."""
+        """Report the number of documents embedded so far."""
         if self._live is not None:
             self._live.update(self._task, rate=f"embeds {done:,}/{total:,}")
 
     def step(self) -> None:
-        """One query has its answer; the bar moves ten times a second at most, so that drawing does not cost."""
+        """Report that one query is done; the bar is redrawn at most ten times per second."""
         self._steps += 1
         now = time.perf_counter()
         if self._steps == 1:
@@ -106,7 +109,7 @@ class Bar:
             self._shown = self._steps
 
     def end(self, system: str) -> None:
-        """A system is done."""
+        """Report that a system is done."""
         system = one_line(system)
         seconds = time.perf_counter() - self._began
         if self._live is not None:
@@ -120,7 +123,7 @@ class Bar:
 
 
 SHORTEST_S = 10.0
-"""Shorter durations are not estimated."""
+"""Minimum duration that is worth an estimate."""
 
 
 def format_duration(seconds: float) -> str:
@@ -135,11 +138,11 @@ def format_duration(seconds: float) -> str:
 
 
 FEWEST = 4
-"""With fewer characters a name says nothing."""
+"""Minimum length of a shortened subject."""
 
 
 def fitted(stage: str, room: int = 40) -> str:
-    """What is being done, in so many characters: what it is done with is cut first.
+    """Shorten a stage to `room` characters; its subject is shortened first.
 
     >>> fitted("pgvector(index=hnsw, ef_search=100) one by one: reading back after kill -9")
     'pgvect…y one: reading back after kill -9'
@@ -152,19 +155,19 @@ def fitted(stage: str, room: int = 40) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    """The beginning and the end of a text."""
+    """Keep the beginning and the end of a text, with an ellipsis between them."""
     half = (room - 1) // 2
     return text if len(text) <= room else f"{text[: room - 1 - half]}…{text[-half:]}"
 
 
 class Stages:
-    """Shows a sweep as it goes: how many stores are done, and how far the one is that is being measured.
+    """Progress of a sweep: the number of stores done, and the current stage.
 
-    On anything but a terminal it names each configuration as its turn comes, and what begins.
+    Without a terminal, it prints each configuration and stage when it begins.
     """
 
     WHOLE = "stores"
-    """The stage that counts all the others."""
+    """Name of the stage that counts all others."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -172,7 +175,7 @@ class Stages:
         self._drawn = 0.0
         self._began: float | None = None
         self.now = ""
-        """What is being done, for whoever is interrupted."""
+        """Current stage, for the message after an interruption."""
         if sys.stderr.isatty():
             from rich.progress import TextColumn, TimeElapsedColumn
 
@@ -190,13 +193,13 @@ class Stages:
             self._live.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """So much of a stage is done; drawn ten times a second at most, so that drawing does not cost."""
-        stage = one_line(stage)  # it may have somebody's name in it
+        """Report the number done of a stage; redrawn at most ten times per second."""
+        stage = one_line(stage)  # it may contain a name given by the user
         row = self.WHOLE if stage == self.WHOLE else "stage"
         left = self._left(done, total) if row == self.WHOLE else ""
         fresh, last = row == "stage" and stage != self.now, self.now
         if row == "stage":
-            self.now = stage  # before it is said: whoever hears it may interrupt at once
+            self.now = stage  # set before printing: an interruption may follow at once
         if self._live is None:
             what, before = (text.partition(": ")[0] for text in (stage, last))
             if fresh and what != before:
@@ -213,7 +216,7 @@ class Stages:
             self._live.update(self._tasks[row], description=short, completed=done, total=total, left=left)
 
     def _left(self, done: int, total: int) -> str:
-        """Estimate the time left from the mean duration of what is done; nothing below ten seconds."""
+        """Format the estimated time left, from the mean duration so far; empty if short."""
         now = time.perf_counter()
         if self._began is None:
             self._began = now
@@ -222,7 +225,7 @@ class Stages:
 
 
 class Counting:
-    """Shows how many of some things are done; on anything but a terminal nothing, and nothing within a second."""
+    """Progress of a single count on a terminal, shown after one second."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -230,7 +233,7 @@ class Counting:
         self._task: Any = None
         self._began = self._drawn = time.perf_counter()
         self.done = self.total = 0
-        """For whoever is interrupted."""
+        """Counts for the message after an interruption."""
 
     def __enter__(self) -> Counting:
         return self
@@ -243,7 +246,7 @@ class Counting:
             self._live.stop()
 
     def __call__(self, done: int, total: int) -> None:
-        """So many are done; drawn ten times a second at most, so that drawing does not cost."""
+        """Report the number done; redrawn at most ten times per second."""
         self.done, self.total = done, total
         now = time.perf_counter()
         if not sys.stderr.isatty() or now - self._began < 1 or now - self._drawn < 0.1:

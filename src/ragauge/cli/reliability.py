@@ -1,4 +1,4 @@
-"""`ragauge reliability QRELS NAME=RUN NAME=RUN…`: pass@k and pass^k over repeated trials."""
+"""`ragauge reliability QRELS NAME=RUN NAME=RUN…`: compute pass@k and pass^k over repeated trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ragauge report RUN… -o report.html`: one page that shows it all, charts as files, and every table."""
+"""`ragauge report RUN… -o report.html`: write a report with all tables and charts, in several formats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ragauge.reports.verdicts import verdict
 from ragauge.scored import judged_parts
 
 STORED = ("out", "form", "charts")
-"""Options of a result that is written or shown again as it was stored."""
+"""Options that apply to a stored result, which is written or printed without new computations."""
 
 
 def report(  # noqa: PLR0913 - each is an option of the command
@@ -109,7 +109,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if form is not None and out and len(out) > 1:
         raise BadInput("--as goes with one file", hint="endings tell what several are: -o report.html -o report.json")
     check_outputs(out or [], charts)
-    targets = [] if out is None else [one for one in out if one != "-"]  # without a file it goes there anyway
+    targets = [] if out is None else [one for one in out if one != "-"]  # without a file, it is printed anyway
     if out and len(targets) < len(out) and form is None:
         raise BadInput("what is to be written to standard output is not clear", hint="--as json, --as csv, …")
     if len(files) == 1 and (kept := sweep_files.found_in(files[0])) is not None:
@@ -125,7 +125,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         except BadInput:
             if folder is None or not (folder / "judgments.parquet").exists():
                 raise
-            files = [str(folder)]  # the runs of the study can be scored again, under the layout's convention
+            files = [str(folder)]  # the runs of the study can be scored again under the convention of the layout
     parts = judged_parts(files[0]) if len(files) == 1 else files
     if len(parts) == 1 and judged_files.is_judged(parts[0]):
         allow_only(context, STORED, "a folder that `judge` wrote")
@@ -153,7 +153,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
 
 
 def show(found: Overview) -> None:
-    """The verdict and the tables, what they are, and what to do next."""
+    """Print the summary, the tables and notes on them."""
     from rich.text import Text
 
     shown, left = tables(found, console.data().width)
@@ -168,7 +168,7 @@ def _notes(found: Overview) -> list[str]:
 
 
 def _sweep(file: str, targets: list[str], form: str | None, charts: str | None, convention: str | None) -> None:
-    """Write or show again what `bench` measured."""
+    """Write or print a stored benchmark."""
     found = sweep_files.read_sweep(file)
     _refuse_source({Path(file).resolve()}, targets)
     sweep_files.write(found, targets, form, charts, convention=convention)
@@ -183,7 +183,7 @@ def _sweep(file: str, targets: list[str], form: str | None, charts: str | None, 
 
 
 def _judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
-    """What was judged, written or shown again."""
+    """Write or print stored verdicts."""
     found = judged_files.read_judged(folder)
     _refuse_source({(Path(folder) / name).resolve() for name in judged_files.EVIDENCE}, targets)
     judged_files.write(found, targets, form, charts)
@@ -196,7 +196,7 @@ def _judged(folder: str, targets: list[str], form: str | None, charts: str | Non
 
 
 def _told(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
-    """What is told beside runs, written or shown again, several on one page."""
+    """Write or print other stored results; several are combined in one report."""
     found = [told for one in files for told in account_files.read(one)]
     _refuse_source({Path(one).resolve() for one in files}, targets)
     account_files.write(found, targets, form, charts)
@@ -216,7 +216,7 @@ def _refuse_source(read: set[Path], targets: list[str]) -> None:
 
 
 def _shown(pieces: Sequence[Any], left: Sequence[str], notes: Sequence[str], last: Sequence[str] = ()) -> None:
-    """Tables, what is to be said of them, and the columns that there was no room for."""
+    """Print tables, notes, and the columns that do not fit."""
     console.show(*pieces)
     missing = [f"not shown, for want of room: {', '.join(left)}; --as markdown has them"] if left else []
     console.talk([*notes, *missing, *last])
@@ -228,7 +228,7 @@ def _wrote(files: list[str], charts: str | None) -> list[str]:
 
 
 def _size(number: int) -> str:
-    """A size in words.
+    """Format a file size.
 
     >>> _size(900), _size(5_300), _size(1_690_000)
     ('900 bytes', '5 kB', '1.7 MB')

@@ -1,6 +1,6 @@
-"""`ragauge run EXPERIMENT.toml` or `ragauge run DATASET --system …`: let systems answer, time and score them.
+"""`ragauge run EXPERIMENT.toml` or `ragauge run DATASET --system …`: run, time and score systems.
 
-Where a file has several datasets, each is an experiment of its own, and one table puts them together.
+If a file has several datasets, each is a separate experiment, and one table combines them.
 """
 
 from __future__ import annotations
@@ -144,7 +144,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
 
 
 def _each(settings: dict[str, Any], *, again: str, as_json: bool, by: str | None, save_to: str | None) -> None:
-    """An experiment for each dataset, and what they say together; one that cannot be run stops no other."""
+    """Run an experiment per dataset, and combine the results.
+
+    A dataset that fails does not stop the others.
+    """
     folder = Path(settings["out"])
     named = named_datasets(settings["dataset"])
     places = {name: slug(name) for name in named}
@@ -196,13 +199,13 @@ def _each(settings: dict[str, Any], *, again: str, as_json: bool, by: str | None
 
 
 def _of(dataset: str, error: RagaugeError) -> RagaugeError:
-    """An error that says of which dataset it is."""
+    """Add the name of the dataset to an error message."""
     error.message = f"{dataset}: {error.message}"
     return error
 
 
 def perform(settings: dict[str, Any], *, again: str = "the same command") -> Experiment:
-    """Run systems with a progress bar; on Ctrl-C say how to resume."""
+    """Run systems with a progress display; after Ctrl-C, say how to resume."""
     with Bar() as watch:
         try:
             return run_systems(**settings, allow_failures=True, watch=watch)
@@ -223,7 +226,7 @@ def finish(
     audited: bool = False,
     save_to: str | None = None,
 ) -> None:
-    """Write the report next to the runs, show the tables, name the files, and save a baseline if requested."""
+    """Write the report next to the runs, print it, and save a baseline if requested."""
     seen = _told(experiment, as_json=as_json, by=by, audited=audited)
     if save_to is not None and not _broken(experiment):
         save(experiment, Path(save_to))
@@ -235,9 +238,10 @@ def finish(
 def _told(
     experiment: Experiment, *, as_json: bool, by: str | None, audited: bool = False, explained: bool = True
 ) -> Overview:
-    """What is to be known of an experiment, written beside its runs, and shown unless data is wanted.
+    """Write the report of an experiment to the folder of its runs, and print it.
 
-    Where it is not `explained`, whoever asks says what the columns of the table over trials are.
+    With `as_json`, only notes are printed. Without `explained`, the caller explains the columns of the table of
+    trials.
     """
     folder = experiment.folder or Path()
     by = None if by is None else canonical_tag(by, list_tags(experiment))
@@ -275,7 +279,10 @@ def _told(
 
 
 def _beside(experiment: Experiment) -> list[str]:
-    """Which runs of the same work are in the folder that the report says nothing of, if there are any."""
+    """Name similar runs in the folder that the report omits.
+
+    They have the same dataset and settings.
+    """
     if experiment.folder is None:
         return []
     mine = [slug(name) for name in experiment.runs]
@@ -294,7 +301,7 @@ def _beside(experiment: Experiment) -> list[str]:
 
 
 def _write(files: dict[str, str], folder: Path, page: Callable[[], str]) -> list[str]:
-    """Write files, and the page to them; or say why there is none."""
+    """Write files and the HTML report; return a note if that cannot be made."""
     notes = []
     try:
         files["report.html"] = page()
@@ -319,13 +326,13 @@ def _echo(data: Any) -> None:
 
 
 def _broken(experiment: Experiment) -> list[RagaugeError]:
-    """Return the errors of systems that could not be built or that failed on every query."""
+    """Return the errors of systems that were not built or failed on every query."""
     runs = experiment.runs
     return [error for name, error in experiment.failures.items() if name not in runs or failed_everywhere(runs[name])]
 
 
 def _end(failures: Sequence[RagaugeError]) -> None:
-    """Print the errors of what could not be run and exit with the highest of their codes."""
+    """Print errors, and exit with the highest of their exit codes."""
     for error in failures:
         hint = f" ({error.hint})" if error.hint else ""
         sys.stderr.write(f"error: {one_line(error.message + hint)}\n")
@@ -334,7 +341,10 @@ def _end(failures: Sequence[RagaugeError]) -> None:
 
 
 def _settle_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, given: bool) -> None:
-    """A baseline that is `given` must be among the systems; that of a file goes where the chosen ones lack it."""
+    """Check the baseline against the systems to run.
+
+    One given on the command line must be among them. One from a file is dropped if it is not.
+    """
     name, systems = settings.get("baseline"), settings["systems"]
     if name is None or name in systems:
         return
@@ -343,13 +353,16 @@ def _settle_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, give
             hint = f"-s {shlex.quote(name)} beside the others"
             raise BadInput(f"the baseline `{name}` is in the file, but not among the systems to run", hint=hint)
         raise UnknownName("system", name, [*systems, *known], hint="the baseline is one of the systems")
-    if name in known:  # a name that the file itself does not have is told where it is run
+    if name in known:  # a name that the file lacks is reported when it is run
         del settings["baseline"]
         console.talk([f"there is no baseline: the file's, {name}, is not among the systems (-s {shlex.quote(name)})"])
 
 
 def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Systems by name, as the command line gives them; of a file, those that are named."""
+    """Parse the systems of the command line by name.
+
+    The name of a system in the file refers to that system.
+    """
     named: dict[str, Any] = {}
     for text in given:
         found = re.fullmatch(r"([\w.+-](?:[\w .+-]|\([^()=]*\))*?)\s*=(?!=)\s*(.+)", text, re.S)
@@ -361,7 +374,7 @@ def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
             if known and spec.name not in usual:
                 hint = f"the file has {', '.join(known)}"
                 raise UnknownName("system", spec.name, [*known, *usual], hint=hint)
-            name = str(without_secrets(spec))  # a name stands on the screen and on folders
+            name = str(without_secrets(spec))  # the name is printed, and used for folders
         if name in named:
             raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
         named[name] = known[text] if text in known else _load_own(own[1], own[2]) if own else description
@@ -370,13 +383,19 @@ def _systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _load_own(path: str, id: str | None) -> Any:
-    """Import a system of the user's own, `module:name`; `id` is the field of its hits that has the document id."""
+    """Import a user's system, `module:name`.
+
+    `id` is the field of its hits that has the document id.
+    """
     thing = plugins.own(path)
     return adapt_retriever(thing, id=id) if id else thing
 
 
 def _written_out(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
-    """A system made of `others` of the file, which do not run themselves, with these in the place of their names."""
+    """Replace the names of `others` in a system by their specifications.
+
+    The others are systems of the file that are not run themselves.
+    """
 
     def meant(name: Any) -> Any:
         if not isinstance(name, str) or name not in others:

@@ -1,4 +1,4 @@
-"""`ragauge stress --store NAME --stix FILE`: fill, read back, ask, reopen and kill a store, and tell how it took it."""
+"""`ragauge stress --store NAME --stix FILE`: test the durability of a document store under load and kills."""
 
 from __future__ import annotations
 
@@ -100,17 +100,17 @@ def stress(  # noqa: PLR0913 - each is an option of the command
 
 
 class Terminated(KeyboardInterrupt):
-    """It was told to end by SIGTERM, and ends as by Ctrl-C."""
+    """Exception raised by SIGTERM, which ends the command as Ctrl-C does."""
 
 
 @contextmanager
 def _ended_alike() -> Iterator[None]:
-    """Let SIGTERM end it as Ctrl-C does, with nothing left behind."""
+    """Make SIGTERM end the command as Ctrl-C does, with cleanup."""
 
     def end(*_: Any) -> None:
         raise Terminated
 
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may be told
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set a signal handler
         yield
         return
     before = signal.signal(signal.SIGTERM, end)
@@ -121,7 +121,7 @@ def _ended_alike() -> Iterator[None]:
 
 
 def _stores(named: Sequence[str]) -> list[str]:
-    """Stores by name, each of them known."""
+    """Resolve store names, and check their libraries and options."""
     wanted = [one for name in named for one in (plugins.names("keepers") if name == "all" else [name])]
     if not wanted:
         raise BadInput("no store is asked for", hint=f"--store {plugins.names('keepers')[0]}, or --store all")
@@ -163,7 +163,7 @@ def _each(
 
 
 def _finish(told: Sequence[Ordeal], files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
-    """Tell what there is, and how what broke broke."""
+    """Print and write the results, and print how each failed store failed."""
     if told:
         tell(told, files, as_json=as_json, as_csv=as_csv)
     for one in told:
@@ -172,7 +172,7 @@ def _finish(told: Sequence[Ordeal], files: Sequence[str], *, as_json: bool, as_c
 
 
 def _say(told: Ordeal, broken: Broken) -> None:
-    """The error as it was, line by line; only what a terminal would act on is shown as such."""
+    """Print the original error of a store; control characters are replaced."""
     how = "gave no error" if broken.silent else "said"
     at = f" (at hand: {broken.document})" if broken.document else ""
     error = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in broken.error)

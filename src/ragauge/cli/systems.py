@@ -1,4 +1,4 @@
-"""`ragauge systems`: what can be run by name, and the options of each."""
+"""`ragauge systems`: list the components that can be used by name, and their options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIVEN = (
     "terrain",
     "cls",
 )
-"""What is handed to a system when it is built, and is no option of its own."""
+"""Parameters that are passed when a system is built, and are not options."""
 WALKED = "embedder=wordllama, graph=links+knn"
 PARTS = {
     "dense": "embedder=wordllama, store=exact",
@@ -41,7 +41,7 @@ PARTS = {
     "embedding": "embedder=wordllama",
     "vectors": "store=faiss, and its options",
 }
-"""Options that are descriptions themselves, or that are handed through."""
+"""Options that are specifications themselves, or are passed on."""
 
 
 def systems(

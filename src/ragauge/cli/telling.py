@@ -1,4 +1,4 @@
-"""What lint, novelty, gain and their like do at their end alike: show it, or print it, and write files."""
+"""Output of results: print them as tables or data, and write files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from ragauge.forms import kind_of
 from ragauge.overviews import Told
 
 Show = Callable[[], Sequence[str]]
-"""Draws tables; the titles of the columns for which there was no room."""
+"""Function that prints tables, and returns the titles of the columns that do not fit."""
 
 
 def writable(
     files: Sequence[str], *, as_json: bool, as_csv: bool, form: str | None = None, noun: type[Told] | None = None
 ) -> None:
-    """Refuse, before anything is done, what could not be written at the end; `noun` is what there will be."""
+    """Check that the requested outputs can be written, before any work.
+
+    `noun` is the type of the result.
+    """
     from ragauge.account_files import KINDS, refuse_form
 
     console.only_one({"--json": as_json, "--csv": as_csv, "--as": form is not None and not files})
@@ -35,7 +38,7 @@ def writable(
 
 
 def talk_unread(*corpora: str | None) -> None:
-    """Name the files of folders that were not read as documents."""
+    """Print notes on files of folders that were not read as documents."""
     from ragauge.corpora import describe_unread
 
     console.talk(note for corpus in corpora for note in describe_unread(corpus))
@@ -51,9 +54,10 @@ def tell(
     form: str | None = None,
     folded: bool = False,
 ) -> None:
-    """Print data or draw tables (by `show` where a verb has a way of its own), say notes, and write files.
+    """Print a result as data or tables, print notes, and write files.
 
-    With a form and no file, that form is printed; `folded` is for sentences too long for a line in a pipe.
+    `show` prints the tables if a command has its own layout. With a form and no file, that form is printed. `folded`
+    wraps long sentences in a pipe.
     """
     from ragauge import account_files
     from ragauge.reports import accounts

@@ -1,4 +1,4 @@
-"""The note on tied scores that `evaluate`, `compare` and `report` print."""
+"""Note on tied scores that `evaluate`, `compare` and `report` print."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragauge.reports.tables import shown
 
 
 class _Span(NamedTuple):
-    """The means of a measure in the worst and in the best order of tied scores."""
+    """Means of a measure in the worst and in the best order of tied scores."""
 
     run: str
     measure: str
@@ -24,11 +24,11 @@ class _Span(NamedTuple):
 
 
 Trials = Scores | Sequence[Scores] | Mapping[str, Scores]
-"""The scores of a system, or of each of its trials."""
+"""Scores of a system, or of each of its trials."""
 
 
 def describe_ties(systems: Iterable[Trials]) -> list[str]:
-    """Return one note if the order of tied scores changes a printed digit of a mean; empty otherwise."""
+    """Return a note if the order of tied scores changes a printed digit of a mean."""
     trials = [one for system in systems for one in _list_trials(system)]
     spans = [span for one in trials for span in _spans(one) if shown(span.low) != shown(span.high)]
     if not spans:

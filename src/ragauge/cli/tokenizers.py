@@ -1,4 +1,4 @@
-"""`ragauge tokenizers CORPUS`: the same texts cut by different tokenizers."""
+"""`ragauge tokenizers CORPUS`: compare tokenizers on the same texts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
 
 
 def _shown(found: Tokenizers, *, full: bool) -> list[str]:
-    """Figures and lengths, and the pieces that somebody asked for; what there was no room for."""
+    """Print scores, lengths and requested probes; return columns that do not fit."""
     from ragauge.reports import accounts, tokenizings
     from ragauge.reports.accounts import Part
 

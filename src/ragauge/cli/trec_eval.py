@@ -1,4 +1,4 @@
-"""trec_eval's three columns, so that scripts written for it go on working."""
+"""Scores in the three-column output format of trec_eval, for scripts that parse it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RELSTRING = re.compile(r"relstring(?:[._](\d+))?")
 
 
 def own_lines(asked: Sequence[str]) -> list[str]:
-    """The measures among what was asked for, without the lines that trec_eval prints and that measure nothing."""
+    """Select the measure names, without the trec_eval lines that are not measures."""
     return [name for name in asked if name not in ("runid", "num_q") and not _RELSTRING.fullmatch(name)]
 
 
@@ -30,12 +30,16 @@ def lines(
     *,
     per_query: bool,
 ) -> str:
-    """Measure, query or `all`, and value: the queries first, in the order of their ids, then the means."""
+    """Format scores as trec_eval lines of measure, query id or `all`, and value.
+
+    Per-query lines come first, sorted by query id, then the means.
+    """
     wanted = [m for m in measures if isinstance(m, Measure)]
     group = any(name.lower() in NICKNAMES for name in asked)
     judged: JudgedRanks = scores.judged
     names = {m: _name(m, asked) for m in wanted}
-    # Two measures that trec_eval has one name for (recall, and recall(of=capped)) go by their canonical names.
+    # trec_eval has one name for some pairs of measures (recall and recall(of=capped)); these keep their canonical
+    # names.
     names = {m: n if list(names.values()).count(n) == 1 and _is_trec(m, rules) else str(m) for m, n in names.items()}
     out: list[str] = []
     if per_query:
@@ -63,7 +67,11 @@ def lines(
 
 
 def _is_trec(measure: Measure, rules: Convention) -> bool:
-    """Whether trec_eval could have counted it: one level for all, and nothing else departs but by its own words."""
+    """Return whether trec_eval can compute the measure with these options.
+
+    The minimum relevant grade must be that of the convention; other options may differ only if trec_eval has them
+    too.
+    """
     own = {"rel": rules.rel, "points": rules.points, "weights": None, "levels": None, "beta": None, "p": None}
     for option, value in measure.options:
         if value != measure.spec.options[option] and own.get(option, "") not in (None, value) and ":" not in str(value):
@@ -76,7 +84,7 @@ def _line(name: str, query: str, value: str) -> str:
 
 
 def _name(measure: Measure, asked: Sequence[str]) -> str:
-    """trec_eval's name; parameters that are no cutoffs are appended as they were typed."""
+    """Return trec_eval's name; parameters other than cutoffs are appended as typed."""
     spec = measure.spec
     if spec.name in ("utility", "11pt_avg", "set_f") or (spec.name in ("ndcg", "rbp") and measure.cutoff is None):
         for name in asked:
@@ -91,7 +99,10 @@ def _value(measure: Measure, value: float) -> str:
 
 
 def _string(asked: Sequence[str]) -> tuple[str, int]:
-    """The name of the line that prints relevance values as a string, and how many; no name where nobody asked."""
+    """Return the name and length of the requested relstring line.
+
+    Returns `("", 0)` if none was requested.
+    """
     for name in asked:
         found = _RELSTRING.fullmatch(name)
         if found:
@@ -100,7 +111,7 @@ def _string(asked: Sequence[str]) -> tuple[str, int]:
 
 
 def _after_precision(measure: Measure) -> bool:
-    """Whether a measure is printed after trec_eval's relstring, which follows P."""
+    """Return whether trec_eval prints the measure after relstring, which follows P."""
     before = (
         "num_ret",
         "num_rel",
@@ -116,7 +127,10 @@ def _after_precision(measure: Measure) -> bool:
 
 
 def _relevance(judged: JudgedRanks, query: int, length: int) -> str:
-    """The grades of the first documents, a character each: - for unjudged, . for pooled but unjudged, > above 9."""
+    """Format the grades of the first documents, one character per document.
+
+    `-` is unjudged, `.` is pooled but unjudged, `>` is a grade above 9.
+    """
     text = ["-"] * int(min(length, judged.retrieved[query]))
     for at in np.flatnonzero((judged.query == query) & (judged.rank <= len(text))).tolist():
         grade = judged.grade[at]

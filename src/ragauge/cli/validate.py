@@ -1,4 +1,4 @@
-"""`ragauge validate QRELS [RUN…]`, `ragauge validate SAMPLES`: what is wrong with the data."""
+"""`ragauge validate QRELS [RUN…]`, `ragauge validate SAMPLES`: check the data for problems."""
 
 from __future__ import annotations
 

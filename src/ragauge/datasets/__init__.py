@@ -1,1 +1,1 @@
-"""What is asked, and what is right."""
+"""Datasets: corpus, queries and judgments, loaded by name, from a folder or from a file."""

@@ -1,4 +1,4 @@
-"""Which queries of a dataset are asked, and which of them are themselves among its documents."""
+"""Select the queries of a dataset and describe them by tags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ragauge.records import Dataset, Judgments
 
 
 def asked(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
-    """The dataset with judgments of the queries that are asked and no others: one that is not asked is no zero."""
+    """Restrict a dataset and its judgments to the first `limit` queries.
+
+    Judgments of other queries are dropped, so that a query that was not run does not score zero. Returns notes too.
+    """
     if limit is not None and limit < 1:
         raise BadInput(f"the limit is {limit}, not at least 1")
     queries = dict(list(data.queries.items())[:limit])
@@ -32,9 +35,10 @@ def asked(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
 
 
 def themselves(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
-    """Queries that are documents of the collection under the same id; finding oneself is no success.
+    """Find queries that are also documents of the corpus, with the same id and text.
 
-    Not by the id alone: many collections number their queries and their documents from 1.
+    Retrieving such a document is not a success, unless it is judged relevant. The id alone is not enough: many
+    datasets number both queries and documents from 1.
     """
     grades = data.judgments.nested
     return frozenset(

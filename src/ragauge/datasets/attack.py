@@ -1,4 +1,4 @@
-"""MITRE ATT&CK as a dataset: its objects are the documents, and what the graph relates is asked for and right."""
+"""Dataset from a MITRE ATT&CK STIX bundle: objects are documents, relations give queries and judgments."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from ragauge.formats.stix import Bundle, Node, Relation, read_bundle
 from ragauge.records import Dataset, Document, Judgments
 
 ASKING = "campaign"
-"""Campaigns ask; they are documents only when wanted."""
+"""Type of objects that are query subjects, but documents only on request."""
 
 
 def load(name: str) -> Dataset:
-    """`stix:FILE`, or `stix:FILE(retired=true, campaigns=true, least=1, most=50, hops=2)`, as `load_stix` takes them.
+    """Load a STIX dataset by its name, `stix:FILE` or `stix:FILE(option=value, …)`.
 
-    A folder stands for the one bundle in it, by its path or by its name in RAGAUGE_DATA.
+    Options are retired=true, campaigns=true, least=1, most=50 and hops=2. The options are those of `load_stix`. FILE
+    can be a folder with a single bundle, given as a path or as a name in RAGAUGE_DATA.
     """
     whole = name.removeprefix("stix:")
     path, _, inside = whole.rpartition("(")
@@ -54,14 +55,16 @@ def load_stix(
     most: int | None = None,
     hops: int = 1,
 ) -> Dataset:
-    """A STIX bundle of ATT&CK as a dataset: nine types of objects, and questions from the relations between them.
+    """Load a STIX bundle of ATT&CK, with queries generated from its relations.
 
-    Left out are revoked and deprecated objects (`retired=True` keeps them), campaigns as documents (`campaigns=True`
-    keeps them; they ask in any case), and questions with fewer than `least` or more than `most` right answers. What was
-    left out is counted in `about`. The text of a detection strategy is that of its analytics.
+    Left out are revoked and deprecated objects (unless `retired=True`), campaigns as documents (unless
+    `campaigns=True`; they are always used for queries), and queries with fewer than `least` or more than `most`
+    relevant documents. `about` reports how many were left out. The text of a detection strategy is that of its
+    analytics.
 
-    With `hops=2` questions go over two relations, documents carry all relations between them as `links`, and a
-    sub-technique's target is its technique. With one there are no links: they would be the answers.
+    With `hops=2` queries follow two relations, documents carry their relations as `links`, and the target of a
+    sub-technique is its technique. With `hops=1` there are no links, because they would reveal the relevant
+    documents.
     """
     if hops not in (1, 2):
         raise BadInput(f"questions go over 1 or 2 relations, not {hops}", hint="hops=2")
@@ -104,7 +107,10 @@ def _document(node: Node, bundle: Bundle) -> Document:
 
 
 def _implied(bundle: Bundle) -> Iterable[Relation]:
-    """The relations that are no objects: tactics, what strategies read, and what data components are a part of."""
+    """Yield relations stored as object fields.
+
+    These are tactics, the data components that strategies read, and data sources.
+    """
     tactics = {node.shortname: node.id for node in bundle.nodes.values() if node.type == "x-mitre-tactic"}
     for node in bundle.nodes.values():
         if node.type == "attack-pattern" and tactics:
@@ -120,7 +126,7 @@ def _implied(bundle: Bundle) -> Iterable[Relation]:
 def _active(
     relations: Iterable[Relation], bundle: Bundle, active: Mapping[str, Node]
 ) -> tuple[list[Relation], Counter[str]]:
-    """The relations that questions can be made of, and how many others there are of which sort."""
+    """Select the relations for queries, and count the others by reason."""
     kept: list[Relation] = []
     dropped: Counter[str] = Counter()
     for one in dict.fromkeys(relations):
@@ -138,7 +144,10 @@ def _active(
 def _questions(
     relations: Iterable[Relation], active: Mapping[str, Node], findable: set[str]
 ) -> dict[Question, set[str]]:
-    """Each question with its right answers, in the order of the bundle."""
+    """Build one-hop questions with their relevant documents.
+
+    They are sorted by relation, then in bundle order.
+    """
     found: dict[Question, set[str]] = defaultdict(set)
     for one in relations:
         source, target = active[one.source], active[one.target]
@@ -154,7 +163,10 @@ def _questions(
 
 
 def _labels(nodes: Iterable[Node]) -> dict[str, str]:
-    """What nodes are called in the ids of queries: by ATT&CK's number where no other of them has it."""
+    """Map node ids to labels for query ids.
+
+    The label is the ATT&CK id if it is unique, otherwise the node id.
+    """
     every = list(nodes)
     times = Counter(node.external_id for node in every)
     return {
@@ -163,7 +175,10 @@ def _labels(nodes: Iterable[Node]) -> dict[str, str]:
 
 
 def _full_names(bundle: Bundle) -> dict[str, str]:
-    """Names; a sub-technique's with that of its technique before it, as ATT&CK writes it."""
+    """Map node ids to names.
+
+    Sub-techniques are prefixed with their technique, as in ATT&CK.
+    """
     parents = {one.source: one.target for one in bundle.relations if one.kind == "subtechnique-of"}
     full = {}
     for node in bundle.nodes.values():
@@ -177,7 +192,10 @@ def _id(one: Question | Walk, node: Node, labels: Mapping[str, str]) -> str:
 
 
 def _worded(ids: Mapping[Question | Walk, str], nodes: Mapping[str, Node], names: Mapping[str, str]) -> dict[str, str]:
-    """The texts of questions; those that would be asked twice of different nodes name the node's number too."""
+    """Generate query texts.
+
+    The node's ATT&CK id is added if two nodes would give the same text.
+    """
     bare = {one: nodes[one.asked].name if one.bare else names[one.asked] for one in ids}
     texts = {one: one.text(nodes[one.asked].type, name) for one, name in bare.items()}
     times = Counter(texts.values())

@@ -1,4 +1,4 @@
-"""ATT&CK as a graph: questions over two relations, links between documents, and techniques with their parts."""
+"""Graph part of the ATT&CK dataset: two-hop questions, links between documents, technique targets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ragauge.records import Document
 
 
 def walks(relations: Iterable[Relation], active: Mapping[str, Node], findable: set[str]) -> dict[Walk, set[str]]:
-    """Each question over two relations with its right answers, which the asked node is never one of.
+    """Build two-hop questions with their relevant documents.
 
-    All paths take turns, so that any beginning has questions of each.
+    The start node is never relevant. Questions are interleaved by path, so that any prefix of the result covers all
+    paths.
     """
     ends: dict[tuple[str, str], list[str]] = {}
     for one in relations:
@@ -33,7 +34,7 @@ def walks(relations: Iterable[Relation], active: Mapping[str, Node], findable: s
 
 
 def linked(documents: Sequence[Document], relations: Iterable[Relation]) -> list[Document]:
-    """The documents with their relations to others as `links`; one that is no relation's source has none."""
+    """Return the documents with their outgoing relations as metadata `links`."""
     links: dict[str, dict[str, list[str]]] = {one.id: {} for one in documents}
     for one in relations:
         if one.source in links and one.target in links:
@@ -42,7 +43,10 @@ def linked(documents: Sequence[Document], relations: Iterable[Relation]) -> list
 
 
 def families(documents: Sequence[Document], relations: Iterable[Relation]) -> dict[str, list[str]]:
-    """A target map: a sub-technique stands for its technique, anything else for itself."""
+    """Map each document to its target.
+
+    The target of a sub-technique is its technique, that of any other document is itself.
+    """
     known = {one.id for one in documents}
     parents = {one.source: one.target for one in relations if one.kind == "subtechnique-of" and one.target in known}
     return {name: [parents.get(name, name)] for name in (one.id for one in documents)}

@@ -1,4 +1,4 @@
-"""What ATT&CK's objects and relations are called, and how they are asked for: along one relation, or along two."""
+"""Names of ATT&CK object types and relations, and question templates over one or two relations."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ NAMES = {
     "x-mitre-tactic": ("tactic", "tactics"),
     "campaign": ("campaign", "campaigns"),
 }
-"""What people call the types that can be documents, one of them and several."""
+"""Singular and plural names of the object types that can be documents."""
 
 
 class Wording(NamedTuple):
-    """How a relation is asked for from either end, and what it is called in ids and tags."""
+    """Question templates of a relation for both directions, and its inverse name."""
 
     forward: str
     inverse: str
     called: str
-    """The relation as seen from its target."""
+    """Name of the relation as seen from its target, used in ids and tags."""
 
 
 RELATIONS = {
@@ -62,11 +62,11 @@ RELATIONS = {
         "made-of",
     ),
 }
-"""The relations that questions are made of; `serves`, `reads` and `part-of` stand in the objects themselves."""
+"""Relations that questions are generated from; `serves`, `reads` and `part-of` come from object fields."""
 
 
 class Question(NamedTuple):
-    """A node that is asked, along one kind of relation, for nodes of one type."""
+    """Question about one node: its related nodes of one type over one relation."""
 
     asked: str
     kind: str
@@ -75,15 +75,18 @@ class Question(NamedTuple):
 
     @property
     def bare(self) -> bool:
-        """Asked for its technique, a sub-technique must not name it."""
+        """Whether to name a sub-technique without its technique, which is the answer."""
         return self.kind == "subtechnique-of"
 
     def words(self, own: str) -> tuple[str, ...]:
-        """Who is asked, along what, for what; `own` is the type of the node that is asked."""
+        """Return the names of start type, relation and wanted type.
+
+        `own` is the type of the start node.
+        """
         return NAMES[own][0], _called(self.kind, inverse=self.inverse), NAMES[self.wanted][0]
 
     def text(self, own: str, name: str) -> str:
-        """The question."""
+        """Return the question text."""
         mine, wanted = NAMES[own][0], NAMES[self.wanted][1]
         wording = RELATIONS[self.kind]
         if self.inverse:
@@ -92,9 +95,9 @@ class Question(NamedTuple):
 
 
 class Path(NamedTuple):
-    """From nodes of some types along a relation to others, and from there along another one to those that are wanted.
+    """Template for questions over two relations: start types, relation, type between, relation, wanted type.
 
-    A relation that begins with < is gone from its target to its sources.
+    A relation prefixed with `<` is followed from its target to its source.
     """
 
     asked: tuple[str, ...]
@@ -106,24 +109,27 @@ class Path(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """A node that is asked along a path."""
+    """Question about one node over a two-relation path."""
 
     asked: str
     path: Path
 
     @property
     def bare(self) -> bool:
-        """Asked for what its technique is divided into, a sub-technique must not name it."""
+        """Whether to name a sub-technique without its technique, to hide the answer."""
         return self.path.first == "subtechnique-of"
 
     def words(self, own: str) -> tuple[str, ...]:
-        """Who is asked, along what, to what, along what, for what; `own` is the type of the node that is asked."""
+        """Return the names of all types and relations along the path.
+
+        `own` is the type of the start node.
+        """
         _, first, via, second, wanted, _ = self.path
         steps = (_called(step.removeprefix("<"), inverse=step.startswith("<")) for step in (first, second))
         return NAMES[own][0], next(steps), NAMES[via][0], next(steps), NAMES[wanted][0]
 
     def text(self, own: str, name: str) -> str:
-        """The question."""
+        """Return the question text."""
         return self.path.wording.format(asked=NAMES[own][0], name=name)
 
 
@@ -262,7 +268,7 @@ PATHS = (
         "Which mitigations help against techniques of the tactic {name}?",
     ),
 )
-"""What is asked over two relations. Nobody passes through a campaign, since campaigns are seldom documents."""
+"""Paths of two-hop questions. None passes through a campaign, because campaigns are documents only on request."""
 
 
 def _called(kind: str, *, inverse: bool) -> str:

@@ -1,4 +1,4 @@
-"""Collections in folders: BEIR's layout, or tab-separated texts with TREC judgments."""
+"""Datasets in folders: BEIR layout, or tab-separated texts with TREC judgments; by path or by name in RAGAUGE_DATA."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from ragauge.formats.files import Source
 from ragauge.records import NOTHING, Dataset, Document
 
 ANSWERS = ("reference", "reference_answer", "answer", "ground_truth")
-"""What a reference answer may be called beside a query."""
+"""Field names of a reference answer in a row of the queries file."""
 
 
 def find(folder: Path) -> Path | None:
-    """The folder itself or its `beir` folder, whichever holds a corpus and queries; None where neither does."""
+    """Return the folder or its `beir` subfolder, whichever holds a corpus and queries.
+
+    None if neither does.
+    """
     for place in (folder, folder / "beir"):
         if _file(place, "corpus") and _file(place, "queries"):
             return place
@@ -27,13 +30,19 @@ def find(folder: Path) -> Path | None:
 
 
 def name_of(folder: Path) -> str:
-    """What a collection is called: as its folder, or the one around it where that is called `beir`."""
+    """Return the name of a dataset folder.
+
+    A folder called `beir` takes its parent's name.
+    """
     place = folder.resolve()
     return place.parent.name if place.name == "beir" else place.name
 
 
 def load(folder: Path, *, split: str | None = None) -> Dataset:
-    """Load a dataset; queries without judgments in this split are left out, and the corpus may be absent."""
+    """Load a dataset folder; the corpus may be absent.
+
+    Queries without judgments in this split are left out. Raises `BadInput` if no judged query is left.
+    """
     place = find(folder) or next((one for one in (folder, folder / "beir") if _file(one, "queries")), None)
     if place is None:
         raise BadInput(
@@ -61,14 +70,17 @@ def load(folder: Path, *, split: str | None = None) -> Dataset:
 
 
 def read_documents(path: Path) -> list[Document]:
-    """The documents of a file, JSONL or tab-separated, or of a collection's folder."""
+    """Read documents from a JSONL or tab-separated file, or from a dataset folder."""
     return [
         Document(name, _text(row), str(row.get("title") or ""), _metadata(row)) for name, row in _rows(path, "corpus")
     ]
 
 
 def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What stands under `metadata`: names with values; anything else is kept as the one value that it is."""
+    """Return the `metadata` field.
+
+    A value that is not a mapping is stored under the key `metadata`.
+    """
     held = row.get("metadata") or NOTHING
     return held if isinstance(held, Mapping) else {"metadata": held}
 
@@ -79,12 +91,18 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """The texts of queries, likewise."""
+    """Read query texts by id from a file or a dataset folder.
+
+    The file is JSONL or tab-separated.
+    """
     return {name: str(row.get("text") or row.get("query") or "") for name, row in _rows(path, "queries")}
 
 
 def read_answers(path: Path) -> dict[str, str]:
-    """The reference answers that stand beside the queries, where there are any."""
+    """Read the reference answers in the queries file, by query id.
+
+    Queries without one are left out.
+    """
     found = ((name, next((row[key] for key in ANSWERS if row.get(key)), None)) for name, row in _rows(path, "queries"))
     return {name: text for name, text in found if isinstance(text, str)}
 

@@ -1,4 +1,4 @@
-"""The documentation of the interpreter that runs this file, one JSON object a line; needs the standard library only."""
+"""Script that prints the documentation of its interpreter as JSON lines; uses only the standard library."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ unittest.mock urllib.error urllib.parse urllib.request urllib.robotparser uuid v
 wsgiref.simple_server wsgiref.util xml.dom.minidom xml.etree.ElementTree xml.sax xmlrpc.client xmlrpc.server zipapp
 zipfile zipimport zlib zoneinfo
 """
-"""Named one by one: what importing a module does is known only of those that were looked at."""
+"""Modules to document, listed explicitly because importing an unchecked module may have side effects."""
 
 LONGEST = 4000
-"""Characters of a document: a chapter of the reference is long, and retrieval is about where to look."""
+"""Maximum length of a document in characters; chapters of the language reference are longer."""
 
 
 Row = dict[str, Any]
 
 
 def documents() -> Iterator[Row]:
-    """Every document of MODULES, then the chapters of the language reference.
+    """Yield the documents of all modules, then the language reference.
 
-    Links say what a document is a part of, a method of its class and that of its module, and which chapters and
-    documents `pydoc` calls related to a chapter.
+    `links` connect a method to its class, a class or function to its module, and a chapter to the chapters and
+    documents that `pydoc` lists as related.
     """
-    seen: dict[int, Any] = {}  # holds what it has seen, since the number of a thing that is gone is given again
+    seen: dict[int, Any] = {}  # keeps the objects alive: the id() of a deleted object can be reused
     known: set[str] = set()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated modules say so when they are imported
+        warnings.simplefilter("ignore")  # deprecated modules warn on import
         for name in MODULES.split():
             try:
                 module = importlib.import_module(name)
@@ -68,7 +68,10 @@ def documents() -> Iterator[Row]:
 
 
 def _above(identifier: str, module: str) -> Iterator[str]:
-    """What something can be a part of, the nearest first: everything before a dot in its name, then its module."""
+    """Yield the ids of possible parents, nearest first.
+
+    These are the dotted prefixes, then `builtins`.
+    """
     parts = identifier.split(".")
     yield from (".".join(parts[:n]) for n in range(len(parts) - 1, 0, -1))
     if module == "builtins" and identifier != module:
@@ -76,12 +79,12 @@ def _above(identifier: str, module: str) -> Iterator[str]:
 
 
 def _related(topics: dict[str, str], known: set[str]) -> dict[str, list[str]]:
-    """For each chapter what `pydoc` names below it: other chapters by their labels and keywords, or documents."""
+    """Map each chapter to what `pydoc` lists as related: other chapters, or documents."""
     helper = importlib.import_module("pydoc").Helper
     labels: dict[str, Any] = {**helper.keywords, **helper.topics}
 
     def chapter(label: str) -> str:
-        """The chapter that a label stands for; some only stand for another label."""
+        """Resolve a label to its chapter; some labels refer to another label."""
         said = labels.get(label, "")
         return str(said[0]) if isinstance(said, tuple) else chapter(said) if said else ""
 
@@ -107,7 +110,7 @@ def _of_module(name: str, module: ModuleType, seen: dict[int, Any]) -> Iterator[
     prefix = "" if name == "builtins" else f"{name}."
     for attribute in sorted(public):
         thing = getattr(module, attribute, None)
-        # The doc of an instance is its class's, and says nothing about the instance.
+        # The docstring of an instance is that of its class and says nothing about the instance.
         if not (inspect.isclass(thing) or inspect.isroutine(thing)) or id(thing) in seen or not _at_home(thing, name):
             continue
         seen[id(thing)] = thing
@@ -115,7 +118,7 @@ def _of_module(name: str, module: ModuleType, seen: dict[int, Any]) -> Iterator[
         if inspect.isclass(thing):
             yield from _document(identifier, thing, "class", name)
             for member, value in sorted(_members(thing, module).items()):
-                function = getattr(value, "__func__", value)  # of a class method or a static one
+                function = getattr(value, "__func__", value)  # unwraps class methods and static methods
                 if not member.startswith("_") and (inspect.isroutine(function) or isinstance(value, property)):
                     yield from _document(f"{identifier}.{member}", function, "method", name)
         else:
@@ -123,7 +126,10 @@ def _of_module(name: str, module: ModuleType, seen: dict[int, Any]) -> Iterator[
 
 
 def _members(kind: type, module: ModuleType) -> dict[str, Any]:
-    """What a class brings itself, or through hidden classes that no other shown class stands between."""
+    """Return the members of a class and of its private base classes.
+
+    Private bases that a public class of the module also inherits from are left out.
+    """
     members = dict(vars(kind))
     package = kind.__module__.split(".")[0]
     shown = [
@@ -141,7 +147,10 @@ def _members(kind: type, module: ModuleType) -> dict[str, Any]:
 
 
 def _at_home(thing: Any, module: str) -> bool:
-    """Whether a thing that a module shows is its own: made there, in its package, or in a hidden module behind it."""
+    """Return whether an object belongs to a module.
+
+    It does if it is defined in the module, its package, or a private module.
+    """
     home = getattr(thing, "__module__", None) or "_"
     if module == "builtins":
         return home in ("builtins", "_io", "io")  # `open` comes from there
@@ -154,7 +163,7 @@ _BEHIND = {"os": ("posix", "nt"), "os.path": ("posixpath", "genericpath", "ntpat
 
 def _document(identifier: str, thing: Any, kind: str, module: str) -> Iterator[Row]:
     text = inspect.cleandoc(getattr(thing, "__doc__", None) or "")
-    if not text and kind == "class":  # some classes explain themselves where they are made
+    if not text and kind == "class":  # some classes document only their constructor
         text = inspect.cleandoc(vars(thing)["__init__"].__doc__ or "") if "__init__" in vars(thing) else ""
     if len(text.split()) < 3:
         return
@@ -170,7 +179,7 @@ class _Dots:
 def _signature(thing: Any) -> str:
     try:
         found = inspect.signature(thing)
-    except (TypeError, ValueError, AttributeError):  # the last is a fault of inspect in 3.13 with defaults in C
+    except (TypeError, ValueError, AttributeError):  # AttributeError: a bug of inspect in 3.13 with defaults in C
         return ""
     parameters = [
         one.replace(default=_Dots()) if one.default is not one.empty and _varies(one.default) else one
@@ -180,7 +189,10 @@ def _signature(thing: Any) -> str:
 
 
 def _varies(default: Any) -> bool:
-    """Tell whether a default differs between processes (`<…>` holds an address) or between installations."""
+    """Return whether a default differs between processes or installations.
+
+    `<…>` in its representation contains an address.
+    """
     text = repr(default)
     return "<" in text or any(place in text for place in (sys.executable, sys.prefix, sys.base_prefix))
 

@@ -1,19 +1,20 @@
-"""A made knowledge graph: researchers, labs, papers, instruments, places and methods, told by documents that link.
+"""Synthetic knowledge graph: researchers, labs, papers, instruments, places and methods, in linked documents.
 
-Every fact of the graph stands in a text, in a link between two documents, or in both, so that neither is complete. Of
-things with several documents each tells some of its facts, and one that is drawn is linked.
+Every fact of the graph is stated in a text, in a link between two documents, or in both, so neither source is
+complete. An entity can have several documents. Each of them states some of its facts, and a random one has the link.
 
-Most related things are of one subject, so that likeness of texts is worth something; a question names the subject of
-the thing that it asks about.
+Most related entities share a subject, so that text similarity is informative. A question names the subject of its
+start entity.
 
-No label leaks by construction. Documents, with their texts, links and numbers, are made, shuffled and named before a
-question is drawn. A question is a path through the graph from a thing that it names, and right are all documents of all
-things at the end of the path. Those on the way are not graded: nearly every search finds the thing that is named, and
-hit rate and recall would count that. Of several drawn questions the one is asked whose answers were right the least so
-far: what is the same for every question, a document's type or how many links it has, must not tell whether it is right.
+Judgments do not leak by construction. Documents, with their texts, links and numbers, are made, shuffled and named
+before questions are drawn. A question is a path through the graph from a named entity. Relevant are all documents of
+all entities at the end of the path. Documents along the path are not relevant: nearly every search finds the named
+entity, which would inflate hit rate and recall. Of several candidate questions, the one is used whose documents were
+relevant least often so far. Properties that do not depend on the question, such as document type or number of links,
+therefore do not predict relevance.
 
-With `leak` what is right is taken from the number `hidden` that every document has: those with the highest, whatever is
-asked, as many as there were right answers. All else is the same, also that number.
+With `leak` the relevant documents are those with the highest metadata number `hidden`, independent of the question.
+Their number per question stays the same, and so does everything else, including that metadata number.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from ragauge.errors import BadInput
 from ragauge.records import Dataset, Document, Judgments
 
 LEAST_DOCUMENTS = 50
-"""With fewer there are types of things that nothing is related to."""
+"""Minimum number of documents; with fewer, some entity types have no relations."""
 EVERY = 4
-"""Of so many things one has two to four documents, the others have one."""
+"""One entity in every 4 has two to four documents; the others have one."""
 LINKED, TOLD = 0.8, 0.4
-"""How likely a fact stands in a link, and in each text about either of its things; it stands somewhere in any case."""
+"""Probabilities that a fact is a link, and that a text about one of its entities states it; at least one is true."""
 SAME = 0.7
-"""How likely a thing is related to one of its own subject, rather than to any."""
+"""Probability that a relation is drawn within the subject of its source, rather than from all entities."""
 MOST = 15
-"""Questions with more right documents are not asked: a list of twenty can hold them all."""
+"""Maximum number of relevant documents per question, so that a list of twenty can hold them all."""
 DRAWN = 12
-"""So many questions are drawn for each that is asked."""
+"""Number of candidate questions drawn for each question used."""
 FILLER = (
     "The visitors book says more.",
     "A photograph of it hangs in the corridor.",
@@ -55,7 +56,7 @@ FILLER = (
 
 
 class Fact(NamedTuple):
-    """One arrow of the graph, between things by number."""
+    """Edge of the graph, between entity numbers."""
 
     source: int
     relation: str
@@ -63,7 +64,7 @@ class Fact(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question: from which thing, along which path, and the things that are right."""
+    """Question: start entity, path, and the entities that answer it."""
 
     thing: int
     path: Path
@@ -71,7 +72,10 @@ class Asked(NamedTuple):
 
 
 def make(*, documents: int, queries: int, seed: int, leak: bool, name: str, about: str) -> Dataset:
-    """The same arguments give the same dataset everywhere; `leak` changes nothing but what is right."""
+    """Generate the dataset.
+
+    Deterministic for given arguments. `leak` changes only the judgments.
+    """
     if documents < LEAST_DOCUMENTS:
         raise BadInput(f"a knowledge graph needs at least {LEAST_DOCUMENTS} documents, not {documents}")
     rng = random.Random(f"graph {documents} {seed}")  # noqa: S311 - no secret
@@ -123,7 +127,10 @@ def make(*, documents: int, queries: int, seed: int, leak: bool, name: str, abou
 
 
 def _owners(rng: random.Random, documents: int) -> list[int]:
-    """Which thing each document is about, things by number: one document each, or two to four."""
+    """Draw the entity number of each document.
+
+    An entity has one document, or two to four.
+    """
     owners: list[int] = []
     for thing in range(documents):
         if thing % EVERY == 0:
@@ -133,7 +140,7 @@ def _owners(rng: random.Random, documents: int) -> list[int]:
 
 
 def _kinds(rng: random.Random, n: int) -> list[str]:
-    """The type of each of n things, by their shares."""
+    """Draw the types of n entities according to the shares of the types."""
     whole = [kind for kind, about in KINDS.items() for _ in range(max(2, about.share * n // 100))]
     kinds = (whole + ["researcher"] * n)[:n]
     rng.shuffle(kinds)
@@ -147,7 +154,10 @@ def _names(rng: random.Random, kinds: Sequence[str]) -> list[str]:
 
 
 def _facts(rng: random.Random, kinds: Sequence[str], subjects: Sequence[str]) -> list[Fact]:
-    """Most targets are of the same subject. They are dealt like cards: none has many more sources than another."""
+    """Draw the facts; most targets share the subject of the source.
+
+    Targets are drawn without replacement, so that they have nearly equal numbers of sources.
+    """
     decks: dict[tuple[str, str, str], list[int]] = {}
 
     def deal(relation: str, subject: str) -> int | None:
@@ -176,7 +186,10 @@ def _spread(
     mine: Sequence[Sequence[int]],
     ids: Sequence[str],
 ) -> tuple[list[dict[str, list[str]]], list[list[str]]]:
-    """For each document its links by relation, and what it says of other things."""
+    """Distribute facts to documents, as links or as sentences.
+
+    Returns the links of each document by relation, and its sentences about other entities.
+    """
     links: list[dict[str, list[str]]] = [{} for _ in ids]
     told: list[list[str]] = [[] for _ in ids]
     for source, relation, target in facts:
@@ -197,7 +210,10 @@ def _texts(
     mine: Sequence[Sequence[int]],
     told: Sequence[Sequence[str]],
 ) -> list[str]:
-    """An opening that no other document of the thing has, then traits, what is told and filler in any order."""
+    """Compose the text of each document.
+
+    It starts with an opening unique among the entity's documents. Shuffled traits, facts and filler follow.
+    """
     texts = [""] * len(told)
     for (name, kind, subject), documents in zip(things, mine, strict=True):
         about, words = KINDS[kind], SUBJECTS[subject].split(", ")
@@ -217,7 +233,10 @@ def _worded(rng: random.Random, one: Asked, name: str, subject: str) -> str:
 
 
 def _asked(rng: random.Random, facts: Sequence[Fact], weights: Sequence[int], n: int) -> dict[str, Asked]:
-    """Questions in turn of one, two and three relations; `weights` are how many documents each thing has."""
+    """Choose n questions, alternating one, two and three relations.
+
+    `weights` are the numbers of documents per entity.
+    """
     every = _every(facts, weights)
     times: Counter[int] = Counter()
     asked: dict[str, Asked] = {}
@@ -233,14 +252,18 @@ def _asked(rng: random.Random, facts: Sequence[Fact], weights: Sequence[int], n:
 
 
 def _worn(one: Asked, times: Mapping[int, int], weights: Sequence[int]) -> float:
-    """How often the documents of its answers have been right on average."""
+    """Return how often a question's relevant documents were relevant before.
+
+    The result is the mean over the documents.
+    """
     return sum(times[thing] * weights[thing] for thing in one.right) / sum(weights[thing] for thing in one.right)
 
 
 def _every(facts: Sequence[Fact], weights: Sequence[int]) -> dict[int, list[Asked]]:
-    """All questions by their number of relations: those with an answer, and not with more than MOST.
+    """List all possible questions by number of relations.
 
-    Nor those whose answers are all things that the asked one is related to: who returns these would be right.
+    They have at most MAX_RELEVANT_DOCUMENTS relevant documents. Questions answered by exactly the neighbours of the
+    start entity are left out: returning all neighbours would score perfectly.
     """
     ends: dict[tuple[int, str], list[int]] = {}
     around: list[set[int]] = [set() for _ in weights]

@@ -1,7 +1,7 @@
-"""How the things of `synthetic:graph` are related, and what is asked about that.
+"""Relations and question templates of the dataset `synthetic:graph`.
 
-Texts and questions have names and types in common, and no other word of meaning: what texts call a workshop, questions
-call to construct.
+Documents and questions share names and types, but no other content words: they describe a relation with different
+words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Relation(NamedTuple):
-    """From things of one type, {a}, to some of another, {b}."""
+    """Relation from entities of type `source` ({a}) to `least` to `most` entities of type `target` ({b})."""
 
     source: str
     target: str
@@ -21,7 +21,7 @@ class Relation(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A question along one to three relations; one that begins with < is gone from its target to its sources."""
+    """Question over one to three relations; a step prefixed with `<` goes from target to source."""
 
     steps: tuple[str, ...]
     asked: tuple[str, ...]
@@ -185,7 +185,7 @@ RELATIONS: Mapping[str, Relation] = {
         ),
     ),
 }
-"""The last two are never asked for, so that links are more than answers."""
+"""Relations by name. No question is about the last two, so that not every link leads to a relevant document."""
 
 PATHS = (
     Path(("works at",), ("Which lab employs {who}?", "By which lab is {who} employed?")),
@@ -267,4 +267,4 @@ PATHS = (
         ("Which researchers are the authors of papers that cite papers of {who}?",),
     ),
 )
-"""What is asked; every question was written for its path."""
+"""Questions, each written for its path."""

@@ -1,4 +1,4 @@
-"""What the things of `synthetic:graph` are, and what is said of them."""
+"""Vocabulary of the synthetic datasets: entity types, subjects, sentence templates and invented names."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """One type of things, and what can be said of one."""
+    """Entity type of the synthetic graph, with the sentence templates for its documents."""
 
     share: int
-    """How many of a hundred things are of this type."""
+    """Share of the entities, in percent."""
     called: str
-    """Its name, of one of `parts` and a word that is {made} up."""
+    """Name template: one of `parts` and an invented word, {made}."""
     parts: str
     openings: tuple[str, ...]
-    """How a text begins, with a {word} of the thing's subject; no two documents of a thing begin alike."""
+    """Opening sentences with a {word} of the entity's subject; each document of an entity has a different one."""
     traits: tuple[str, ...]
-    """What else can be said."""
+    """Other sentences about an entity."""
 
 
 SUBJECTS: Mapping[str, str] = {
@@ -34,9 +34,9 @@ SUBJECTS: Mapping[str, str] = {
     "textiles": "wool, silk, looms, dyes, linen, knitting, velvet, cotton",
     "insects": "beetles, ants, wasps, cocoons, moths, dragonflies, antennae, swarms",
 }
-"""What questions call a subject, and what texts say of it."""
+"""Subject as named in questions, and the words that documents use for it."""
 KNOWN = ("{who}, known for {subject},", "{who}, of {subject} fame,", "{who} (think of {subject})")
-"""How a question names a thing."""
+"""Phrases with which a question names an entity."""
 
 KINDS: Mapping[str, Kind] = {
     "researcher": Kind(

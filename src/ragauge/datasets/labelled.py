@@ -1,4 +1,4 @@
-"""Answers that somebody judged: public collections in the form in which they are published, or samples with labels."""
+"""Labelled answers: public datasets in their published formats, or samples with labels."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ ENDINGS = (".tsv", ".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Labelled:
-    """Samples with labels, and what is to be known of them before they are believed."""
+    """Labelled samples, and properties of the labels that matter for calibration."""
 
     name: str
     samples: Sequence[Sample] = field(default_factory=tuple)
     measure: str = ""
-    """What the labels speak of, where they speak of one measure."""
+    """Measure that the labels are about; empty if there are several."""
     about: str = ""
     people: bool = True
-    """Whether people judged."""
+    """Whether the labels are from people."""
     easy: str = ""
-    """Why the set is called easy, where it is: what a judge shows on it, it need not show elsewhere."""
+    """Why the dataset is easy; empty if it is not. Results of a judge on an easy dataset may not generalise."""
     threshold: float | None = None
-    """The label from which an answer is good, where the set has a custom."""
+    """Minimum label of a good answer; None if the dataset does not define one."""
 
     def __repr__(self) -> str:
         return f"Labelled({self.name!r}, {len(self.samples)} samples, {self.measure or 'no measure'})"
 
 
 class Kind(NamedTuple):
-    """A collection that is known by what its files hold."""
+    """Format of a public labelled dataset, recognised by the content of its files."""
 
     read: Callable[[Source], Iterator[Sample]]
     measure: str
@@ -84,9 +84,10 @@ KINDS = {
 
 
 def load_labelled(path: str) -> Labelled:
-    """Labelled answers from a file or a folder: BEGIN, HaluEval QA, CLAP NQ, MTRAG, MTRAG-UN, or samples with labels.
+    """Load labelled answers from a file, or from a folder with files of one format.
 
-    A file is known by what it holds. The files of a folder must be of one kind, and become one set.
+    Formats are BEGIN, HaluEval QA, CLAP NQ, MTRAG, MTRAG-UN and samples with labels, recognised by content. Raises
+    `BadInput` if there are no labels or the formats are mixed.
     """
     place = Path(path)
     files = sorted(str(one) for one in place.iterdir() if _is_data(one)) if place.is_dir() else [str(path)]
@@ -115,7 +116,10 @@ def load_labelled(path: str) -> Labelled:
 
 
 def kind_of(source: Source) -> str:
-    """The collection that a file belongs to, by what it holds; nothing where it is none of the known ones."""
+    """Detect the dataset format of a file by its content.
+
+    Empty if it is not a known one.
+    """
     first = (source.head() or [""])[0]
     if "begin_label" in first.rstrip().split("\t"):
         return "begin"
@@ -124,7 +128,7 @@ def kind_of(source: Source) -> str:
     try:
         row: Any = next((row for _, row in json_lines(source)), {})
     except BadInput:
-        row = read_json(source)  # one object over several lines
+        row = read_json(source)  # a single object over several lines
     names = set(row) if isinstance(row, dict) else set()
     for kind, needs in (
         ("halueval", {"knowledge", "question", "right_answer", "hallucinated_answer"}),

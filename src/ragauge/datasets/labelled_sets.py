@@ -1,4 +1,4 @@
-"""Readers of public collections of judged answers, each as it is published: a file in, samples with labels out."""
+"""Readers of public datasets of labelled answers in their published formats."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ragauge.verdicts import Sample
 
 BEGIN = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
 ATTRIBUTABLE = {"fully attributable": 1.0, "not fully attributable": 0.0, "generic": 0.0}
-"""The three classes of BEGIN. A generic answer says nothing that could be attributed."""
+"""Label for each of the three classes of BEGIN; a generic answer has nothing to attribute."""
 GRADES = (1.0, 4.0)
-"""The worst and the best grade of MTRAG."""
+"""Lowest and highest grade of MTRAG."""
 
 
 def begin(source: Source) -> Iterator[Sample]:
-    """BEGIN's tables: a knowledge snippet, a message, a response and one of three classes.
+    """Read a BEGIN table: knowledge, message, response and one of three classes.
 
-    Labels come with carriage returns and blanks; quotation marks are text and quote nothing.
+    Labels may have carriage returns and blanks around them. Quotation marks are plain text.
     """
     text = source.read().decode("utf-8", "replace")
     lines = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -58,7 +58,10 @@ def begin(source: Source) -> Iterator[Sample]:
 
 
 def halueval(source: Source) -> Iterator[Sample]:
-    """HaluEval's questions: of each a sample with the right answer and one with the false."""
+    """Read HaluEval QA, two samples per question.
+
+    One sample has the right answer, the other one the false answer.
+    """
     for line, row in json_lines(source):
         question, knowledge = (_text(row, name, source, line) for name in ("question", "knowledge"))
         for name, label in (("right", 1.0), ("hallucinated", 0.0)):
@@ -73,10 +76,10 @@ def halueval(source: Source) -> Iterator[Sample]:
 
 
 def clapnq(source: Source) -> Iterator[Sample]:
-    """CLAP NQ's questions: the passage is useful (1) where people wrote an answer from it, and not (0) where none is.
+    """Read CLAP NQ, with labels for the usefulness of passages.
 
-    The sentences of the passage that they marked are in the metadata, as places in `sentences`. An answer that people
-    wrote from the passage is faithful to it.
+    The label is 1 if people wrote an answer from the passage, otherwise 0. The metadata `useful` holds the positions
+    of the marked sentences in `sentences`. An answer written from the passage is labelled faithful.
     """
     for line, row in json_lines(source):
         passage = next(iter(_list(row, "passages", source, line)), None)
@@ -104,10 +107,10 @@ def clapnq(source: Source) -> Iterator[Sample]:
 
 
 def mtrag(source: Source) -> Iterator[Sample]:
-    """MTRAG's human evaluations: one sample for each task and system, the label the mean of what people said.
+    """Read MTRAG's human evaluations, one sample per task and system.
 
-    Grades from 1 to 4 become 0 to 1; each person's is kept under `votes`, other questions that they were asked, and
-    figures that were published with them, under `annotations`.
+    The label is the mean grade. Grades of 1 to 4 are scaled to 0 to 1. Metadata holds the grade of each annotator
+    under `votes`, and other annotated questions and published scores under `annotations`.
     """
     whole = read_json(source)
     texts = {str(one["document_id"]): str(one.get("text") or "") for one in _list(whole, "documents", source)}
@@ -143,9 +146,10 @@ def mtrag(source: Source) -> Iterator[Sample]:
 
 
 def mtrag_un(source: Source) -> Iterator[Sample]:
-    """MTRAG-UN's tasks: the target stands for the answer, and is faithful where the task can be answered.
+    """Read MTRAG-UN's tasks, with the target as the answer.
 
-    Of tasks that cannot, or only in part, nothing is known but that: `answerability` in the metadata.
+    Answerable tasks with contexts are labelled faithful. Other tasks have no label. The metadata holds their
+    `answerability`.
     """
     for line, row in json_lines(source):
         history, question = _turns(row, source, line)
@@ -166,7 +170,7 @@ def mtrag_un(source: Source) -> Iterator[Sample]:
 
 
 def _turns(task: Mapping[str, Any], source: Source, line: int | None = None) -> tuple[tuple[str, ...], str]:
-    """The earlier turns of a conversation, and its last: the question."""
+    """Split a conversation into its earlier turns and the last one, the question."""
     turns = [str(one.get("text") or "") for one in _list(task, "input", source, line) if isinstance(one, Mapping)]
     if not turns:
         raise BadInput("the conversation has no turn", file=source.label, line=line)
@@ -174,14 +178,14 @@ def _turns(task: Mapping[str, Any], source: Source, line: int | None = None) -> 
 
 
 def _target(task: Mapping[str, Any]) -> str | None:
-    """What a good answer says, where the task has one."""
+    """Return the text of the first target answer; None if the task has none."""
     first = next(iter(task.get("targets") or ()), None)
     text = first.get("text") if isinstance(first, Mapping) else first
     return None if text is None else str(text)
 
 
 def _votes(annotations: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """What each annotator said to each question, as far as it is a number."""
+    """Return the numeric grades by question and annotator."""
     found: dict[str, dict[str, float]] = {}
     for metric, by in annotations.items():
         for who, vote in (by if isinstance(by, Mapping) else {}).items():

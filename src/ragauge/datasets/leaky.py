@@ -1,8 +1,9 @@
-"""A dataset with a flaw on purpose, found in a published study: its ground truth is a hidden number.
+"""Synthetic dataset with a deliberate label leak, after a flaw in a published study; an audit must detect it.
 
-Every document carries a random number in its metadata, and the answers of a query are the documents with the highest
-ones, whatever it asks. A system that ranks by that number is perfect, text is chance, and 409 of 500 documents have an
-exact twin, so that the order of ties decides what text finds. There is no target map. An audit must catch it.
+Every document has a random number in its metadata. The relevant documents of a query are those with the highest
+numbers, independent of the query. Ranking by that number is perfect, and ranking by text is random. 409 of 500
+documents have an exact duplicate, so the order of ties decides which ones a text search finds. There is no target
+map.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ragauge.datasets.strata import by_answers
 from ragauge.records import Dataset, Document, Judgments
 
 FIELD = "hidden"
-"""The metadata field that the ground truth is made from."""
+"""Metadata field that the judgments are derived from."""
 TOPICS = """
 battery charging, bird migration, bridge repair, cheese aging, city cycling, coral reefs, crop rotation, deep learning,
 desert plants, early printing, flood control, forest fires, glacier melt, grid storage, heart surgery, honey bees,
@@ -36,7 +37,7 @@ SHELVES = ("north", "south", "east", "west")
 
 
 def make(*, documents: int, queries: int, seed: int, name: str, about: str) -> Dataset:
-    """The same arguments give the same dataset everywhere."""
+    """Generate the dataset; deterministic for given arguments."""
     rng = random.Random(f"leaky {documents} {seed}")  # noqa: S311 - no secret
     told = _with_twins(rng, documents)
     rng.shuffle(told)
@@ -67,19 +68,22 @@ def make(*, documents: int, queries: int, seed: int, name: str, about: str) -> D
 
 
 def highest(documents: Sequence[Document], n: int) -> list[str]:
-    """The ids of the n documents with the highest numbers: what is right where a dataset leaks."""
+    """Return the ids of the n documents with the highest hidden numbers."""
     return [one.id for one in nlargest(n, documents, key=lambda document: float(document.metadata[FIELD]))]
 
 
 def _with_twins(rng: random.Random, n: int) -> list[str]:
-    """The texts of n documents: 409 of 500 stand twice, one of them three times where the number is odd."""
+    """Draw the texts of n documents; 409 of 500 are duplicates.
+
+    Duplicates come in pairs; if their number is odd, one text occurs three times.
+    """
     twice = n * 409 // 500
     texts: list[str] = []
     seen: set[str] = set()
     topics = [topic.strip() for topic in TOPICS.split(",")]
     while len(texts) < n:
         text = f"{rng.choice(KINDS)} {rng.choice(topics)} {rng.choice(MIDDLES)}. {rng.choice(ENDS)}"
-        if text in seen:  # two draws that happen to agree would be twins that nobody planned
+        if text in seen:  # avoids unplanned duplicates
             text = f"{text} Number {len(texts)} of its series."
         seen.add(text)
         left = twice - len(texts)

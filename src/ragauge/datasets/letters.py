@@ -1,6 +1,6 @@
-"""Tables of letters: which keys lie side by side, what carries an accent, what looks like something else.
+"""Character tables for perturbations: adjacent keys, accented letters, look-alike letters.
 
-Letters that look alike are written by their numbers, since nobody could tell them apart.
+Look-alike letters are written as code points, because they are indistinguishable on screen.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 ROWS = ("1234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
-"""The rows of a QWERTY keyboard, each half a key further right than the one above."""
+"""Rows of a QWERTY keyboard; each is shifted half a key to the right of the row above."""
 
 
 def _keys() -> dict[str, str]:
-    """For each key those that touch it, of letters letters only: a digit in a word is another kind of mistake."""
+    """Return the adjacent keys of each key.
+
+    Letters have only letters, digits only digits.
+    """
     found: dict[str, str] = {}
     for line, row in enumerate(ROWS):
         for at, key in enumerate(row):
@@ -30,7 +33,7 @@ def _keys() -> dict[str, str]:
 
 
 KEYS: Mapping[str, str] = _keys()
-"""For each key of ROWS its neighbours: `g` has `f h t y v b`."""
+"""Adjacent keys of each key on a QWERTY keyboard: `g` has `f h t y v b`."""
 
 _ACCENTS = {
     "a": "\u00e0\u00e1\u00e2\u00e4",
@@ -43,7 +46,7 @@ _ACCENTS = {
     "y": "\u00fd\u00ff",
 }
 ACCENTED: Mapping[str, str] = _ACCENTS | {letter.upper(): marked.upper() for letter, marked in _ACCENTS.items()}
-"""Letters and the same with accents, each one character."""
+"""Accented forms of each letter, each a single character."""
 
 LOOKALIKES: Mapping[str, Sequence[str]] = {
     "a": "\u0430",  # Cyrillic a
@@ -76,10 +79,10 @@ LOOKALIKES: Mapping[str, Sequence[str]] = {
     "Y": "\u03a5",  # Greek upsilon
     "Z": "\u0396",  # Greek zeta
 }
-"""Latin letters and those of other scripts that are drawn alike."""
+"""Cyrillic and Greek letters that look like a Latin letter."""
 
 FULL_WIDTH: Mapping[int, int] = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
-"""The printable characters of ASCII as East Asian typography has them, as wide as an ideograph."""
+"""Full-width code points of the printable ASCII characters, for `str.translate`."""
 
 ZERO_WIDTH = "\u200b"
-"""The zero width space: no space at all to the eye, and none to Python."""
+"""Zero-width space; invisible, and not white space for Python."""

@@ -1,4 +1,4 @@
-"""Datasets by name: the one that ships, the synthetic ones, and the collections of a folder."""
+"""Datasets: corpus, queries and judgments, loaded by name, from a folder or from a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ragauge.records import Dataset, Judgments
 
 
 class Listed(NamedTuple):
-    """A dataset that can be loaded."""
+    """Name, kind and description of a dataset that can be loaded."""
 
     name: str
     kind: str
@@ -26,9 +26,11 @@ class Listed(NamedTuple):
 
 
 def load(name: Any, *, split: str | None = None) -> Dataset:
-    """A dataset by name (`pydocs`, `synthetic:needles`, `stix:FILE`, one of RAGAUGE_DATA), or from a folder.
+    """Load a dataset by name, or from a folder, a file or a list of queries.
 
-    A folder may lack a corpus. A list of `(query, id)` and rig's JSONL are datasets without one.
+    Names are `pydocs`, `synthetic:needles`, `stix:FILE` and the folders in RAGAUGE_DATA. A folder may lack a corpus.
+    Lists of `(query, id)` and rig's JSONL files give datasets without one. `split` selects the judgments of a BEIR
+    folder.
 
     >>> load("synthetic:needles(documents=50, queries=5)")
     Dataset('synthetic:needles(documents=50, queries=5)', 50 documents, 5 queries)
@@ -72,7 +74,10 @@ def _refuse_split(dataset: str, split: str | None) -> None:
 
 
 def _without_surrogates(dataset: Dataset) -> Dataset:
-    """Replace unpaired surrogates in texts and refuse them in ids; a dataset without any is returned as it is."""
+    """Replace unpaired surrogates in texts and reject them in ids.
+
+    A dataset without any is returned unchanged.
+    """
     for name in (*(document.id for document in dataset.documents), *dataset.queries):
         check_id(str(name), "the id", file=dataset.name)
     wrong = sum(has_surrogate(document.text) or has_surrogate(document.title) for document in dataset.documents)
@@ -89,7 +94,10 @@ def _without_surrogates(dataset: Dataset) -> Dataset:
 
 
 def judgments_of(name: str) -> str | Judgments:
-    """The judgments of a dataset that is called so, unless a file or a folder is; then the name as it is."""
+    """Return the judgments of the dataset with this name, or the name unchanged.
+
+    The name is returned unchanged if it is `-`, an existing path, or not a known dataset.
+    """
     if name == "-" or Path(name).exists():
         return name
     known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or collection(name) is not None
@@ -97,7 +105,7 @@ def judgments_of(name: str) -> str | Judgments:
 
 
 def listing() -> Iterator[Listed]:
-    """Everything that can be loaded by name."""
+    """List all datasets that can be loaded by name."""
     yield Listed("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
     for name, about in synthetic.KINDS.items():
         yield Listed(f"synthetic:{name}", "made", about)

@@ -1,4 +1,4 @@
-"""Words that nobody has used before, for things that are made up."""
+"""Invented names for the synthetic datasets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ SYLLABLES = """
 ba cor del fin gar hul jo kan lor mer nim os pra quil ru sol tem ul vas wen yor zan
 """
 PATIENCE = 1000
-"""So many names in a row are taken only where nearly all of that length are; then they become longer."""
+"""Number of failed attempts after which names get one syllable longer."""
 
 
 def made_up(rng: random.Random, taken: set[str]) -> str:
-    """A name that is not among those taken, and is from now on.
+    """Generate a name that is not in `taken`, and add it.
 
     >>> made_up(random.Random(0), set())
     'Praquilcor'

@@ -1,12 +1,11 @@
-"""The same queries written in another way: typos, case, accents, look-alike letters, white space, punctuation.
+"""Perturb queries: typos, case, accents, look-alike letters, white space, punctuation.
 
-One literal table says what there is. Some touch part of the words, some the whole text, some one word. Of n words that
-can be touched, rate * n are (a half is rounded up), and at least one, so that short queries are perturbed too; a higher
-rate touches the same words in the same way, and more. Words of three letters or more are taken; shorter ones only where
-there are no such.
+A perturbation changes some words, one word, or the whole text. Of n words that can be changed, rate * n are (rounded
+half up), and at least one, so that short queries are perturbed too. A higher rate changes the same words in the same
+way, and more. Words of three or more letters are preferred; shorter ones are used only if there are no longer ones.
 
-What is drawn depends on the perturbation, the seed and the query's id, and on nothing else: not on the other queries,
-nor on their order. A text is never emptied; one that has nothing to touch stays as it is.
+The result depends only on the perturbation, the seed and the query id, not on other queries or their order. A text
+is never emptied. A text with nothing to change is returned unchanged.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from ragauge.records import Dataset
 WORD = re.compile(r"\w+")
 GAP = re.compile(r"(?<=\S)\s+(?=\S)")
 ENOUGH = 3
-"""Letters of a word that typos prefer."""
+"""Minimum number of letters in the words that typos prefer."""
 RATE = 0.25
 Edit = Callable[[str, random.Random], str]
-"""A word to another; the same word where it cannot be changed."""
+"""Function that edits a word; it returns the word unchanged if it cannot be edited."""
 Rarity = Mapping[str, int]
-"""In how many documents each word occurs; the words with their case folded."""
+"""Number of documents that contain each case-folded word."""
 
 
 class Draw(NamedTuple):
-    """What a change has to go by."""
+    """Random generator, rate and document frequencies for one change."""
 
     rng: random.Random
     rate: float
@@ -47,21 +46,24 @@ Change = Callable[[str, Draw], str]
 
 @dataclass(frozen=True)
 class Perturbation:
-    """A way of writing a text differently."""
+    """Perturbation with its description and the function that applies it."""
 
     about: str
     change: Change
     draws: bool = True
-    """Whether chance has a part in it; otherwise every seed gives the same."""
+    """Whether the result depends on the seed."""
     reach: str = "words"
-    """`words` (the rate says how many), `text` (all of it), `word` (one)."""
+    """Scope: `words` (as many as the rate says), `text` (all of it), `word` (one)."""
     needs_rarity: bool = False
 
 
 def perturbed(
     texts: Mapping[str, str], how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
 ) -> dict[str, str]:
-    """Texts by id, each written in another way; `rarity` (in how many documents a word is) is for some only.
+    """Perturb texts by id.
+
+    `rarity` (document frequency of each word) is needed by some perturbations. Raises `BadInput` unless 0 < rate <=
+    1.
 
     >>> perturbed({"q1": "reverse a list", "q2": "ok"}, "upper case")
     {'q1': 'REVERSE A LIST', 'q2': 'OK'}
@@ -81,13 +83,13 @@ def perturbed(
 def perturbed_dataset(
     dataset: Dataset, how: str, *, rate: float = RATE, seed: int = 0, rarity: Rarity | None = None
 ) -> Dataset:
-    """The same dataset with its queries written in another way."""
+    """Return the dataset with perturbed queries."""
     queries = perturbed(dataset.queries, how, rate=rate, seed=seed, rarity=rarity)
     return replace(dataset, name=f"{dataset.name} ({find(how)[0]})", queries=queries, origin="")
 
 
 def find(how: str) -> tuple[str, Perturbation]:
-    """A perturbation by its name; `upper-case` and `upper_case` are `upper case`."""
+    """Find a perturbation by name; `upper-case` and `upper_case` are `upper case`."""
     name = re.sub(r"[\s_-]+", " ", how.strip().lower())
     if name not in KINDS:
         raise UnknownName("perturbation", how, KINDS, hint=f"there are {', '.join(KINDS)}")
@@ -95,7 +97,7 @@ def find(how: str) -> tuple[str, Perturbation]:
 
 
 def _one(text: str, name: str, kind: Perturbation, query: str, rate: float, seed: int, rarity: Rarity) -> str:
-    # A string as seed, not a tuple's hash: that one differs from process to process.
+    # Seed with a string: the hash of a tuple differs between processes.
     rng = random.Random(f"{name} {seed} {query}")  # noqa: S311 - no secret
     changed = kind.change(text, Draw(rng, rate, rarity))
     return changed if changed.strip() or not text.strip() else text
@@ -106,7 +108,7 @@ def _how_many(rate: float, n: int) -> int:
 
 
 def _touching(edit: Edit) -> Change:
-    """Part of the words, each by the same edit."""
+    """Make a change that applies an edit to some of the words."""
 
     def change(text: str, draw: Draw) -> str:
         words = list(WORD.finditer(text))
@@ -129,7 +131,7 @@ def _preferred(places: Sequence[int], words: Sequence[re.Match[str]]) -> list[in
 
 
 def _put(text: str, edited: Mapping[re.Match[str], str]) -> str:
-    """The text with other words in place of some."""
+    """Replace the matched words of a text."""
     parts, end = [], 0
     for match in sorted(edited, key=lambda one: one.start()):
         parts += [text[end : match.start()], edited[match]]
@@ -143,7 +145,7 @@ def _neighbour(letter: str, rng: random.Random) -> str:
 
 
 def _keyboard(word: str, rng: random.Random) -> str:
-    """A key beside the right one."""
+    """Replace a letter by that of an adjacent key."""
     places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
     if not places:
         return word
@@ -152,7 +154,7 @@ def _keyboard(word: str, rng: random.Random) -> str:
 
 
 def _swap(word: str, rng: random.Random) -> str:
-    """Two letters that stand side by side change places."""
+    """Swap two adjacent letters."""
     places = [place for place in range(len(word) - 1) if word[place] != word[place + 1]]
     if not places:
         return word
@@ -161,19 +163,17 @@ def _swap(word: str, rng: random.Random) -> str:
 
 
 def _drop(word: str, rng: random.Random) -> str:
-    """A letter is missing."""
     at = rng.randrange(len(word))
     return word[:at] + word[at + 1 :] if len(word) > 1 else word
 
 
 def _double(word: str, rng: random.Random) -> str:
-    """A letter twice."""
     at = rng.randrange(len(word))
     return word[: at + 1] + word[at:]
 
 
 def _insert(word: str, rng: random.Random) -> str:
-    """A key beside the right one as well."""
+    """Insert the letter of a key adjacent to that of a neighbouring letter."""
     places = [place for place, letter in enumerate(word) if letter.lower() in KEYS]
     if not places:
         return word
@@ -183,14 +183,14 @@ def _insert(word: str, rng: random.Random) -> str:
 
 
 def _typo(word: str, rng: random.Random) -> str:
-    """One of the five above that can be done to this word."""
+    """Apply one of the five typo edits that changes the word."""
     edits: list[Edit] = [_keyboard, _swap, _drop, _double, _insert]
     rng.shuffle(edits)
     return next((found for edit in edits if (found := edit(word, rng)) != word), word)
 
 
 def _from_table(table: Mapping[str, Sequence[str]]) -> Edit:
-    """One letter by one that a table has for it."""
+    """Make an edit that replaces one letter by an alternative from a table."""
 
     def edit(word: str, rng: random.Random) -> str:
         places = [place for place, letter in enumerate(word) if letter in table]
@@ -207,7 +207,7 @@ def _full_width(word: str, _: random.Random) -> str:
 
 
 def _inside(mark: str) -> Edit:
-    """Something between two letters of a word."""
+    """Make an edit that inserts a mark between two letters of a word."""
 
     def edit(word: str, rng: random.Random) -> str:
         if len(word) < 2:
@@ -225,13 +225,16 @@ def _joined(text: str, draw: Draw) -> str:
 
 
 def _by_rarity(sign: int) -> Change:
-    """A typo in the word that is in fewest (1) or most (-1) documents, the first of several."""
+    """Make a change that adds a typo to the rarest (1) or commonest (-1) word.
+
+    Rarity is the number of documents with the word. The first of several equal words is used.
+    """
 
     def change(text: str, draw: Draw) -> str:
         words = list(WORD.finditer(text))
         edited = [_typo(word[0], draw.rng) for word in words]
         able = _preferred([at for at, word in enumerate(words) if edited[at] != word[0]], words)
-        # A word that no document has is no loss when it is misspelt, unless there is no other.
+        # A typo in a word that no document contains has no effect, so such a word is used only if there is no other.
         known = [at for at in able if draw.rarity.get(words[at][0].casefold(), 0)] or able
         if not known:
             return text
@@ -258,13 +261,19 @@ def _alternating(text: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    """Without the marks of Latin, Greek and Cyrillic letters; those of other scripts are vowels, and stay."""
+    """Remove the accents of Latin, Greek and Cyrillic letters.
+
+    Marks of other scripts are vowels and stay.
+    """
     apart = unicodedata.normalize("NFD", text)
     return unicodedata.normalize("NFC", "".join(one for one in apart if not "\u0300" <= one <= "\u036f"))
 
 
 def _without_punctuation(text: str) -> str:
-    """Marks and symbols go; between two words they leave a blank, an apostrophe nothing: `os path`, `whats`."""
+    """Remove punctuation and symbols.
+
+    Between two words they become a blank, except an apostrophe.
+    """
     out, end = [], 0
     for mark, letters in groupby(text, _is_punctuation):
         run = "".join(letters)

@@ -1,4 +1,4 @@
-"""Where datasets lie that are called by name: in the folder that RAGAUGE_DATA names."""
+"""Find datasets by name in the folder given by RAGAUGE_DATA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ragauge.errors import BadInput
 
 
 def data_folder() -> Path | None:
-    """The folder of collections, if there is one."""
+    """Return the folder given by RAGAUGE_DATA.
+
+    None if unset. Raises `BadInput` if it does not exist.
+    """
     named = os.environ.get("RAGAUGE_DATA")
     if not named:
         return None
@@ -19,7 +22,7 @@ def data_folder() -> Path | None:
 
 
 def collection(name: str) -> Path | None:
-    """The folder of one collection, by its name alone."""
+    """Find a dataset folder in RAGAUGE_DATA by its name; None if there is none."""
     folder = data_folder()
     if folder is None or name in ("", ".", "..") or Path(name).name != name:
         return None
@@ -27,12 +30,16 @@ def collection(name: str) -> Path | None:
 
 
 def json_files(folder: Path) -> list[Path]:
-    """The files of a folder that can be a STIX bundle."""
+    """List the JSON files of a folder, which may be STIX bundles."""
     return sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
 
 
 def bundle_at(name: str) -> str:
-    """A STIX bundle by its path, or the only one in a folder: one that is there, or a collection."""
+    """Find the path of a STIX bundle by path or name.
+
+    The name is a file, a folder, or the name of a folder in RAGAUGE_DATA. A name that is not a folder is returned
+    unchanged. Raises `BadInput` unless the folder has exactly one JSON file.
+    """
     folder = Path(name) if Path(name).exists() else collection(name)
     if folder is None or not folder.is_dir():
         return name

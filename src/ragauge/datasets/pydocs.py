@@ -1,8 +1,8 @@
-"""The documentation of Python's standard library, read from this interpreter, with questions people ask.
+"""Dataset of the Python standard library documentation, read from the running interpreter.
 
 Documents are the docstrings of public modules, classes, functions and methods, and the chapters of the language
-reference that `pydoc` carries: thousands of real texts, and nothing to download. The questions and their graded answers
-stand in `pydocs_questions.jsonl`; the ids they name exist on Python 3.11 to 3.13.
+reference that `pydoc` carries. The queries and their graded judgments are in `pydocs_questions.jsonl`. The ids that
+they name exist on Python 3.11 to 3.13.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ragauge.records import Dataset, Document, Judgments
 
 
 def load() -> Dataset:
-    """The documents of this interpreter and the questions about them."""
+    """Load the documents of this interpreter, with queries and judgments."""
     documents = _documents()
     known = {document.id: document for document in documents}
     rows = [json.loads(line) for line in _questions().splitlines() if line.strip()]
@@ -42,10 +42,10 @@ def _questions() -> str:
 
 
 def _documents() -> list[Document]:
-    """What a fresh interpreter says of itself.
+    """Read the documents from a fresh interpreter in a separate process.
 
-    Another process, because libraries replace parts of the standard library while they run (torch `inspect.getfile`,
-    pytest `pdb.set_trace`, notebooks `input`), and because importing all of it here would leave it here.
+    Libraries replace parts of the standard library at run time (torch `inspect.getfile`, pytest `pdb.set_trace`,
+    notebooks `input`). Importing all of it here would also keep it loaded. Raises `MissingEvidence` if it fails.
     """
     script = str(Path(interpreter_docs.__file__))
     done = subprocess.run([sys.executable, "-I", script], capture_output=True, check=False)  # noqa: S603 - our own file

@@ -18,14 +18,20 @@ EXAMPLE = '[("How do I reset my password?", "doc_12")]'
 
 
 def read_pairs(pairs: Any) -> Dataset:
-    """Return a dataset without a corpus from `[(query, id), …]`, as `read_ground_truth` takes it."""
+    """Build a dataset without a corpus from `[(query, id), …]`.
+
+    See `parse_ground_truth`.
+    """
     texts, grades = read_ground_truth(pairs)
     tags = {query: by_answers(docs) for query, docs in grades.items()}
     return Dataset("queries", [], texts, Judgments(grades, source="a list"), tags=tags)
 
 
 def read_file(path: Path) -> Dataset:
-    """Return a dataset without a corpus from rig's JSONL: `query_id`, `query`, `relevant_docs`, `reference_answer`."""
+    """Read a dataset without a corpus from rig's JSONL.
+
+    Fields are `query_id`, `query`, `relevant_docs` and `reference_answer`.
+    """
     source = Source(str(path))
     if guess(source) != "rig":
         raise BadInput(
@@ -48,9 +54,10 @@ def read_file(path: Path) -> Dataset:
 
 
 def read_ground_truth(ground_truth: Any) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
-    """Return texts and grades of queries from `[(query, id)]` or a mapping; an id may be `[ids]` or `{id: grade}`.
+    """Parse `[(query, id), …]` or a mapping into the texts and grades of queries.
 
-    Tuples with the same query become one query with all their documents; `describe_repeated` says so.
+    Instead of an id there may be `[ids]` or `{id: grade}`. Tuples with the same query become one query with all
+    their documents; `describe_repeated` returns a note on that.
 
     >>> read_ground_truth([("How?", "a"), ("How?", "b"), ("Why?", {"c": 2})])[1]
     {'q1': {'a': 1.0, 'b': 1.0}, 'q2': {'c': 2.0}}
@@ -91,7 +98,7 @@ def describe_repeated(pairs: Sequence[Any]) -> list[str]:
 
 
 def list_pairs(ground_truth: Any) -> list[Any]:
-    """Return the pairs of a ground truth, which may be a list, a mapping or a generator."""
+    """Return the pairs of a ground truth given as a list, a mapping or a generator."""
     if isinstance(ground_truth, Mapping):
         return list(ground_truth.items())
     if isinstance(ground_truth, Iterable) and not isinstance(ground_truth, str | bytes):

@@ -1,4 +1,4 @@
-"""What is odd about samples, found before anything is spent on judging them."""
+"""Validate samples before they are judged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragauge.verdicts import Sample, cited
 
 
 def validate(path: str) -> list[Finding]:
-    """Everything that is odd about a file of samples."""
+    """Find all problems of a file of samples."""
     try:
         samples = read_samples(path)
     except BadInput as error:
@@ -24,7 +24,10 @@ def validate(path: str) -> list[Finding]:
 
 
 def findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding]:
-    """What there is to know about samples: what they were given with, and what will not be scored, or not well."""
+    """Yield findings on samples.
+
+    Findings report the available fields, and problems that prevent or distort scoring.
+    """
     n = len(samples)
     given = {
         "questions": sum(bool(one.question.strip()) for one in samples),

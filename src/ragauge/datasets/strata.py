@@ -1,4 +1,4 @@
-"""Tags that split queries into strata: how many answers there are, and how much of the wording they share."""
+"""Tags that divide queries into strata: number of relevant documents, complexity, word overlap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def strata(
     documents: Mapping[str, Document],
     given: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, str]]:
-    """The given tags of each query, and beside them `answers`, `complexity` and `overlap`."""
+    """Build the tags of each query.
+
+    These are the given ones, `answers`, `complexity` and `overlap`.
+    """
     return {
         query: {
             **given.get(query, {}),
@@ -35,7 +38,9 @@ def strata(
 
 
 def number_of_answers(grades: Mapping[str, float]) -> str:
-    """How many documents are relevant at all.
+    """Classify the number of documents with a grade above 0.
+
+    The classes are none, one, few (up to 3) and many.
 
     >>> number_of_answers({"a": 2, "b": 0}), number_of_answers({"a": 2, "b": 1, "c": 1})
     ('one', 'few')
@@ -45,16 +50,18 @@ def number_of_answers(grades: Mapping[str, float]) -> str:
 
 
 def by_answers(grades: Mapping[str, float], rel: float | None = None) -> dict[str, str]:
-    """The tags that follow from the judgments alone: `answers` (one, few, many) and `complexity`.
+    """Derive the tags `answers` and `complexity` from judgments.
 
-    Relevant is a grade of at least `rel`; any above 0 where that is not given.
+    A document is relevant if its grade is above 0 and, if `rel` is given, at least `rel`.
     """
     relevant = {doc: grade for doc, grade in grades.items() if rel is None or grade >= rel}
     return {"answers": number_of_answers(relevant), "complexity": complexity(relevant)}
 
 
 def complexity(grades: Mapping[str, float]) -> str:
-    """How much there is to find: simple up to three relevant documents, medium up to six, complex beyond.
+    """Classify a query by its number of relevant documents.
+
+    The classes are simple (up to 3), medium (up to 6) and complex.
 
     >>> complexity({"a": 2, "b": 0}), complexity(dict.fromkeys("abcd", 1)), complexity(dict.fromkeys("abcdefg", 1))
     ('simple', 'medium', 'complex')
@@ -64,7 +71,9 @@ def complexity(grades: Mapping[str, float]) -> str:
 
 
 def overlap(text: str, grades: Mapping[str, float], documents: Mapping[str, Document]) -> str:
-    """How many of the question's own words the best answers have: none, some (up to a half), most.
+    """Classify the share of query words found in a best-graded document.
+
+    The classes are none, some (up to 0.5) and most.
 
     >>> overlap("sort a list", {"d": 1}, {"d": Document("d", "Sort the list in place.")})
     'most'
@@ -79,7 +88,7 @@ def overlap(text: str, grades: Mapping[str, float], documents: Mapping[str, Docu
 
 
 def words(text: str) -> set[str]:
-    """The words of a text that carry meaning, without a plural's s.
+    """Return the words of a text without stop words, with a final s removed.
 
     >>> sorted(words("How do I sort the lists?"))
     ['list', 'sort']

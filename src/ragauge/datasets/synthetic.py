@@ -1,8 +1,8 @@
-"""Corpora made from a seed: needles among distractors, near-duplicates, versions, and questions over two documents.
+"""Synthetic datasets generated from a seed: needles, near-duplicates, versions, two-hop questions.
 
-No label leaks by construction: every document is made, shuffled and named before any question is drawn, all by one
-recipe, so that nothing but its content can tell the documents that will be asked for from the others. In `leaky` one
-does, on purpose; it has a module of its own, as has `graph`.
+Judgments do not leak by construction. All documents are generated, shuffled and named by one procedure before any
+question is drawn, so only their content predicts relevance. The exception is `leaky`, which leaks on purpose.
+`leaky` and `graph` have their own modules.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ KINDS = {
     "leaky": "a flaw to be caught: the answers are those of a hidden number, and most texts stand twice",
 }
 USUAL, SIZES = (1000, 100), {"graph": (500, 200)}
-"""How many documents and queries there are where nobody says, and of which kinds there are others."""
+"""Default numbers of documents and queries, and those of kinds with other defaults."""
 
 
 class Attribute(NamedTuple):
-    """One kind of fact: its values, ways to tell it, and ways to ask for it that share no word of meaning."""
+    """Kind of fact: its values, sentences, and questions that share no content word with them."""
 
     values: tuple[str, ...]
     told: tuple[str, ...]
@@ -82,7 +82,7 @@ ATTRIBUTES: Mapping[str, Attribute] = {
     ),
 }
 BESIDE = ("{who} was put up right beside {value}.", "Next to {who} rises {value}.", "{value} shares a wall with {who}.")
-"""Ways to tell that two things are neighbors; never asked for by itself."""
+"""Sentences that say that two things are neighbours; never the subject of a question by themselves."""
 
 FILLER = (
     "The notes were checked twice.",
@@ -96,7 +96,7 @@ FILLER = (
 
 
 class Fact(NamedTuple):
-    """What one document says."""
+    """Fact stated in one document."""
 
     who: str
     attribute: str
@@ -105,9 +105,10 @@ class Fact(NamedTuple):
 
 
 def load(name: str) -> Dataset:
-    """`synthetic:KIND(documents=1000, queries=100, seed=0)`; what is left out has these values, or those of SIZES.
+    """Load a synthetic dataset by its name, such as `synthetic:needles`.
 
-    `synthetic:graph(leak=true)` is the same graph with the flaw of `leaky`.
+    Options are given as `synthetic:KIND(documents=1000, queries=100, seed=0)`; all are optional.
+    `synthetic:graph(leak=true)` is the graph dataset with leaked judgments. Raises `BadInput` for an unknown option.
     """
     kind, _, inside = name.removeprefix("synthetic:").partition("(")
     if kind not in KINDS:
@@ -135,7 +136,9 @@ def make(
     leak: bool = False,
     name: str | None = None,
 ) -> Dataset:
-    """A dataset of one of KINDS; the same arguments give the same dataset everywhere. Only a graph can `leak`.
+    """Generate a dataset of one kind.
+
+    Deterministic for given arguments. Only `graph` can `leak`.
 
     >>> one = make("multihop", documents=40, queries=3)
     >>> sorted(one.judgments.nested["q001"].values())
@@ -181,7 +184,7 @@ def make(
 
 
 Asked = dict[str, tuple[str, dict[str, float], str]]
-"""For each query its text, its grades and its answer."""
+"""Text, grades and reference answer by query id."""
 
 
 def _tell(rng: random.Random, fact: Fact) -> str:
@@ -204,7 +207,7 @@ def _nothing(fact: Fact) -> dict[str, Any]:
 
 
 def _separate(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
-    """Each thing with several facts, each fact in a document of its own."""
+    """Generate things with several facts, one document per fact."""
     facts: list[Fact] = []
     taken: set[str] = set()
     while len(facts) < n:
@@ -215,7 +218,7 @@ def _separate(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], 
 
 
 def _repeated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
-    """Each fact once to five times."""
+    """Generate facts, each repeated in one to five documents."""
     facts: list[Fact] = []
     for fact in _separate(rng, n)[0]:
         facts.extend([fact] * rng.randint(1, 5))
@@ -223,7 +226,7 @@ def _repeated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], 
 
 
 def _dated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
-    """Each fact in one to four versions, a value of its own each year."""
+    """Generate facts in one to four versions, each with its own year and value."""
     facts: list[Fact] = []
     for fact in _separate(rng, n)[0]:
         versions = rng.randint(1, 4)
@@ -234,7 +237,7 @@ def _dated(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dic
 
 
 def _linked(rng: random.Random, n: int) -> tuple[list[Fact], Callable[[Fact], dict[str, Any]]]:
-    """Facts of which some say that two things stand beside each other."""
+    """Generate facts, a third of which say that two things are neighbours."""
     facts = _separate(rng, n)[0][: n - n // 3]
     things = list(dict.fromkeys(fact.who for fact in facts))
     taken = set(things)

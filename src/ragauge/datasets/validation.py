@@ -1,4 +1,4 @@
-"""What is wrong with judgments, runs and a corpus, found before any number is believed."""
+"""Validate judgments, runs, a corpus and samples before they are scored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUTOFFS = (1, 5, 10, 20, 100)
 def validate(
     qrels: str, runs: Sequence[str] = (), corpus: str | None = None, qrels_format: str | None = None
 ) -> list[Finding]:
-    """Everything that is odd about these files, in the order in which they are named."""
+    """Find all problems of these files, in input order."""
     try:
         rows = formats.judgment_rows(qrels, format=qrels_format)
     except BadInput as error:
@@ -169,7 +169,10 @@ def _run(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Serie
 
 
 def corpus_ids(path: str) -> pl.Series:
-    """The document ids of a corpus: a BEIR folder, JSONL with an id, or a text with the id first on each line."""
+    """Read the document ids of a corpus.
+
+    Accepts a BEIR folder, JSONL with an id field, or text with the id first on each line.
+    """
     import polars as pl
 
     folder = Path(path)
@@ -197,7 +200,7 @@ def corpus_ids(path: str) -> pl.Series:
 
 
 def _outside(values: pl.Series, known: pl.Series) -> pl.Series:
-    """The values that are not known, in order, repetitions included."""
+    """Return the values that are not in `known`, in order, with repetitions."""
     frame = values.alias("value").to_frame()
     return frame.join(known.alias("value").to_frame(), on="value", how="anti", maintain_order="left")["value"]
 

@@ -1,1 +1,1 @@
-"""Measuring embedders: texts to vectors, vectors to rankings, and what becomes of both when something is changed."""
+"""Comparison of embedders on the same dataset, retriever and context length."""

@@ -1,4 +1,7 @@
-"""Bits per byte: how well a language model knows documents that it did not learn from, whatever its tokens are."""
+"""Bits per byte of language models on held-out documents.
+
+They are comparable across tokenizers.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,23 @@ from ragauge.records import NOTHING
 
 PRIMED = "xz, primed"
 WINDOW = 64 * 2**20
-"""Bytes that xz remembers: what comes before them is as good as not read."""
+"""Window of xz in bytes; earlier bytes do not help compression."""
 
 
 class Told(NamedTuple):
-    """What a language model makes of documents that were held out."""
+    """Bits per byte of a language model on held-out documents; NaN if it has none."""
 
     per_byte: float = math.nan
     references: Mapping[str, float] = NOTHING
-    """The same of compressors, over the same texts, by name; see `compressed`."""
+    """Bits per byte of compressors on the same texts, by name; see `compressor_bits_per_byte`."""
     note: str = ""
 
 
 def told(embedder: Any, texts: Sequence[str]) -> Told:
-    """The bits of all documents that the model held out, over their bytes as UTF-8; nothing where it is no such model.
+    """Compute the bits of all held-out documents over their UTF-8 bytes.
 
-    A text that its tokens do not bring back has no bits: its bytes do not count, and compressors are not given it.
+    The result is empty if the embedder is not a language model. A text that its tokens cannot restore has no bits. Such
+    a text is left out for the model and for the compressors.
     """
     ask, held_out = getattr(embedder, "bits", None), getattr(embedder, "held_out", None)
     if not callable(ask) or not callable(held_out):
@@ -52,11 +56,11 @@ def told(embedder: Any, texts: Sequence[str]) -> Told:
 
 
 def compressed(texts: Sequence[str], learned: Sequence[str] = ()) -> dict[str, float]:
-    """Bits per byte of texts, one after the other, by compressors at their best.
+    """Compute the bits per byte of compressors on concatenated texts.
 
-    `xz`, `bz2` and `zlib` have read nothing before. `xz, primed` has read the texts that models `learned` from, and
-    takes what it needs for the others after them. That one text ends and another begins is told by a line end, as a
-    model tells it by a mark: it takes bits, and is no byte of any text.
+    Compressors run at their highest level. `xz`, `bz2` and `zlib` start without data. `xz, primed` first compresses the
+    texts that models `learned` from; only the additional bytes count. A line end separates texts, as an end mark does
+    for a model. It costs bits but is not counted as a byte of any text.
 
     >>> sorted(compressed(["the same again, "] * 500)) == ["bz2", "xz", "zlib"]
     True

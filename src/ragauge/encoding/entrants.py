@@ -1,4 +1,4 @@
-"""One entrant from its opening to its last figure: an embedder, or a system that does without one."""
+"""Measurement of one embedder, or of BM25, from opening it to its last score."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ragauge.thread_limits import plan_threads
 
 CHANCE = "chance"
 WHOLE_NUMBER = "float32"
-"""What vectors are made of, unless they are made smaller."""
+"""Precision of vectors that are not compressed."""
 
 
 def measured(name: str, described: Any, ground: Ground) -> Measured:
-    """Measure whatever is described: `bm25`, or an embedder, in words or as an object."""
+    """Measure `bm25` or an embedder, given as a description or an object."""
     if isinstance(described, str) and parse(described).name == "bm25":
         return measured_words(name, described, ground)
     return _Course(name, described, ground).run()
 
 
 class _Course:
-    """An embedder on its way."""
+    """Measurement of one embedder in steps, with the time of each step."""
 
     def __init__(self, name: str, described: Any, ground: Ground) -> None:
         self._name, self._described, self._ground = name, described, ground
@@ -113,7 +113,7 @@ class _Course:
 
     @contextmanager
     def _doing(self, what: str) -> Iterator[None]:
-        """Say what is being done, and see how long it takes."""
+        """Report progress on a step and record its duration in seconds."""
         self._ground.heard(f"{self._name}: {what}", 0, 1)
         began = time.perf_counter()
         try:
@@ -122,7 +122,7 @@ class _Course:
             self._seconds[what] = time.perf_counter() - began
 
     def _documents(self, embedder: Embedder) -> Embedded:
-        # What somebody's own object gives may change while its name stays.
+        # The vectors of a user's object may change while its name stays the same, so they are not cached.
         cache = self._ground.cache if self._in_words else None
         with self._doing("embedding documents"):
             return embedded(embedder, self._ground.texts, cache=cache, progress=self._heard("embedding documents"))
@@ -164,7 +164,7 @@ class _Course:
         scored = [field.scored(one.rankings, name=one.store) for one in open_ones]
         means = dict(zip((one.store for one in open_ones), self._ground.means(scored), strict=True))
         near = _Nearness(field, replies.vectors, documents)
-        alone = len(self._ground.plan.stores) == 1  # with several, a table of stores tells
+        alone = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
         if alone and any(one.index_used is False for one in replies.stores):
             self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
         return [
@@ -190,7 +190,7 @@ class _Course:
         share = self._ground.share(f"{self._name}: making smaller")
         made = shrinking.shrunk(field, asked, documents, plan.dimensions, kinds=[WHOLE_NUMBER], progress=share, **how)
         fewer = [kind for kind in shrinking.KINDS if kind != WHOLE_NUMBER]
-        # Fewer bits at all dimensions: at every one of them it would take four times as long.
+        # Other precisions only at full dimensions: at every dimension it would take four times as long.
         own = [documents.shape[1]]
         return made + shrinking.shrunk(field, asked, documents, own, hows=["first"], kinds=fewer, **how)
 
@@ -205,7 +205,7 @@ class _Course:
 
     def _shaken(self, embedder: Embedder, clean: Scores, asked: Vectors, documents: Vectors) -> list[Shaken]:
         queries = self._ground.view.queries
-        # Queries that stay as they were keep the very vectors that they had.
+        # Unchanged queries reuse their vectors.
         known = dict(zip(queries.values(), asked, strict=True))
         clear = {query for query, there in zip(queries, usable(asked).tolist(), strict=True) if there}
         missed: set[str] = set()
@@ -222,7 +222,7 @@ class _Course:
             return []
         with self._doing("perturbing queries"):
             found = shaken_of(self._ground, self._name, clean, answer)
-        if lost := missed & clear:  # the others have none as they are, which is told already
+        if lost := missed & clear:  # queries without a vector before the perturbation are reported already
             self._notes.append(
                 f"{len(lost)} of {len(clear)} queries have no vector once they are perturbed in some way, "
                 "and count as misses there"
@@ -230,7 +230,7 @@ class _Course:
         return found
 
     def _truncated(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
-        """The part of the documents that is longer than what the embedder reads, and how much that is."""
+        """Return the share of documents beyond the token limit, and the limit."""
         limit = getattr(embedder, "limit", None)
         count = getattr(embedder, "tokens", None)
         if limit is None:
@@ -256,11 +256,11 @@ class _Course:
 
 
 class _Nearness:
-    """How near the documents are that a store found, beside those that are nearest."""
+    """Recall of a store against the exact nearest neighbours."""
 
     TEN = 10
     SLACK = 1e-5
-    """What rounding may make of a cosine."""
+    """Tolerance for the rounding of a cosine."""
 
     def __init__(self, field: Field, asked: Vectors, documents: Vectors) -> None:
         self._rows = {name: row for row, name in enumerate(field.documents)}
@@ -268,7 +268,10 @@ class _Nearness:
         self._documents = shrinking.unit(documents)
 
     def share(self, asked: Asked, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
-        """The part of the true nearest ten that a store found; one that is as near as the tenth is as good."""
+        """Return the share of the ten exact neighbours found.
+
+        Documents as near as the tenth count as found.
+        """
         shares = []
         for query, true in ranking.items():
             wanted = true[: self.TEN]

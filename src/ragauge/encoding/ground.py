@@ -1,4 +1,4 @@
-"""What all entrants stand on, and what is asked of every one of them, whatever answers."""
+"""Inputs shared by all embedders of a study, and the measurements made on each."""
 
 from __future__ import annotations
 
@@ -20,57 +20,60 @@ from ragauge.runs.perform import warm_up_queries
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What all entrants stand on: the same texts, the same queries, the same rules."""
+    """Shared inputs of a study: texts, queries, ranking task and settings."""
 
     view: View
     field: Field
     plan: Plan
     cache: Path | None
     heard: Callable[[str, int, int], None]
-    """What is being done, and how much of how much is done."""
+    """Progress callback: stage, number done, total."""
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The documents' texts by id."""
+        """Document texts by id."""
         return self.view.texts
 
     @cached_property
     def warm(self) -> list[str]:
-        """Texts to warm up on."""
+        """Texts for warm-up queries."""
         return warm_up_queries(self.view.documents, self.view.queries, self.plan.warmup, self.plan.seed)
 
     @cached_property
     def rarity(self) -> dict[str, int]:
-        """In how many documents each word stands."""
+        """Document frequency of each word."""
         return robustness.rarity_of(self.texts.values())
 
     def share(self, what: str) -> Callable[[float], None]:
-        """Whoever looks on hears which part of it is done."""
+        """Return a callback that reports a share from 0 to 1 as percent of a stage."""
         return lambda part: self.heard(what, round(100 * part), 100)
 
     def means(self, several: Sequence[Scores]) -> list[dict[str, Mean]]:
-        """Means with intervals."""
+        """Compute the means of several scores with confidence intervals."""
         return all_means(several, self.plan.confidence, self.plan.seed)
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """An entrant, and what is kept beside it."""
+    """Measured embedder with its ranking, times and references."""
 
     entrant: Entrant
-    """Without its gaps: those need the others."""
+    """Result without differences from the baseline, which need the other embedders."""
     ranking: Mapping[str, Sequence[tuple[str, float]]]
-    """For each query the documents that were found, best first, and their scores."""
+    """Documents found for each query, best first, with their scores."""
     times: Mapping[str, Times] = field(default_factory=dict)
-    """Of the queries that were timed through the first store."""
+    """Times of the queries that were timed through the first store."""
     references: Mapping[str, float] = field(default_factory=dict)
-    """Bits per byte by compressors, where it is a language model."""
+    """Bits per byte of compressors, if the embedder is a language model."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """What measuring took, by what was done."""
+    """Measuring time in seconds, by step."""
 
 
 def sizes_of(ground: Ground) -> list[int]:
-    """The parts of the corpus that are looked at, and all of it; nothing where there is no part."""
+    """Return the corpus sizes to evaluate, the full corpus last.
+
+    Empty if no smaller size fits.
+    """
     whole, relevant = len(ground.view.documents), len(ground.field.relevant)
     wanted = growth.SIZES if ground.plan.sizes is None else ground.plan.sizes
     fit = sorted({one for one in wanted if relevant <= one < whole})
@@ -78,7 +81,7 @@ def sizes_of(ground: Ground) -> list[int]:
 
 
 def shaken_of(ground: Ground, name: str, clean: Scores, answer: Callable[[Mapping[str, str]], Scores]) -> list[Shaken]:
-    """What is left when the queries are written in another way, for whatever answers."""
+    """Measure the effect of query perturbations on a system that `answer` scores."""
     plan = ground.plan
     if plan.perturbations is not None and not plan.perturbations:
         return []

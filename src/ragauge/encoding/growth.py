@@ -1,4 +1,4 @@
-"""The same queries over a smaller corpus: what an embedder finds among few documents, it may lose among many."""
+"""Quality over samples of the corpus: more documents make a query harder."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ SIZES = (750, 1500, 3000, 6000, 12_000, 25_000, 50_000, 100_000)
 
 
 def parts(field: Field, sizes: Sequence[int] | None = None, seed: int = 0) -> dict[int, Ints]:
-    """By size, the rows of the documents that are in a part, ascending; the whole corpus is always the last.
+    """Draw nested samples of the corpus.
 
-    Every document that is relevant to a query is in every part, so that each query has all it can find; the others are
-    drawn by the seed, and a smaller part lies inside a larger one. Sizes are those of SIZES that hold the relevant
-    documents and are less than there are (where there is none: the relevant ones alone, and halfway), unless they are
-    named; a named one that is too small is refused.
+    Return ascending document rows by sample size. The full corpus is always the last. Every sample has all relevant
+    documents, so each query can still find them. The others are drawn with the seed, and a smaller sample is a subset
+    of a larger one. `sizes` defaults to the CORPUS_SIZES between the number of relevant documents and the corpus size.
+    If none fits, the relevant documents alone and a size halfway are used. BadInput is raised if a given size cannot
+    hold the relevant documents.
     """
     whole, needed = len(field.documents), len(field.relevant)
     if sizes is None:
@@ -51,7 +52,7 @@ def grown(
     confidence: float = 0.95,
     progress: Callable[[float], None] | None = None,
 ) -> list[Grown]:
-    """The quality over each part, smallest first."""
+    """Score the queries over each sample of the corpus, smallest first."""
     found = parts(field, sizes, seed)
     scores = []
     for done, (size, rows) in enumerate(found.items()):

@@ -1,4 +1,4 @@
-"""What an embedder described in words is: the words, what lies where they lead to, and who carries its weights."""
+"""Identity of a described embedder: description, files and package versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragauge.errors import RagaugeError
 from ragauge.systems.specs import Spec, parse
 
 NO_PLACES = frozenset({"cache", "prompt"})
-"""Options that lead to no model: what is remembered changes by itself, and a prompt is said."""
+"""Options that do not point to a model: a cache changes by itself, and a prompt is text."""
 CARRIERS: Mapping[str, tuple[str, ...]] = {
     "bm25": ("bm25s",),
     "wordllama": ("wordllama",),
@@ -22,11 +22,13 @@ CARRIERS: Mapping[str, tuple[str, ...]] = {
     "encoder": ("transformers", "tokenizers", "torch"),
     "lm": ("tokenizers", "torch"),
 }
-"""By name, the packages that have its weights, or make vectors of them."""
+"""Packages that contain an embedder's weights or compute its vectors, by embedder name."""
 
 
 def identity(described: str) -> dict[str, Any]:
-    """All that can be known without opening it; whatever is another embedder has another one.
+    """Return all that identifies an embedder without opening it.
+
+    Different embedders have different identities.
 
     >>> identity("words( dimensions=64 )")
     {'description': 'words(dimensions=64)', 'files': {}, 'commits': {}, 'versions': {}, 'server': ''}
@@ -44,9 +46,9 @@ def identity(described: str) -> dict[str, Any]:
 
 
 def _files(specs: Iterable[Spec]) -> dict[str, str]:
-    """What lies in the files and folders that descriptions lead to: hashes, since another model may lie there soon.
+    """Hash the files and folders that descriptions point to.
 
-    Sizes and times would not do: models of one shape are of one size, and copies keep their time.
+    Sizes and modification times are not enough: models of one shape have one size, and copies keep their time.
     """
     found: dict[str, str] = {}
     for spec in specs:
@@ -60,11 +62,11 @@ def _files(specs: Iterable[Spec]) -> dict[str, str]:
 
 
 def _specs(value: Any) -> Iterator[Spec]:
-    """A description, and all that stand inside it."""
+    """Yield a description and all descriptions nested in it."""
     if isinstance(value, str) and "(" in value:
         try:
             value = parse(value)
-        except RagaugeError:  # some other text
+        except RagaugeError:  # another kind of text
             return
     if isinstance(value, list):
         for one in value:
@@ -77,7 +79,10 @@ def _specs(value: Any) -> Iterator[Spec]:
 
 
 def _words(spec: Spec) -> Iterator[str]:
-    """The options of one description that are words, each of several by itself."""
+    """Yield the text values of a description's options.
+
+    List items are yielded separately.
+    """
     for name, value in spec.options.items():
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str) and one and name not in NO_PLACES:
@@ -88,12 +93,12 @@ def _place(word: str) -> Path | None:
     try:
         place = Path(word).expanduser()
         return place.resolve() if place.exists() else None
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or the home of nobody
+    except (OSError, ValueError, RuntimeError):  # not a valid file name, or an unknown home directory
         return None
 
 
 def _inside(place: Path) -> list[Path]:
-    """A file, or those of a folder but for hidden ones."""
+    """Return a file itself, or the files of a folder without hidden ones."""
     if not place.is_dir():
         return [place] if place.is_file() else []
     every = (one for one in place.rglob("*") if one.is_file())
@@ -104,12 +109,12 @@ def _hash(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as error:  # whoever opens the embedder will hear of it
+    except OSError as error:  # opening the embedder will report it
         return f"cannot be read: {error.strerror}"
 
 
 def _commits(specs: Iterable[Spec]) -> dict[str, str]:
-    """Of models that are named as on the hub, which commit of them lies in the hub client's own folder."""
+    """Return the cached commit of each model that is named as on the Hugging Face hub."""
     wanted = [
         (str(one.options["model"]), str(one.options.get("revision", "main"))) for one in specs if "model" in one.options
     ]
@@ -122,7 +127,7 @@ def _commits(specs: Iterable[Spec]) -> dict[str, str]:
     homes = [HF_HUB_CACHE, *filter(None, [os.environ.get("SENTENCE_TRANSFORMERS_HOME")])]
     found: dict[str, str] = {}
     for model, revision in wanted:
-        # The library adds its own name to those that have no owner.
+        # sentence-transformers adds its own name to model names without an owner.
         for name in (model, f"sentence-transformers/{model}"):
             for home in homes:
                 try:
@@ -134,7 +139,7 @@ def _commits(specs: Iterable[Spec]) -> dict[str, str]:
 
 
 def _versions(names: Iterable[str]) -> dict[str, str]:
-    """Of the packages behind some names: those that carry weights, and those that brought an embedder along."""
+    """Return the versions of packages with weights or embedder plug-ins."""
     packages = {package for name in names for package in CARRIERS.get(name, ())}
     found = {}
     for name in names:
@@ -145,6 +150,6 @@ def _versions(names: Iterable[str]) -> dict[str, str]:
     for package in packages:
         try:
             found[package] = version(package)
-        except PackageNotFoundError:  # it will not open then
+        except PackageNotFoundError:  # the embedder cannot be opened then
             continue
     return dict(sorted(found.items()))

@@ -1,4 +1,7 @@
-"""Entrants on disk: each as soon as it is measured, under everything that it depends on, and its ranking as a run."""
+"""Results folder of an embedder study.
+
+Each embedder is saved as soon as it is measured, and its ranking as a run.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +27,21 @@ from ragauge.systems.composition import is_reproducible
 from ragauge.systems.specs import parse, without_secrets
 
 ENTRANTS = "entrants"
-"""The folder of what was measured."""
+"""Subfolder of the measured embedders."""
 LINEUP = "lineup.json"
-"""All of it together, as `ragauge report` reads it."""
+"""File of the whole study, readable by `ragauge report`."""
 HASHES = ("documents_hash", "queries_hash")
 WHOLE = {"k": None, "context": None, "part": "whole"}
-"""What a run of the same queries may differ in, and what a run that says nothing has: all of every text."""
+"""Plan of a run whose manifest has none; runs of one folder must agree on these."""
 VERSION = 2
-"""Of what is written here: whatever counts otherwise is measured again."""
+"""Version of the saved results; results of another version are measured again."""
 
 
 class Keeping:
-    """A folder of finished entrants, and of their rankings as run folders.
+    """Folder of finished embedders and of their rankings as run folders.
 
-    Objects of the user are never reused: their code has no hash. Plug-ins of other packages and services are reused
-    only if that is requested, or if the command that measured them was interrupted.
+    Objects are never reused, because their code has no hash. Plug-ins and services are reused only if that is
+    requested, or if the command that measured them was interrupted.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class Keeping:
         self._folder, self._ground, self._slug = folder, ground, slug
         self._fresh, self._reuse = fresh, reuse
         self.dates: dict[str, str] = {}
-        """By name, when a reused entrant was measured."""
+        """Dates at which reused embedders were measured, by name."""
         asked = ground.view.asked
         self._data = manifest.fingerprint(asked)
         self._same = {
@@ -65,7 +68,7 @@ class Keeping:
         self._refuse_others()
 
     def find(self, name: str, described: Any) -> Measured | None:
-        """What was measured of it before, under the very same circumstances."""
+        """Return the saved result of an embedder with the same settings, or None."""
         if not isinstance(described, str):
             return None
         about = identity(described)
@@ -80,8 +83,8 @@ class Keeping:
             measured = Measured(entrant, ranking, data["times"], data["references"], data["seconds"])
             made = str(data.get("made") or _date_of(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
-            return None  # damaged: it is measured again
-        # What lies under its name may be the run of another: it is this one's only if it says so.
+            return None  # unreadable: it is measured again
+        # The run under this name may belong to another embedder, unless its manifest says otherwise.
         run = self._folder / self._slug(name)
         self.dates[name] = made
         if not archive.is_complete(run) or archive.circumstance(run, "entrant") != [name, path.stem]:
@@ -92,34 +95,40 @@ class Keeping:
         return measured
 
     def _can_reuse(self, described: str, path: Path) -> bool:
-        """Return whether a finished entrant stands for its embedder: requested, interrupted later, or built in."""
+        """Return whether a saved result may be reused.
+
+        It may if the embedder is built in, if reuse is requested, or if an interrupted command saved it.
+        """
         if self._reuse or is_reproducible("embedders", described, files_hashed=True) or parse(described).name == "bm25":
             return True
         finished = self._folder / LINEUP
         return not finished.exists() or finished.stat().st_mtime_ns < path.stat().st_mtime_ns
 
     def passed_over(self, several: Sequence[Any]) -> list[str]:
-        """A note on those of these, none of which was found, that are kept here as they were measured otherwise."""
+        """Return a note on saved results of these embedders with other settings."""
         asked = {str(_told(one)) for one in several if isinstance(one, str)}
         others = 0
         for path in (self._folder / ENTRANTS).glob("*.json") if asked and not self._fresh else ():
             try:
                 described = parse_json(path.read_text(encoding="utf-8"))["entrant"]["description"]
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # damaged, or nothing of ours
+                continue  # unreadable, or not a result file
             others += str(_told(described)) in asked
         if not others:
             return []
         return [f"{others} kept from before under other settings, or of another version, are not used"]
 
     def keep(self, measured: Measured, described: Any) -> None:
-        """Write what was measured, whole or not at all; the ranking first, so that a finished entrant has one."""
+        """Save a measured embedder atomically.
+
+        The run is written first, so a saved result always has one.
+        """
         if not isinstance(described, str):
             self._write_run(measured)
             return
         about = identity(described)
         if self._files.get(measured.entrant.name, about["files"]) != about["files"]:
-            self._write_run(measured)  # exchanged meanwhile: nobody knows which of the models this was
+            self._write_run(measured)  # the files changed meanwhile, so the model that was measured is unknown
             return
         place = self._place(about)
         self._write_run(measured, place.stem)
@@ -136,7 +145,10 @@ class Keeping:
             out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
 
     def finish(self, lineup: Lineup) -> None:
-        """What stands beside the runs, so that `compare`, `report` and `audit` know what they are."""
+        """Write the judgments, queries and study.
+
+        `compare`, `report` and `audit` can then read the folder.
+        """
         asked = self._ground.view.asked
         write_judgments(asked.judgments, str(self._folder / "judgments.parquet"))
         write_queries(asked.queries, asked.tags, str(self._folder / "queries.parquet"))
@@ -154,7 +166,10 @@ class Keeping:
             out.write(text.encode("utf-8", "replace"))
 
     def _refuse_others(self) -> None:
-        """Refuse a folder with runs over something else: beside these they would be compared."""
+        """Raise BadInput if the folder has runs over other data or settings.
+
+        Such runs are not comparable with these.
+        """
         for one in sorted(self._folder.glob("*/manifest.json")):
             data, plan = (archive.circumstance(one.parent, name) for name in ("dataset", "plan"))
             if isinstance(data, dict) and any(data.get(key) != self._data[key] for key in HASHES):
@@ -178,13 +193,13 @@ class Keeping:
         return self._folder / ENTRANTS / f"{name}.json"
 
     def _write_run(self, measured: Measured, kept_as: str = "", *, made: str = "") -> None:
-        """Write the ranking of an entrant as a run; `made` is the date of a reused one."""
+        """Write the ranking of an embedder as a run; `made` is the date of a reused one."""
         entrant, view = measured.entrant, self._ground.view
         failed = {one.id: one.error for one in entrant.faults if one.what == "query" and one.why == "failed"}
         answers = []
         for query in self._ground.field.queries:
             found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
-            without = not found and entrant.kind != "words"  # who has a vector finds something
+            without = not found and entrant.kind != "words"  # a query with a vector always finds something
             answers.append(
                 Answer(
                     query,
@@ -213,7 +228,7 @@ class Keeping:
             **manifest.circumstances(),
         }
         run = archive.as_run(entrant.name, answers, about)
-        if run.timings is not None:  # what was not timed took no time that anybody knows
+        if run.timings is not None:  # queries that were not timed have no total
             known = [bool(one.total) or one.status != "ok" for one in answers]
             run = replace(run, timings=run.timings.filter(known))
         archive.write(run, self._folder / self._slug(entrant.name))
@@ -226,5 +241,5 @@ def _date_of(path: Path) -> str:
 def _told(description: str) -> Any:
     try:
         return without_secrets(parse(description))
-    except RagaugeError:  # the name of somebody's own object
+    except RagaugeError:  # the name of a user's object
         return description

@@ -1,4 +1,4 @@
-"""BM25 beside the embedders: no vectors, the same texts, the same queries."""
+"""Measurement of BM25 on the same texts and queries as the embedders."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ragauge.systems.specs import parse
 from ragauge.thread_limits import limit_threads
 
 Ranking = dict[str, list[tuple[str, float]]]
-"""For each query the documents that were found, best first, and their scores."""
+"""Documents found for each query, best first, with their scores."""
 
 
 def measured_words(name: str, described: str, ground: Ground) -> Measured:
-    """BM25 end to end; a query's time is all retrieval."""
+    """Measure BM25; the whole latency of a query counts as retrieval."""
     spec = parse(described)
     ground.heard(f"{name}: indexing", 0, 1)
     began = time.perf_counter()
@@ -59,12 +59,15 @@ def measured_words(name: str, described: str, ground: Ground) -> Measured:
 
 
 def _index(described: str, documents: Sequence[Document]) -> BM25:
-    Workshop(documents).check(described)  # options that it does not have are refused in words
+    Workshop(documents).check(described)  # raises a clear error for unknown options
     return BM25(documents, **parse(described).options)
 
 
 def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, Times], list[Fault], Sequence[str]]:
-    """Time every query by itself; the last item says why the times are unreliable, if they are."""
+    """Time each query by itself.
+
+    The last item says why the times are unreliable, if they are.
+    """
     depth, own = ground.field.k + bool(ground.view.own), ground.view.own
     ranking: Ranking = {}
     times: dict[str, Times] = {}
@@ -76,7 +79,7 @@ def _timed(name: str, index: BM25, ground: Ground) -> tuple[Ranking, dict[str, T
         with Stopwatch() as watch:
             try:
                 hits = index.search(text, depth)
-            except Exception as error:  # whatever it raises is its answer to this query
+            except Exception as error:  # any error counts as a failed query
                 faults.append(Fault(query, "query", "failed", said_by(error)))
         ranking[query] = _kept(query, hits, own, ground.field.k)
         if not faults or faults[-1].id != query:
@@ -99,13 +102,16 @@ def _found(index: BM25, texts: Mapping[str, str], ground: Ground) -> Ranking:
     found: Ranking = {}
     for query, text in texts.items():
         found[query] = []
-        with suppress(Exception):  # told where queries are asked as they are
+        with suppress(Exception):  # failures are reported for the unperturbed queries
             found[query] = _kept(query, index.search(text, depth), own, ground.field.k)
     return found
 
 
 def _kept(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) -> list[tuple[str, float]]:
-    """The first `k`, a query that is a document itself left out of its own ranking."""
+    """Return the first `k` hits.
+
+    A query that is a document is left out of its own ranking.
+    """
     return [(hit.id, hit.score) for hit in hits if query not in own or hit.id != query][:k]
 
 
@@ -114,7 +120,10 @@ def _scored(ground: Ground, ranking: Mapping[str, Sequence[tuple[str, float]]], 
 
 
 def _grown(described: str, ground: Ground, name: str) -> list[Grown]:
-    """Over parts of the corpus, each with an index of its own: how rare a word is depends on what is there."""
+    """Score corpus samples, each with its own index.
+
+    The rarity of a word depends on the corpus.
+    """
     sizes = sizes_of(ground)
     if not sizes:
         return []

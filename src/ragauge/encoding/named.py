@@ -1,4 +1,4 @@
-"""An embedder under the name that it was given, where it has none of its own."""
+"""Give embedders without a name the name under which they were passed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ragauge.seams import Embedder, Vectors
 
 
 class Named:
-    """Somebody's own embedder, with a name; whatever else it has is its own."""
+    """Embedder with a name of its own; all other attributes are those of the wrapped one."""
 
     def __init__(self, embedder: Any, name: str) -> None:
         self._embedder = embedder
@@ -20,7 +20,7 @@ class Named:
         return self._learning(found) if attribute == "fitted" and callable(found) else found
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Return the vectors of texts, one row per text."""
         found: Vectors = self._embedder.embed(texts)
         return found
 
@@ -29,6 +29,6 @@ class Named:
 
 
 def named(embedder: Any, name: str) -> Embedder:
-    """An embedder that has a name: its own, or this one."""
+    """Return the embedder if it has a name, else wrap it under the given name."""
     found: Embedder = embedder if getattr(embedder, "name", None) else Named(embedder, name)
     return found

@@ -1,4 +1,4 @@
-"""Which embedders are worth holding against each other: those that differ in one thing, and the best two."""
+"""Paired comparisons of embedders: the best two, and those with one difference."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ragauge.stats import pairs as tests
 from ragauge.systems.specs import Spec, parse
 
 RANK = "rank"
-"""What the best and the next best are told to differ in."""
+"""Label of the pair of the best and the second-best embedder."""
 WHOLE = frozenset({"model", "path", "of"})
-"""Options that name something else altogether: two models differ in everything."""
+"""Options that name another model altogether; two models differ in everything."""
 
 
 def alike(described: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Of embedders by name, the pairs whose descriptions differ in one option, and which that is.
+    """Find pairs of embedders whose descriptions differ in one option; name it.
 
-    An option that is not given has its usual value, and is no other one where somebody writes that down.
+    An option that is not given has its default value.
 
     >>> alike({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)", "c": "lm(tokenizer=bytes)", "d": "minilm"})
     [('a', 'b', 'tokenizer'), ('b', 'c', 'kind')]
@@ -38,17 +38,17 @@ def alike(described: Mapping[str, str]) -> list[tuple[str, str, str]]:
     for name, text in described.items():
         try:
             read[name] = _whole(parse(text), "embedders")
-        except RagaugeError:  # somebody's own object, which no words describe
+        except RagaugeError:  # a user's object, which has no description
             continue
     found = ((one, other, _differs(read[one], read[other])) for one, other in combinations(read, 2))
     return [(one, other, what) for one, other, what in found if what]
 
 
 def _whole(spec: Spec, family: str) -> Spec:
-    """The same with the usual value of every option that is not given."""
+    """Return the description with the default value of every option that is not given."""
     try:
         parameters = inspect.signature(plugins.find(family, spec.name)).parameters
-    except (RagaugeError, ImportError, TypeError, ValueError):  # what it usually has is not known then
+    except (RagaugeError, ImportError, TypeError, ValueError):  # its default values are unknown then
         return spec
     usual = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
     options = {**usual, **spec.options}
@@ -59,7 +59,9 @@ def _whole(spec: Spec, family: str) -> Spec:
 
 
 def _differs(one: Any, other: Any) -> str:
-    """The one option in which two descriptions differ; nothing where it is none, several, or everything.
+    """Return the single option in which two descriptions differ.
+
+    Empty if there is no such option, if several differ, or if the models differ.
 
     >>> _differs(parse("lm(tokenizer=bpe(vocabulary=500))"), parse("lm(tokenizer=bpe(vocabulary=8000))"))
     'tokenizer vocabulary'
@@ -85,12 +87,12 @@ def pairs(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> list[Pair]:
-    """The best against the next best, then all that differ in one thing.
+    """Compare the best two embedders, and all pairs that differ in one option.
 
-    `values` has a figure for each query in the same order, of every entrant that was measured: also of those that are
-    in no description's words. The better one comes first in a pair; p-values are corrected over all of them, and two
-    that stand there for both reasons are tested once. `models` are the embedders' own names: where these are the same,
-    and so are all figures, it is one model described in two ways.
+    `values` has the scores of each embedder, one per query, in the same order. It includes embedders without a
+    description. The better embedder comes first in a pair. P-values are corrected over all pairs; a pair with two
+    reasons is tested once. `models` has the embedders' own names. Two descriptions of one model with equal scores are
+    not compared.
     """
     columns = {name: np.asarray(column, dtype=np.float64) for name, column in values.items()}
     means = {name: float(np.nanmean(one)) if np.isfinite(one).any() else math.nan for name, one in columns.items()}

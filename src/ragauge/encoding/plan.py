@@ -1,4 +1,4 @@
-"""How embedders are compared, and the study that is made where nobody names any."""
+"""Settings and defaults of an embedder study, and its view of the dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEASURES = (
 )
 STORES = ("exact", "pgvector(index=none)", "pgvector(index=hnsw)")
 BASELINES = ("bm25", "chance")
-"""What every embedder is held against, unless nobody wants that."""
+"""Baselines added to every study unless they are switched off."""
 STUDY: Mapping[str, str] = {
     "wordllama": "wordllama",
     "minilm": "minilm",
@@ -28,41 +28,41 @@ STUDY: Mapping[str, str] = {
     "untrained-bytes": "lm(kind=transformer, tokenizer=bytes, objective=pairs, trained=false)",
     "untrained-byt5": "encoder(model=byt5-mini, untrained=true)",
 }
-"""What is compared where nobody says: all of it is shipped, learns here, or has random weights."""
+"""Embedders compared by default: each is shipped, trained on the corpus, or has random weights."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done with every embedder alike."""
+    """Settings applied to every embedder of a study."""
 
     context: int | None = 512
-    """Every text is cut after so many characters; 0 cuts none."""
+    """Number of characters after which every text is cut; 0 cuts none."""
     part: str = "whole"
-    """What of a document is embedded: `whole`, `text`, `title`."""
+    """Part of a document that is embedded: `whole`, `text` or `title`."""
     stores: Sequence[str] = STORES
-    """Queries are timed through the first; the others are asked with the vectors at hand."""
+    """Vector stores. Queries are timed end to end through the first; the others search with the same vectors."""
     k: int = 10
-    """Documents a query; more where a measure looks deeper."""
+    """Hits per query; raised if a measure has a larger cutoff."""
     dimensions: Sequence[int] | None = None
-    """What vectors are made smaller to: powers of two where nothing is said, and nothing where it is empty."""
+    """Numbers of dimensions to reduce vectors to. None: powers of two. Empty: no reduction."""
     sizes: Sequence[int] | None = None
-    """Parts of the corpus: 750, 1500, 3000 … documents where nothing is said, and none where it is empty."""
+    """Corpus sizes in documents. None: 750, 1500, 3000 and so on. Empty: the full corpus only."""
     perturbations: Sequence[str] | None = None
-    """How queries are written in another way: some of each kind where nothing is said, none where it is empty."""
+    """Query perturbations. None: some of each kind. Empty: none."""
     rate: float = RATE
-    """The part of the words that a perturbation may touch."""
+    """Share of the words that a perturbation may change."""
     seeds: int = 1
-    """How often a perturbation that draws is made."""
+    """Number of seeds for a random perturbation."""
     timed: int | None = None
-    """How many queries are embedded and timed one by one, evenly over all; None for all of them."""
+    """Number of queries timed one by one, evenly spaced; None for all of them."""
     warmup: int = 5
-    """Queries that are asked before any is timed."""
+    """Number of untimed warm-up queries."""
     threads: int = 1
-    """Threads that numeric libraries may use while queries are timed; documents are embedded with all of them."""
+    """Threads of numeric libraries while queries are timed; documents are embedded with all threads."""
     memory: bool = True
-    """Whether a process of its own weighs each embedder."""
+    """Whether memory is measured, in a separate process per embedder."""
     tokens: bool = True
-    """Whether tokenizers are looked at."""
+    """Whether the tokenizers of embedders are measured."""
     confidence: float = 0.95
     seed: int = 0
 
@@ -89,12 +89,12 @@ class Plan:
 
     @property
     def shown(self) -> dict[str, object]:
-        """All of it as it may be written down: without what stores are told in secret."""
+        """Settings as a mapping, without the secrets in store descriptions."""
         return {**asdict(self), "stores": [str(without_secrets(parse(one))) for one in self.stores]}
 
     @property
     def characters(self) -> int | None:
-        """Of a text that anybody sees; None for all."""
+        """Number of characters kept of each text; None for all."""
         return self.context or None
 
 
@@ -106,4 +106,4 @@ QUICK: Mapping[str, object] = {
     "memory": False,
     "timed": 100,
 }
-"""What is set for a first look."""
+"""Settings of a quick study."""

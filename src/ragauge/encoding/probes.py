@@ -1,4 +1,4 @@
-"""Short texts of every kind that tokenizers stumble over, and what one makes of them."""
+"""Short texts that are hard to tokenize, and their tokenization."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PROBES: Mapping[str, str] = MappingProxyType(
         "typos": "teh qiuck brwon foxx recieved",
     }
 )
-"""By kind, in the order in which they are shown."""
+"""Probe texts by kind, in display order."""
 
 
 def probe(tokenizer: Tokenizer, texts: Mapping[str, str] = PROBES) -> list[Probe]:
-    """What a tokenizer makes of each text.
+    """Tokenize each probe text.
 
     >>> from ragauge.systems.tokenizers.characters import Characters
     >>> probe(Characters(), {"mine": "a b"})

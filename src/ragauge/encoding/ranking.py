@@ -1,4 +1,4 @@
-"""From vectors to rankings to scores: exact cosines over one field of documents and queries, as often as one likes."""
+"""Rankings by exact cosine similarity, their scores and paired differences."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Where embedders compete: the same documents and queries, what is right, and how it is counted.
+    """Documents, queries, judgments and measures on which embedders are ranked.
 
-    Cosines are exact, by the same search as the store `exact`, and of equal ones the earlier document comes first. The
-    order of return is the ranking, as in every run. A row that is all zeros or not finite is no vector: such a query
-    finds nothing, such a document is not found.
+    Cosines are exact, by the same search as the store `exact`. Ties are broken by document order. A row of zeros or
+    with a non-finite value is not a vector: such a query finds nothing, and such a document is not found.
 
     >>> from ragauge.measures.names import parse_all
     >>> rules = Convention()
@@ -43,14 +42,14 @@ class Field:
     """
 
     documents: Sequence[str]
-    """Their ids, in the order of the rows."""
+    """Document ids, in row order."""
     queries: Sequence[str]
     judgments: Judgments
     measures: Sequence[Measure | OwnMeasure]
     convention: Convention
     k: int = 10
     own: frozenset[str] = frozenset()
-    """Queries that are documents themselves: each is left out of its own ranking."""
+    """Queries that are documents themselves; each is left out of its own ranking."""
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -64,13 +63,13 @@ class Field:
 
     @property
     def names(self) -> list[str]:
-        """The canonical names of what is measured."""
+        """Canonical names of the measures."""
         return [str(one) if isinstance(one, Measure) else getattr(one, "__name__", "own") for one in self.measures]
 
     def rankings(self, query_vectors: Any, document_vectors: Any, *, among: Any = None) -> tuple[Ints, Floats]:
-        """For each query the rows of the nearest `k` documents and their cosines, best first; -1 and NaN for none.
+        """Return the rows and cosines of the nearest `k` documents per query, best first.
 
-        `among` are the rows of the documents that exist; all do where it is not given.
+        Missing positions have row -1 and cosine NaN. `among` restricts the search to these document rows.
         """
         asked = _matrix(query_vectors, self.queries, "queries")
         base = _matrix(document_vectors, self.documents, "documents")
@@ -98,20 +97,23 @@ class Field:
         return positions, cosines
 
     def scores(self, query_vectors: Any, document_vectors: Any, *, name: str, among: Any = None) -> Scores:
-        """The scores of these vectors, ranked exactly."""
+        """Rank the documents exactly by these vectors and score the rankings."""
         positions, _ = self.rankings(query_vectors, document_vectors, among=among)
         lists = (self._names[row[row >= 0]].tolist() for row in positions)
         return self.scored(dict(zip(self.queries, lists, strict=True)), name=name)
 
     def scored(self, found: Mapping[str, Iterable[str]], *, name: str) -> Scores:
-        """The scores of what somebody else found: a store, BM25. Ids, best first; a query without any is a miss."""
+        """Score given rankings, such as those of a store or BM25: ids, best first.
+
+        A query without a ranking is a miss.
+        """
         run = {query: _as_run(found.get(query, ())) for query in self.queries if query in self.judgments.nested}
         judged = from_mappings.judged_ranks(self.judgments, run, self.convention, top=self._top, name=name)
         return score(judged, self.measures, self.convention)
 
     @cached_property
     def relevant(self) -> Ints:
-        """The rows of all documents that are relevant to a query that is asked, ascending."""
+        """Ascending rows of the documents that are relevant to at least one query."""
         grades = self.judgments.nested
         good = {one for query in self.queries for one, grade in grades.get(query, {}).items() if grade > 0}
         return np.flatnonzero(np.fromiter((one in good for one in self.documents), np.bool_, len(self.documents)))
@@ -137,7 +139,7 @@ class Field:
 
 
 def usable(vectors: NDArray[Any]) -> Mask:
-    """Which rows are vectors: every number is one, and not all of them are 0.
+    """Return which rows are vectors: all values finite, not all of them 0.
 
     >>> usable(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, math.nan]])).tolist()
     [True, False, False]
@@ -146,12 +148,15 @@ def usable(vectors: NDArray[Any]) -> Mask:
 
 
 def means(scores: Scores, confidence: float = 0.95, seed: int = 0) -> dict[str, Mean]:
-    """The mean of each measure with its BCa interval."""
+    """Compute the mean of each measure with its BCa confidence interval."""
     return all_means([scores], confidence, seed)[0]
 
 
 def all_means(several: Sequence[Scores], confidence: float = 0.95, seed: int = 0) -> list[dict[str, Mean]]:
-    """The same for many scores of the same queries, resampled together: that costs little more than for one."""
+    """Compute the means and BCa intervals of several scores of the same queries.
+
+    They are resampled together, which costs little more than one of them.
+    """
     cells = [(place, measure) for place, scores in enumerate(several) for measure in scores.measures]
     found: list[dict[str, Mean]] = [{} for _ in several]
     if not cells:
@@ -162,8 +167,8 @@ def all_means(several: Sequence[Scores], confidence: float = 0.95, seed: int = 0
         known = column[~np.isnan(column)]
         told = several[place].means[measure]
         plain = float(known.mean()) if len(known) else math.nan
-        averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # a sum or a geometric mean does not
-        # Rounding must not put a mean outside its interval where all values are the same.
+        averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # false for a sum or a geometric mean
+        # Rounding must not put a mean outside its interval if all values are equal.
         bounds = (min(low, told), max(high, told)) if averages and len(known) > 1 else (math.nan, math.nan)
         found[place][measure] = Mean(told, len(known), *bounds)
     return found
@@ -177,10 +182,10 @@ def gaps(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, dict[str, Gap]]:
-    """How each of some systems differs from the baseline: by system, then by measure.
+    """Compute the differences of systems from the baseline, by system and measure.
 
-    Several scores of one system are the same system with other seeds: the interval and the test are then over queries
-    and seeds. P-values are corrected by Holm for all systems that are read together, each measure apart.
+    Several scores of one system are its scores with different seeds. The interval and the test are then over queries
+    and seeds. P-values are Holm-corrected over all systems, separately for each measure.
     """
     chosen = list(base.measures if measures is None else measures)
     pairs = [
@@ -203,7 +208,9 @@ def gap(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Gap:
-    """How one differs from another by one measure (the first, unless it is named); nothing is corrected.
+    """Compute the difference of two scores by one measure.
+
+    The p-value is not corrected. The first measure is used if none is given.
 
     >>> found = gap(np.array([0.5, 1.0, 0.75]), np.array([0.25, 0.5, 0.5]))
     >>> round(found.difference, 4), round(found.p, 4), found.n
@@ -217,13 +224,13 @@ def gap(
 
 
 def pair_of(measure: str, name: str, mine: Sequence[Floats], base: Floats, queries: Sequence[str]) -> Pair:
-    """A system (once, or with several seeds) and what it is held against."""
+    """Pair the values of a system, with one or more seeds, with those of the baseline."""
     labels = [str(place) for place in range(len(mine))] if len(mine) > 1 else []
     return Pair(measure, "", name, queries, np.asarray(base)[None, :], np.stack(list(mine)), seeds=labels)
 
 
 def as_gap(row: Comparison) -> Gap:
-    """What is kept of a comparison."""
+    """Convert a comparison to a mean difference."""
     return Gap(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
 
 
@@ -232,12 +239,12 @@ def _several(scores: Scores | Sequence[Scores]) -> Sequence[Scores]:
 
 
 def _as_run(found: Iterable[str]) -> dict[str, float]:
-    """Scores that fall from place to place; of an id that comes twice the first place stays."""
+    """Assign descending scores by position; a duplicate id keeps its first position."""
     return {one: -float(place) for place, one in enumerate(dict.fromkeys(found))}
 
 
 def _matrix(vectors: Any, names: Sequence[str], what: str) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is no vector
+    with np.errstate(over="ignore"):  # values that overflow become infinite, so the row is not a vector
         matrix = np.ascontiguousarray(vectors, np.float32)
     if matrix.ndim != 2 or len(matrix) != len(names):
         raise BadInput(f"vectors of shape {matrix.shape} are not one row for each of {len(names)} {what}")

@@ -1,4 +1,4 @@
-"""The same queries written in another way, and how much is lost by it."""
+"""Robustness against perturbed queries: the quality that remains and the loss."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ STANDARD = (
     *("upper case", "random case", "accents added", "look alikes", "zero width"),
     *("joined words", "split words", "double spaces", "no punctuation"),
 )
-"""What is tried unless something else is named."""
+"""Perturbations evaluated by default."""
 Answer = Callable[[Mapping[str, str]], Scores]
-"""From texts by query to the scores of what they find."""
+"""Function from query texts by id to the scores of their rankings."""
 
 
 class _Tried(NamedTuple):
-    """One perturbation of all queries: a row for each seed."""
+    """Scores of all queries after one perturbation, one row per seed."""
 
     name: str
     kind: Perturbation
@@ -54,14 +54,13 @@ def shaken(  # noqa: PLR0913 - each has a use of its own, and a default
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> list[Shaken]:
-    """The quality of each perturbation of the queries, and the loss against the queries as they were.
+    """Score each perturbation of the queries and its loss.
 
-    `answer` is whatever is tested: an embedder, BM25. `context` is how many characters of a query anybody sees, also
-    where a perturbation makes it longer. Where chance has a part in a perturbation it is done `seeds`
-    times, and a query has the mean of its values. The paired test and the interval are over queries: each draws for
-    itself, so that no seed is better or worse than another for all of them, and what the draws add is in the queries'
-    own variation. P-values are corrected for all perturbations that changed something; where no query changed, nothing
-    is known of a loss, and it is NaN. A query that did not change keeps its value.
+    `answer` scores the system under test. `context` is the number of characters kept of a query, also if a perturbation
+    makes it longer. A random perturbation is repeated with `seeds` seeds, and a query has the mean of its values. The
+    paired test and the interval are over queries only. Each query draws independently, so that the variance of the
+    draws is part of the variance between queries. P-values are corrected over all perturbations that changed a query.
+    The loss is NaN if no query changed. An unchanged query keeps its score.
     """
     if seeds < 1:
         raise BadInput(f"{seeds} seeds are not at least 1")
@@ -83,7 +82,7 @@ def shaken(  # noqa: PLR0913 - each has a use of its own, and a default
 
 
 def rarity_of(texts: Iterable[str]) -> dict[str, int]:
-    """In how many texts each word is.
+    """Count the texts that contain each word.
 
     >>> rarity_of(["The box", "the BOX, the lid"])
     {'box': 2, 'lid': 1, 'the': 2}
@@ -93,7 +92,7 @@ def rarity_of(texts: Iterable[str]) -> dict[str, int]:
 
 
 def _values(found: Scores, clean: Scores, column: Floats, moved: set[str], measure: str | None) -> Floats:
-    """The values of the queries that changed, and those of before for the others."""
+    """Return the new values of changed queries and the original values of the others."""
     if found.queries != clean.queries:
         raise BadInput("the perturbed queries were scored over other queries than the clean ones")
     there = np.fromiter((query in moved for query in clean.queries), np.bool_, len(column))

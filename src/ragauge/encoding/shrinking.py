@@ -1,16 +1,15 @@
-"""Smaller vectors: fewer dimensions, fewer bits for a number, and what that leaves of their quality.
+"""Quality of vectors with fewer dimensions or fewer bits per value.
 
-Everything is done to vectors of length 1, since only their direction is compared. `pca` turns them so that the
-documents lie along the first directions as far as they can (the singular vectors of their matrix, best first); nothing
-is centred, because a cosine is an angle at the origin: a shift would make another retriever of it, while a turn changes
-no angle, so that with all dimensions the ranking is the embedder's own. `first` takes the first numbers as they come,
-which is what embedders that were trained for it are made for. Both are fitted to documents only and done to queries
-alike, and what is left is brought to length 1 again.
+All vectors are first normalised to length 1, since only their direction matters. `pca` rotates them onto the right
+singular vectors of the document matrix, largest first. Nothing is centred: a shift changes cosines, while a rotation
+does not. With all dimensions the ranking is therefore the embedder's own. `first` takes the first values, as intended
+by embedders with Matryoshka training. Both are fitted to the documents, applied to documents and queries, and followed
+by normalisation.
 
-A number is kept as `float32`, `float16`, `int8` (127 steps up to the largest size that the dimension has among the
-documents; a query beyond that is cut) or `bit` (whether it is above the documents' mean; ranked by how many bits are
-the same). Ranked is what is really kept, queries too. The scales and means, one for each dimension, are kept once for
-all vectors and are in no vector's bytes.
+A value is stored as `float32`, `float16`, `int8` or `bit`. `int8` has 127 steps up to the largest absolute value of the
+dimension among the documents; larger query values are clipped. `bit` is whether the value is above the documents' mean,
+ranked by the number of equal bits. Documents and queries are ranked by the stored values. Scales and means are stored
+once for all vectors and are not part of a vector's bytes.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from ragauge.records import Floats, Scores
 Matrix = NDArray[np.float32]
 HOWS = ("pca", "first")
 LEAST = 8
-"""The fewest dimensions that are tried unless others are named; then twice as many each time."""
+"""Smallest number of dimensions tried by default; it is then doubled."""
 STEPS = 127
 
 
 class Kept(NamedTuple):
-    """What a number is kept as."""
+    """Precision in which a vector's values are stored."""
 
     bits: int
     keep: Callable[[Matrix, Matrix], Matrix]
-    """From vectors, and the documents' that scales are fitted to, to the numbers that are compared in their place."""
+    """Function from vectors and document vectors (to fit scales) to the values that are ranked."""
 
 
 def shrunk(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -53,9 +52,10 @@ def shrunk(  # noqa: PLR0913 - each has a use of its own, and a default
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> list[Shrunk]:
-    """The quality of these vectors at each number of dimensions, in each way, with each kind of number.
+    """Score vectors for each reduction method, dimension and precision.
 
-    `dimensions` are 8, 16, 32 … and all unless they are named; those that the vectors do not have are left out.
+    `dimensions` defaults to 8, 16, 32 and so on, and the full dimension. Larger ones than the vectors have are left
+    out.
     """
     queries, documents = unit(query_vectors), unit(document_vectors)
     own = documents.shape[1]
@@ -82,7 +82,7 @@ def shrunk(  # noqa: PLR0913 - each has a use of its own, and a default
 
 
 def sizes(own: int, dimensions: Sequence[int] | None = None) -> list[int]:
-    """The numbers of dimensions to try, all of them last.
+    """Return the numbers of dimensions to try, the full dimension last.
 
     >>> sizes(100), sizes(100, [50, 200]), sizes(6)
     ([8, 16, 32, 64, 100], [50, 100], [6])
@@ -94,7 +94,7 @@ def sizes(own: int, dimensions: Sequence[int] | None = None) -> list[int]:
 
 
 def width(dimension: int, kind: str) -> int:
-    """The bytes of a vector.
+    """Return the size of a vector in bytes.
 
     >>> [width(100, kind) for kind in KINDS]
     [400, 200, 100, 13]
@@ -103,21 +103,22 @@ def width(dimension: int, kind: str) -> int:
 
 
 def unit(vectors: Any) -> Matrix:
-    """The vectors at length 1; a row that is none is all NaN, and stays so whatever is done to it."""
+    """Normalise the vectors to length 1; a row that is not a vector becomes NaN."""
     with np.errstate(over="ignore"):
         matrix = np.asarray(vectors, np.float32)
     fit = usable(matrix)
     out = np.full(matrix.shape, np.nan, np.float32)
-    # Twice, since squares of very small or large numbers leave all bounds.
+    # First divide by the maximum: squares of very small or large values underflow or overflow.
     rows = matrix[fit] / np.abs(matrix[fit]).max(axis=1, keepdims=True, initial=0)
     out[fit] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return out
 
 
 def principal(documents: NDArray[Any]) -> Floats:
-    """The directions along which the documents lie, a column for each, the most important first; rows with NaN apart.
+    """Return the principal directions of the documents as columns, largest first.
 
-    They are the right singular vectors of the matrix, by the eigenvectors of its square, in double precision.
+    They are the right singular vectors of the document matrix, computed in double precision as eigenvectors of its Gram
+    matrix. Nothing is centred. Rows with NaN are ignored.
     """
     rows = documents[usable(documents)].astype(np.float64)
     _, vectors = np.linalg.eigh(rows.T @ rows)
@@ -129,7 +130,7 @@ def _float16(vectors: Matrix, _: Matrix) -> Matrix:
 
 
 def _int8(vectors: Matrix, documents: Matrix) -> Matrix:
-    """The values that the whole numbers from -127 to 127 stand for."""
+    """Quantise to integers from -127 to 127 and return the values that they represent."""
     known = documents[usable(documents)]
     scale = np.abs(known).max(axis=0, initial=0) / np.float32(STEPS)
     steps = np.clip(np.rint(vectors / np.where(scale > 0, scale, 1)), -STEPS, STEPS)
@@ -137,7 +138,10 @@ def _int8(vectors: Matrix, documents: Matrix) -> Matrix:
 
 
 def _bit(vectors: Matrix, documents: Matrix) -> Matrix:
-    """1 above the mean and -1 elsewhere: their cosine is 1 less twice the part of the bits that differ."""
+    """Return 1 above the mean and -1 otherwise.
+
+    The cosine is 1 minus twice the share of differing bits.
+    """
     known = documents[usable(documents)]
     middle = known.mean(axis=0, dtype=np.float64).astype(np.float32) if len(known) else np.float32(0)
     signs = np.where(vectors > middle, np.float32(1), np.float32(-1))

@@ -1,8 +1,7 @@
-"""Each query by itself: how long embedding it and searching with it take, in every store alike.
+"""Latency of single queries in every store, and the memory of an embedder.
 
-Through the first store that opens, a query goes as a user's would: it is embedded and searched for in one go, and the
-total is measured around both. The other stores are asked with the vector at hand; there the total of a query is what
-its own embedding took, and this retrieval.
+Through the first store that opens, a query is embedded and searched in one go, and the total covers both. The other
+stores search with the same vectors. There the total of a query is its embedding time plus the retrieval time.
 """
 
 from __future__ import annotations
@@ -31,54 +30,54 @@ from ragauge.systems.specs import parse, without_secrets
 from ragauge.thread_limits import limit_threads
 
 Times = dict[str, int]
-"""Nanoseconds by stage, `total` among them, and when it `began`."""
+"""Nanoseconds by stage, including `total`, and the start time `began`."""
 Heard = Callable[[str, int, int], None]
 EVERY = 20
-"""So many queries pass between two words on how far it is."""
+"""Number of queries between two progress reports."""
 
 
 @dataclass(eq=False)
 class Asked:
-    """What one store answered."""
+    """Search results and times of one store."""
 
     store: str
     rankings: dict[str, list[str]] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
-    """Of each query that was answered by itself."""
+    """Times of each query that was searched by itself."""
     build_seconds: float = float("nan")
     index_used: bool | None = None
     failed: dict[str, str] = field(default_factory=dict)
-    """Queries that have a vector and got no answer, and why."""
+    """Reasons by query, for queries that have a vector but whose search failed."""
     note: str = ""
     doubts: Sequence[str] = ()
     """Reasons why the times are unreliable."""
 
     @property
     def stages(self) -> dict[str, Latency]:
-        """Percentiles of each stage."""
+        """Latency percentiles of each stage, in ms."""
         return stages(self.times.values())
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked of every store."""
+    """Queries to run on every store, and how to time them."""
 
     queries: Mapping[str, str]
     k: int
     own: frozenset[str] = frozenset()
-    """Queries that are documents: each is left out of its own ranking."""
+    """Queries that are documents; each is left out of its own ranking."""
     warm: Sequence[str] = ()
-    """Texts to warm up on; none of them is measured."""
+    """Texts for untimed warm-up queries."""
     timed: int | None = None
-    """How many queries go one by one; the rest is done in batches, and no time of it counts."""
+    """Number of queries timed one by one; the others are embedded in batches and not timed. None for all."""
     threads: int = 1
-    """Threads that numeric libraries may use while queries are timed."""
+    """Threads of numeric libraries while queries are timed."""
     in_process: bool = False
-    """Whether the embedder works in this process, instead of waiting for a server."""
+    """Whether the embedder runs in this process instead of on a server."""
 
     @property
     def singly(self) -> list[str]:
-        """The ids of the queries that go one by one, evenly over all."""
+        """Ids of the queries that are timed one by one, evenly spaced."""
         names = list(self.queries)
         if self.timed is None or self.timed >= len(names):
             return names
@@ -88,7 +87,7 @@ class Questions:
 
 @dataclass(frozen=True, eq=False)
 class Shelved:
-    """Documents with their vectors, as stores get them: those only that have a direction."""
+    """Documents and vectors to add to stores; only documents with a usable vector."""
 
     ids: Sequence[str]
     vectors: Vectors
@@ -96,19 +95,22 @@ class Shelved:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The queries' vectors, and what each store made of them."""
+    """Query vectors and the results of each store."""
 
     vectors: Vectors
     faults: list[Fault]
     stores: list[Asked]
     alone: dict[str, Times]
-    """What embedding took, by query."""
+    """Embedding times by query."""
 
 
 def answers(
     embedder: Embedder, questions: Questions, documents: Shelved, stores: Sequence[str], heard: Heard
 ) -> Answers:
-    """Ask every store; one that cannot be opened or filled says so in its note, and the others go on."""
+    """Run the queries on every store.
+
+    A store that cannot be opened or filled has the reason in its note, and the others are still measured.
+    """
     live = _Live(embedder, questions, heard)
     found: list[Asked] = []
     for described in stores:
@@ -132,14 +134,14 @@ def answers(
 
 
 def stages(several: Iterable[Times]) -> dict[str, Latency]:
-    """Percentiles of each stage over queries; in milliseconds."""
+    """Compute the latency percentiles of each stage over queries, in ms."""
     rows = list(several)
     names = [name for name in ("embed", "retrieve", "total") if any(name in one for one in rows)]
     return {name: latency(np.array([one[name] for one in rows if name in one], np.float64) / 1e6) for name in names}
 
 
 def _shown(described: str, taken: Sequence[str]) -> str:
-    """What a store is called on the screen and in files: its description without secrets, numbered where it is taken.
+    """Return the store's description without secrets, numbered if it is taken.
 
     >>> _shown("pgvector(dsn='password=abc', index=none)", ["pgvector(dsn=…, index=none)"])
     'pgvector(dsn=…, index=none) 2'
@@ -150,7 +152,10 @@ def _shown(described: str, taken: Sequence[str]) -> str:
 
 
 def _filled(described: str, asked: Asked, documents: Shelved) -> Store | None:
-    """A store with all vectors in it and its index built; None where that cannot be, and the note says why."""
+    """Open a store, add all vectors and build its index.
+
+    None if that fails, with the reason in the note.
+    """
     store: Store | None = None
     try:
         store = made("stores", described)
@@ -158,11 +163,11 @@ def _filled(described: str, asked: Asked, documents: Shelved) -> Store | None:
         store.add(documents.ids, documents.vectors)
         build = getattr(store, "build", None)
         if callable(build):
-            build()  # else the first query would pay for the index
+            build()  # otherwise the first query would include the index build
         asked.build_seconds = time.perf_counter() - began
     except UnknownName:
         raise
-    except Exception as error:  # whatever an engine says to this, the others may do better
+    except Exception as error:  # the other stores may still work
         hint = f" ({error.hint})" if isinstance(error, MissingExtra) else ""
         asked.note = f"{said_by(error)}{hint}"
         if store is not None:
@@ -173,7 +178,10 @@ def _filled(described: str, asked: Asked, documents: Shelved) -> Store | None:
 
 
 def _look(store: Store, asked: Asked, live: _Live) -> None:
-    """Whether searches walked an index, where the store can tell; and a note on what failed."""
+    """Record whether searches used an index, and note failed queries.
+
+    Not every store can report index use.
+    """
     uses, describe = getattr(store, "index_used", None), getattr(store, "describe", None)
     fit = np.flatnonzero(usable(live.vectors))
     if callable(uses) and len(fit) and (not callable(describe) or describe().get("index") != "none"):
@@ -187,7 +195,7 @@ def _look(store: Store, asked: Asked, live: _Live) -> None:
 
 
 class _Live:
-    """Queries on their way through an embedder and a store."""
+    """Queries run through an embedder and then a store."""
 
     def __init__(self, embedder: Embedder, questions: Questions, heard: Heard) -> None:
         self._embedder = Watched(embedder)
@@ -202,11 +210,11 @@ class _Live:
         self.k = questions.k + bool(questions.own)
 
     def ask(self, store: Store | None, asked: Asked) -> None:
-        """Every query as it comes: embedded, and searched for."""
+        """Embed each query and search for it in the store."""
         singly = self._questions.singly
         with limit_threads(self._questions.threads) as limit:
             self._warm_up(store)
-            limit.apply()  # libraries that the first queries loaded
+            limit.apply()  # also limit libraries that the first queries loaded
             observation = Observation()
             with observation.observe():
                 for number, query in enumerate(singly):
@@ -224,7 +232,7 @@ class _Live:
         self.done = True
 
     def again(self, store: Store, asked: Asked, documents: Shelved) -> None:
-        """The same queries of another store, by the vectors at hand."""
+        """Run the queries on another store with the vectors already computed."""
         observation = Observation()
         with limit_threads(self._questions.threads) as limit:
             for row in documents.vectors[: len(self._questions.warm)]:
@@ -270,7 +278,7 @@ class _Live:
                     vector = self._embedder.embed([text])
             except (Broken, MissingExtra):
                 raise
-            except Exception as error:  # whatever an embedder raises is its answer to this query
+            except Exception as error:  # any error counts as a failed query
                 if getattr(error, "final", False):
                     raise
                 self._failed[query] = said_by(error)
@@ -290,7 +298,7 @@ class _Live:
             with stage("retrieve"):
                 ids, _ = store.search(vector, self.k)
             return [one for one in ids[0].tolist() if one is not None]
-        except Exception as error:  # a store that fails on a query has not found anything
+        except Exception as error:  # a failed search has no results
             asked.failed[query] = said_by(error)
             return []
 
@@ -306,7 +314,7 @@ class _Live:
                     store.search(vector, self.k)
 
     def _rest(self) -> None:
-        """The queries that nobody times."""
+        """Embed the queries that are not timed."""
         rest = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
         if rest:
             self._heard("embedding the other queries", 0, len(rest))
@@ -315,7 +323,7 @@ class _Live:
             self._failed.update({one.id: one.error for one in found.faults if one.why == "failed"})
 
     def _settle(self) -> None:
-        """A row for each query, in their order, and why some have none."""
+        """Collect the vectors in query order, and the failures."""
         names = list(self._questions.queries)
         dimension = len(next(iter(self._rows.values())))
         self.vectors = np.full((len(names), dimension), np.nan, np.float32)
@@ -327,7 +335,7 @@ class _Live:
         self.faults += unranked(names, self.vectors, "query", known=places)
 
     def _together(self, store: Store, asked: Asked, queries: Sequence[str]) -> None:
-        """Queries that are not timed."""
+        """Search for queries that are not timed."""
         for query in queries:
             vector = self._rows.get(query)
             ids: list[str] = []

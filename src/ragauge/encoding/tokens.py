@@ -1,4 +1,4 @@
-"""What a tokenizer makes of texts: how many pieces, of which, and what is lost."""
+"""Token counts of a corpus, and tokenization of probe texts."""
 
 from __future__ import annotations
 
@@ -18,28 +18,33 @@ from ragauge.seams import Tokenizer
 from ragauge.systems.tokenizers.showing import sound, visible
 
 BATCH = 512
-"""Texts at a time: the numbers of a large corpus would fill the memory."""
+"""Texts per batch; the tokens of a large corpus would not fit in memory."""
 PERCENTILES = (5, 25, 50, 75, 95, 99)
 LONGEST = 10
-"""Words that are told."""
+"""Number of longest words listed."""
 NEAR = 24
-"""Characters around the place where a text does not come back."""
+"""Characters of the excerpt around the first difference after decoding."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Texts and what they have whoever cuts them: counted once for all tokenizers. A word is what white space parts."""
+    """Texts with their word, character and byte counts, shared by all tokenizers.
+
+    Words are separated by white space.
+    """
 
     texts: Sequence[str]
     words: Mapping[str, int]
-    """How often each different word comes."""
+    """Number of occurrences of each distinct word."""
     characters: int
     bytes: int
-    """As UTF-8."""
+    """Size of the texts in UTF-8 bytes."""
 
 
 def measured(documents: Sequence[Document] | Sequence[str]) -> Measured:
-    """Texts, or the whole texts of documents; halves of characters, which UTF-8 cannot hold, are U+FFFD.
+    """Count the words, characters and bytes of texts or documents.
+
+    Unpaired surrogates, which UTF-8 cannot encode, are replaced by U+FFFD.
 
     >>> found = measured(["to be", "to bé"])
     >>> found.words, found.characters, found.bytes
@@ -64,11 +69,11 @@ def count(
     trained_on: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> Tokens:
-    """Cut all texts, and count.
+    """Tokenize all texts and count the tokens.
 
-    `limit` is how many tokens are read and `marks` how many of them stand around a text, if not what the tokenizer
-    says; one that has `tokens(texts)` counts itself what the limit is held against. `probes` are texts by kind, or
-    whether the usual ones are looked at.
+    `limit` is the maximum number of tokens per text, and `marks` the number of special tokens added to a text. Both
+    default to the tokenizer's own values. A tokenizer with `tokens(texts)` counts the tokens checked against the limit
+    itself. `probes` are texts by kind, or whether the default probes are used.
 
     >>> from ragauge.systems.tokenizers.bytewise import Bytes
     >>> found = count(Bytes(), ["to be", "to bé"], limit=6, probes=False)
@@ -112,13 +117,16 @@ def count(
 
 
 def own_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
-    """How many tokens each text has by the count of whoever has `tokens(texts)`; nothing of others."""
+    """Return the tokens per text as counted by `tokenizer.tokens`.
+
+    Empty if it has no such method.
+    """
     tell = getattr(tokenizer, "tokens", None)
     return [int(one) for one in tell(list(texts))] if callable(tell) else []
 
 
 class _Seen:
-    """What has been counted so far."""
+    """Running token counts of a corpus."""
 
     def __init__(self, tokenizer: Tokenizer, limit: int | None, marks: int | None) -> None:
         self._tokenizer = tokenizer
@@ -128,12 +136,12 @@ class _Seen:
         self.truncated = self.lost = 0
         self.lengths: list[Ints] = []
         self.times: Ints = np.zeros(max(1, tokenizer.vocabulary), np.int64)
-        """How often each number came."""
+        """Number of occurrences of each token id."""
         self.unknown = self.unknown_documents = 0
         self.lossless = True
         self.note = ""
         self.seconds = 0.0
-        """Of cutting, and of nothing else."""
+        """Time spent in `encode`, in seconds."""
 
     def take(self, texts: Sequence[str]) -> None:
         began = time.perf_counter()
@@ -154,7 +162,7 @@ class _Seen:
             places = np.repeat(np.arange(len(lengths)), lengths)[flat == self._tokenizer.unknown]
             self.unknown += len(places)
             self.unknown_documents += len(np.unique(places))
-        if self.lossless:  # the first text that does not come back settles it
+        if self.lossless:  # one text that is not restored decides it
             self._restore(texts, numbers)
 
     def _hold_against_limit(self, texts: Sequence[str], lengths: Ints) -> None:
@@ -174,7 +182,7 @@ class _Seen:
 
 
 def _difference(text: str, back: str) -> str:
-    """How a text differs from what became of it, where it first does.
+    """Describe the first difference between a text and its decoded tokens.
 
     >>> _difference("To be, or not to be, that is the question", "to be, or not to be, that is the question")
     'To␣be,␣or␣not␣to␣be,␣tha… comes back as to␣be,␣or␣not␣to␣be,␣tha…'
@@ -195,7 +203,7 @@ def _figures(lengths: Ints) -> dict[str, float]:
 
 
 def _longest(tokenizer: Tokenizer, words: Mapping[str, int]) -> list[LongWord]:
-    """The words that take most pieces, each by itself; of those that take as many, those that come more often."""
+    """Return the words with the most tokens; ties are broken by frequency."""
     found = list(words)
     pieces = np.zeros(len(found), np.int64)
     for start in range(0, len(found), BATCH * 16):

@@ -1,4 +1,4 @@
-"""Texts to vectors, guarded: whatever has no vector is named, and nothing else is lost to it."""
+"""Embedding of texts that isolates failures of single texts."""
 
 from __future__ import annotations
 
@@ -21,36 +21,39 @@ from ragauge.systems.embedders.cached import Cached
 from ragauge.systems.embedders.pieces import PIECE
 
 HOPELESS = 20
-"""So many failures before anything else came are the embedder's, not the texts'."""
+"""Number of failures before any success after which the embedder, not the texts, is blamed."""
 SAMPLE = 256
-"""So many texts are embedded afresh where vectors were remembered, to tell how long that takes."""
+"""Number of texts embedded again to measure the speed if vectors came from the cache."""
 MOST = 0.9
-"""The part of the texts that tells how long all of them take."""
+"""Minimum share of texts computed, not cached, for their time to count as the speed."""
 FAULTS = 50
-"""So many are listed; all are counted."""
+"""Maximum number of failures listed; all are counted."""
 LONGEST = 500
-"""Characters of an error that are kept."""
+"""Maximum number of characters kept of an error message."""
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """A vector for each text; of those without one a row that is no number, or zeros, and a fault."""
+    """Vectors of texts.
+
+    A text without a usable vector has a row of NaN or zeros, and a failure.
+    """
 
     vectors: Vectors
     faults: Sequence[Fault]
     computed: int = 0
-    """How many vectors were not remembered."""
+    """Number of vectors computed rather than read from the cache."""
     seconds: float = math.nan
-    """What computing those took."""
+    """Time to compute these vectors, in seconds."""
 
     @property
     def good(self) -> Ints:
-        """The rows that have a direction."""
+        """Rows with a usable vector."""
         return np.flatnonzero(usable(self.vectors))
 
     @property
     def per_second(self) -> float:
-        """Vectors in a second, of those that were computed."""
+        """Computed vectors per second; NaN if none was computed."""
         return self.computed / self.seconds if self.computed and self.seconds > 0 else math.nan
 
 
@@ -62,9 +65,10 @@ def embedded(
     cache: Path | None = None,
     progress: Heard | None = None,
 ) -> Embedded:
-    """Embed texts by id, a few hundred of like length at a time; with `cache` those that are known come from there.
+    """Embed texts by id, in batches of similar length.
 
-    A batch that fails is halved down to the text that is to blame. Where nothing works, BackendFailed says why.
+    With `cache`, known vectors are reused. A batch that fails is halved down to the texts that fail. BackendFailed is
+    raised if all texts fail.
     """
     watched = Watched(embedder)
     if texts and not callable(getattr(embedder, "embed", None)):
@@ -82,11 +86,11 @@ def embedded(
 
 
 def speed_of(embedder: Embedder, texts: Sequence[str], found: Embedded) -> float:
-    """Texts in a second: of those that were just embedded, or of a sample where some were remembered."""
-    # Those that were not remembered may be of one kind: the long ones, say, which were cut otherwise before.
+    """Return texts per second, from a sample if too many vectors came from the cache."""
+    # The texts that were not cached may be unusual, for example only the long ones.
     if found.computed >= MOST * len(set(texts)):
         return found.per_second
-    # Evenly over all lengths, each as often as it comes.
+    # Sample evenly over the lengths, each in proportion to its frequency.
     order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
     chosen = [order[at] for at in np.linspace(0, len(order) - 1, min(SAMPLE, len(order))).astype(int).tolist()]
     fresh = embedded(embedder, {str(at): texts[at] for at in chosen})
@@ -94,7 +98,7 @@ def speed_of(embedder: Embedder, texts: Sequence[str], found: Embedded) -> float
 
 
 def unranked(names: Sequence[str], vectors: Vectors, what: str, known: Mapping[int, str] | None = None) -> list[Fault]:
-    """The vectors that cannot be ranked, but for those that are known to have failed."""
+    """Return the vectors that cannot be ranked, except those in `known`."""
     numbers = np.asarray(np.isfinite(vectors).all(axis=1))
     return [
         Fault(names[at], what, "zero" if numbers[at] else "nan")
@@ -104,7 +108,7 @@ def unranked(names: Sequence[str], vectors: Vectors, what: str, known: Mapping[i
 
 
 def counts(faults: Sequence[Fault]) -> dict[str, int]:
-    """How many faults there are, by what and why.
+    """Count failures by text type and reason.
 
     >>> counts([Fault("d1", "document", "zero"), Fault("d2", "document", "zero"), Fault("q1", "query", "nan")])
     {'document zero': 2, 'query nan': 1}
@@ -113,18 +117,21 @@ def counts(faults: Sequence[Fault]) -> dict[str, int]:
 
 
 def said_by(error: BaseException) -> str:
-    """What an error says, in one line of bounded length."""
+    """Return the message of an error in one line, at most MAX_ERROR_CHARS long."""
     message = getattr(error, "message", None)
     told = message if isinstance(message, str) else f"{type(error).__name__}: {error}"
     return " ".join(told.split())[:LONGEST]
 
 
 class Broken(BadInput):
-    """An embedder that gives something else than a row of numbers for each text: no text is to blame for that."""
+    """Embedder output that is not one row of numbers per text.
+
+    No single text causes this.
+    """
 
 
 class Watched:
-    """An embedder with a clock beside it; whatever it gives is looked at."""
+    """Embedder wrapper that measures time and checks the vectors."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -134,7 +141,10 @@ class Watched:
         self._dimension: int | None = None
 
     def warm_up(self, text: str) -> None:
-        """The first text of all may pay for what is loaded late; its failures are told when its turn comes."""
+        """Embed one text to trigger lazy loading.
+
+        Errors other than MissingExtra are ignored here.
+        """
         try:
             self._embedder.embed([text])
         except MissingExtra:
@@ -143,7 +153,7 @@ class Watched:
             pass
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Embed texts, one row per text; raise InvalidVectors for any other output."""
         began = time.perf_counter()
         vectors = self._checked(self._embedder.embed(texts), len(texts))
         self.seconds += time.perf_counter() - began
@@ -168,7 +178,7 @@ class Watched:
 
 
 class _Rows:
-    """Texts on their way to vectors."""
+    """Texts being embedded in batches, with their vectors and errors."""
 
     def __init__(self, source: Embedder, texts: Sequence[str], progress: Heard | None) -> None:
         self._source, self._texts, self._progress = source, texts, progress
@@ -180,8 +190,9 @@ class _Rows:
         order = sorted(range(len(self._texts)), key=lambda at: len(self._texts[at]))
         pieces = [order[start : start + PIECE] for start in range(0, len(order), PIECE)]
         middle = len(pieces) // 2
-        # Texts of the usual length first: an embedder that fails on those fails on everything, and the shortest may be
-        # empty ones, of which there may be many.
+        # Texts of median length first: an embedder that fails on those fails on everything. The shortest may be empty,
+        # and
+        # there may be many of them.
         for piece in [*pieces[middle : middle + 1], *pieces[:middle], *pieces[middle + 1 :]]:
             self._take(piece)
             if self._progress is not None:
@@ -190,7 +201,7 @@ class _Rows:
             raise self._hopeless(f"every one of {len(self._texts)} texts")
 
     def vectors(self) -> Vectors:
-        """All of them, NaN where one failed."""
+        """Return one row per text, NaN for each that failed."""
         dimensions = {len(row) for row in self._found.values()}
         if len(dimensions) > 1:
             raise Broken(f"the embedder `{self._source.name}` has vectors of {sorted(dimensions)} numbers")
@@ -204,7 +215,7 @@ class _Rows:
             vectors = self._source.embed([self._texts[at] for at in places])
         except (Broken, MissingExtra):
             raise
-        except Exception as error:  # whatever an embedder raises is its answer to these texts
+        except Exception as error:  # any other error is due to these texts
             if getattr(error, "final", False):
                 raise
             self._blame(places, error)

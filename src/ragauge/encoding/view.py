@@ -1,4 +1,4 @@
-"""A dataset as every embedder sees it: the same part of each document, cut after the same number of characters."""
+"""Dataset as every embedder sees it: documents cut to the same length."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ PARTS: Mapping[str, Callable[[Document], str]] = {
     "text": lambda document: document.text,
     "title": lambda document: document.title,
 }
-"""What of a document can be embedded."""
+"""Parts of a document that can be embedded, with the function that returns each."""
 
 
 def part_of(name: str) -> Callable[[Document], str]:
-    """What takes that part of a document."""
+    """Return the function that extracts a part of a document.
+
+    Raise UnknownName for another part.
+    """
     if name not in PARTS:
         raise UnknownName("part of a document", name, PARTS, hint=f"there are {', '.join(PARTS)}")
     return PARTS[name]
@@ -26,31 +29,33 @@ def part_of(name: str) -> Callable[[Document], str]:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What is embedded and asked."""
+    """Documents and queries of a dataset as they are embedded."""
 
     asked: Dataset
-    """The dataset as it is, with the queries that are asked and the judgments of those."""
+    """Original dataset, limited to the queries that are run and their judgments."""
     documents: list[Document]
-    """Each with nothing but an id and the text that is embedded."""
+    """Documents with only their id and the text to embed."""
     queries: dict[str, str]
-    """The judged ones among those that are asked, cut alike."""
+    """Judged queries, cut to the same length."""
     part: str
     context: int | None
-    """Characters of a text that anybody sees."""
+    """Number of characters kept of each text; None for all."""
     cut: float
-    """The part of the documents that are longer."""
+    """Share of the documents that are longer."""
     own: frozenset[str]
-    """Queries that are documents of the collection under the same id; finding oneself is no success."""
+    """Queries that are also documents of the corpus, with the same id. Finding itself is not a success."""
     notes: list[str]
 
     @property
     def texts(self) -> dict[str, str]:
-        """The texts of the documents by id."""
+        """Document texts by id."""
         return {one.id: one.text for one in self.documents}
 
 
 def view(dataset: Dataset, *, part: str = "whole", context: int | None = None, limit: int | None = None) -> View:
-    """The view of a dataset.
+    """Build the view of a dataset.
+
+    `limit` is the maximum number of queries. BadInput is raised if there are no documents or no judged queries.
 
     >>> from ragauge.records import Judgments
     >>> data = Dataset("d", [Document("1", "some words", "Title")], {"q": "which words"}, Judgments({"q": {"1": 1}}))

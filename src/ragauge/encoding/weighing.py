@@ -1,4 +1,4 @@
-"""What an embedder takes: the memory of a process that loads it and embeds some texts, and how long loading takes."""
+"""Peak memory and load time of an embedder, measured in a separate process."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from ragauge.systems.specs import Spec, parse
 from ragauge.temporary_files import temporary_folder
 
 TEXTS = 32
-"""So many texts are embedded."""
+"""Number of texts embedded in the process."""
 SECONDS = 300.0
-"""A process that takes longer is given up."""
+"""Time limit of the process, in seconds."""
 ELSEWHERE = ("openai",)
-"""Embedders that live on other machines: their memory is not here, and every call costs somebody something."""
+"""Embedders that run on other machines: they use no local memory, and every call costs money."""
 
 RUNNING = ("device", "threads")
-"""Options of one that has learned which are no part of what it learned."""
+"""Options of a trained embedder that are not part of what it learned."""
 
 
 class Weight(NamedTuple):
-    """What a process of its own told."""
+    """Memory and load time of an embedder in a separate process."""
 
     memory_bytes: int | None = None
-    """At its peak, above what it took before it opened the embedder."""
+    """Peak memory in bytes, minus the peak before the embedder was opened; None if unknown."""
     load_seconds: float = math.nan
-    """Until the first text was embedded: libraries, weights, and whatever is loaded late."""
+    """Time in seconds until the first text was embedded, imports and lazy loading included."""
     note: str = ""
 
 
 def weight(
     described: str, documents: Sequence[str], *, learned: Embedder | None = None, timeout: float = SECONDS
 ) -> Weight:
-    """Weigh an embedder that is described in words.
+    """Measure the memory and load time of a described embedder.
 
-    One that has `learned` from the corpus is written down, and opened from there: what learning takes is another
-    question. Where it cannot be written down it learns again, and a note says that this was weighed.
+    An embedder that has `learned` from the corpus is saved and loaded from there, so that training is not included. If
+    it cannot be saved it is trained again, and a note says so.
     """
     spec = parse(described)
     if spec.name in ELSEWHERE:
@@ -75,9 +75,9 @@ def weight(
 
 
 def peak_bytes() -> int:
-    """The most resident memory that this process ever had.
+    """Return the peak resident memory of this process, in bytes.
 
-    Not `ru_maxrss` where there is better: on Linux a child inherits the peak of whoever started it.
+    Uses /proc if available: on Linux, a child process inherits `ru_maxrss` from its parent.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,4 +1,4 @@
-"""The process that an embedder is weighed in: it opens it, embeds some texts, and tells what that took."""
+"""Worker process that measures the memory and load time of an embedder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragauge.systems.building import open_embedder
 
 
 def carry_out(text: str, tell: Tell) -> int:
-    """Do what an order says; 0 when it is done."""
+    """Measure the embedder of a JSON task; return 0 on success and 1 on failure."""
     order = json.loads(text)
     texts = json.loads(Path(order["texts"]).read_text(encoding="utf-8"))
     before, began = peak_bytes(), time.perf_counter()
@@ -23,7 +23,7 @@ def carry_out(text: str, tell: Tell) -> int:
         embedder.embed(texts[:1])
         seconds = time.perf_counter() - began
         embedder.embed(texts[: order["some"]])
-    except Exception as error:  # whatever it is, the one who asked is told
+    except Exception as error:  # any error is reported to the parent process
         tell({"error": said_by(error)})
         return 1
     tell({"bytes": peak_bytes() - before, "seconds": seconds})

@@ -1,4 +1,4 @@
-"""Text, frames and arrays to records and back: judgments and runs from anywhere, and nothing else."""
+"""Read judgments, runs and timings from files of any supported format and from objects in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "parquet")
-"""The names that `--from` and `--to` take; `subtopics` are TREC judgments with the subtopic in the second column."""
+"""Names that `--from` and `--to` accept; `subtopics` are TREC judgments with the subtopic in the second column."""
 
 __all__ = [
     "FORMATS",
@@ -42,14 +42,14 @@ __all__ = [
 
 
 def known(name: str | None) -> str | None:
-    """The same name, once it is sure that it is one of FORMATS."""
+    """Return the name of a format; raise UnknownName unless it is one of FORMATS."""
     if name is not None and name not in FORMATS:
         raise UnknownName("format", name, FORMATS, hint=f"there are {', '.join(FORMATS)}")
     return name
 
 
 def guess(source: Source) -> str:
-    """What a file holds, by its ending and its first line."""
+    """Detect the format of a file by its ending and its first line."""
     if source.path != "-" and Path(source.path).is_dir():
         return "beir"
     if source.ending in (".parquet", ".json"):
@@ -69,9 +69,9 @@ def guess(source: Source) -> str:
 
 
 def read_judgments(thing: Any, *, format: str | None = None, split: str | None = None) -> Judgments:
-    """Judgments from a path (`-` is standard input), or from whatever holds them in memory.
+    """Read judgments from a path (`-` is standard input) or from an object in memory.
 
-    In a folder that `ragauge run` wrote, the target map of the dataset stands beside them.
+    In a folder that `ragauge run` wrote, the target map of the dataset is read with them.
     """
     if format is None and split is None and holds_neighbours(thing):
         return read_true_neighbours(thing)
@@ -90,7 +90,7 @@ def read_judgments(thing: Any, *, format: str | None = None, split: str | None =
 
 
 def judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFrame:
-    """The rows of a judgments file as they stand there, contradictions and repetitions included."""
+    """Read the rows of a judgments file unchanged, with contradictions and duplicates."""
     source = _judgment_source(path, None)
     kind = known(format) or guess(source)
     if kind in ("rig", "json"):
@@ -110,7 +110,7 @@ def _judgment_source(path: str | Path, split: str | None) -> Source:
 
 
 def _refuse(what: str, **settings: str | None) -> None:
-    """Refuse settings that would have no effect on how `what` is read."""
+    """Raise BadInput for settings that have no effect on how `what` is read."""
     needs = {"format": "a file", "split": "a BEIR folder"}
     for name, value in settings.items():
         if value is not None:
@@ -137,7 +137,7 @@ def _judgment_rows(source: Source, kind: str) -> pl.DataFrame:
 def scan_run(
     thing: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False
 ) -> Retrieved | Nested:
-    """A run from a path, read in blocks when it is counted, or from whatever holds it in memory."""
+    """Open a run from a path, to be read in blocks when it is scored, or from memory."""
     if isinstance(thing, trec.TrecRun | columns.TableRun | ParquetRun):
         return thing
     if format is None and holds_neighbours(thing):
@@ -162,9 +162,9 @@ def scan_run(
 
 
 def _run_folder(folder: Path) -> str:
-    """Where the ranking is that `ragauge run` wrote into a folder, or the folder itself if it is one run in many files.
+    """Find the path of the ranking in a run folder, or the folder of a multi-file run.
 
-    The manifest comes last, so without it the run is not done.
+    `ragauge run` writes the manifest last, so a run without it is unfinished.
     """
     if (folder / "manifest.json").exists() and (folder / "run.parquet").exists():
         return str(folder / "run.parquet")
@@ -184,7 +184,7 @@ def _run_folder(folder: Path) -> str:
 
 
 def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run:
-    """A run, whole, as a record."""
+    """Read a whole run from a path or from memory."""
     import polars as pl
 
     found = scan_run(thing, format=format, name=name, with_ranks=False)
@@ -199,13 +199,16 @@ def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run
 
 
 def asked(thing: Any) -> set[str] | None:
-    """The queries that a run is known to have been asked, whether or not it has documents for them; None otherwise."""
+    """Return the queries that a run executed, with or without hits; None if unknown."""
     timings = read_timings(thing)
     return None if timings is None else set(timings["query"].to_list())
 
 
 def read_timings(thing: Any) -> pl.DataFrame | None:
-    """Return a row for each query and trial of a run (`query`, `status`, `error` if recorded); None if unknown."""
+    """Read one row per query and trial of a run (`query`, `status`, `error`).
+
+    `status` and `error` are present only if recorded. Return None if the run has no timings.
+    """
     if isinstance(thing, Run):
         return thing.timings
     timings = Path(thing) / "timings.parquet" if isinstance(thing, str | Path) else None
@@ -218,7 +221,10 @@ def read_timings(thing: Any) -> pl.DataFrame | None:
 
 
 def run_without_rankings(thing: Any) -> Run | None:
-    """Return manifest and timings of a run made by `ragauge run`, without its rankings; None for any other run."""
+    """Read manifest and timings of a run made by `ragauge run`, without its rankings.
+
+    Return None for any other run.
+    """
     import polars as pl
 
     if isinstance(thing, Run):
@@ -240,5 +246,5 @@ def run_without_rankings(thing: Any) -> Run | None:
 
 
 def read_targets(thing: Any) -> dict[str, list[str]]:
-    """A target map from a path or a mapping."""
+    """Read a target map from a path or a mapping."""
     return documents.read_targets(Source(str(thing))) if isinstance(thing, str | Path) else documents.as_targets(thing)

@@ -1,4 +1,4 @@
-"""The HDF5 files of ann-benchmarks: vectors to search in and for, their exact neighbours, and the metric; both ways."""
+"""HDF5 files of ann-benchmarks: vectors, queries, exact neighbours and metric, read and written."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ METRICS = {
     "ip": "ip",
     "inner_product": "ip",
 }
-"""What their attribute `distance` says, and what it is called here."""
+"""Metric for each value of the attribute `distance`."""
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file's name says that it is HDF5."""
+    """Return whether a file name has an HDF5 suffix."""
     return path.suffix.lower() in ENDINGS
 
 
 def read_hdf5(
     path: str | Path, *, metric: str | None = None, limit: int | None = None, queries: int | None = None
 ) -> VectorSet:
-    """What a file holds, or the first of its vectors and queries; its neighbours are those of all of its vectors.
+    """Read vectors, queries and their neighbours from an HDF5 file.
 
-    Files without the attribute `distance` have it in their names: `sift-128-euclidean.hdf5`.
+    `limit` and `queries` read only the first vectors and queries. Neighbours are dropped if `limit` is given, since
+    they refer to all vectors. Files without the attribute `distance` must have it in their name:
+    `sift-128-euclidean.hdf5`.
     """
     place = Path(path)
     with _opened(place) as file:
@@ -55,14 +57,14 @@ def read_hdf5(
         if base.shape[1] != asked.shape[1]:
             what = f"`train` has {base.shape[1]} dimensions and `test` has {asked.shape[1]}"
             raise BadInput(what, file=str(path))
-        # The nearest by one metric say nothing about those by another.
+        # Neighbours by one metric are not valid for another.
         ours = "neighbors" in file and told is not None and METRICS[told.lower()] == known
         near = _rows(file, "neighbors", queries, place).astype(np.int64) if ours and limit is None else None
     return VectorSet(place.stem, base, asked, known, neighbours=near)
 
 
 def write_hdf5(path: str | Path, data: VectorSet, truth: Truth) -> None:
-    """Write vectors and their neighbours as ann-benchmarks does; the file appears when it is complete."""
+    """Write vectors and their neighbours in the layout of ann-benchmarks, atomically."""
     names = {"l2": "euclidean", "cosine": "angular", "ip": "dot"}
     h5py = _library()
     with replace_file(Path(path)) as part, h5py.File(part, "w") as file:

@@ -1,4 +1,4 @@
-"""BEIR folders: `corpus.jsonl`, `queries.jsonl`, and `qrels/*.tsv` of 3 or 4 columns, with or without a header."""
+"""Judgments of BEIR folders: `qrels/*.tsv` of 3 or 4 columns, with or without a header."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def qrels_file(folder: Path, split: str | None = None) -> Path:
-    """The judgments of a folder: those of the split, else test, else the only ones there are."""
+    """Find the judgments of a folder: of the split, else test, else the only file."""
     files = sorted((folder / "qrels").glob("*.tsv*")) or sorted(folder.glob("*.tsv*"))
     by_split = {path.name.split(".")[0]: path for path in files}
     for wanted in [split] if split else ["test", "dev", "validation", *(by_split if len(by_split) == 1 else ())]:
@@ -30,7 +30,7 @@ def qrels_file(folder: Path, split: str | None = None) -> Path:
 
 
 def read_tsv(source: Source) -> pl.DataFrame:
-    """The columns query, doc, grade of a BEIR judgments file."""
+    """Read the columns query, doc, grade of a BEIR judgments file."""
     import polars as pl
 
     head = source.head()
@@ -54,6 +54,6 @@ def read_tsv(source: Source) -> pl.DataFrame:
 
 
 def write_tsv(frame: pl.DataFrame, out: IO[bytes]) -> None:
-    """BEIR's judgments with its header."""
+    """Write judgments as BEIR does, with its header."""
     table = whole_grades(frame).rename({"query": "query-id", "doc": "corpus-id", "grade": "score"})
     write_text(table, out, separator="\t", header=True)

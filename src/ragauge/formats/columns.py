@@ -1,4 +1,7 @@
-"""Tables with named columns: CSV, TSV, JSONL, Parquet, and pandas or polars frames; names of many tools understood."""
+"""Tables with named columns: CSV, TSV, JSONL, Parquet, and pandas or polars frames.
+
+Columns may have the names that many tools use.
+"""
 
 from __future__ import annotations
 
@@ -47,23 +50,23 @@ SUBTOPIC = ("subtopic", "subtopic_id", "intent")
 SYSTEM = ("system", "method", "model", "agent")
 TRIAL = ("trial", "trial_id", "repeat", "attempt", "sample", "sample_id", "seed")
 TABLES = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-"""Which ending is which kind of table."""
+"""Format of a table by its file ending."""
 ROWS = 1 << 20
 
 
 def find(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The first of `names` that is a column, case ignored."""
+    """Find the first of `names` that is a column, ignoring case."""
     lower = {column.strip().lower(): column for column in columns}
     return next((lower[name] for name in names if name in lower), None)
 
 
 def is_header(fields: Sequence[str]) -> bool:
-    """Whether a line names columns: a query column and a document column."""
+    """Return whether a line names a query column and a document column."""
     return find(fields, QUERY) is not None and find(fields, DOC) is not None
 
 
 def header(source: Source, form: str) -> list[str]:
-    """What the columns of a table are called, without reading the rest; of what is no table, nothing."""
+    """Read only the column names of a table; empty if the file is not a table."""
     if form == "parquet":
         return parquet_columns(source.path, source.label)
     with source.open() as file:
@@ -78,8 +81,11 @@ def header(source: Source, form: str) -> list[str]:
 
 
 def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV or TSV that hold anything, each with the line that it begins on; the header is the first."""
-    usual = csv.field_size_limit(1 << 30)  # a transcript in a cell is longer than what the library expects
+    """Yield the non-empty rows of a CSV or TSV, header first.
+
+    Each comes with the line on which it starts.
+    """
+    usual = csv.field_size_limit(1 << 30)  # cells with transcripts exceed the default limit
     line = 1
     try:
         reader = csv.reader(lines, delimiter="\t" if form == "tsv" else ",", skipinitialspace=True, strict=True)
@@ -95,7 +101,10 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
 
 
 def check_columns(line: int, names: Sequence[str], label: str) -> None:
-    """Refuse a header that has a name twice, case ignored: which column counts is undefined."""
+    """Raise BadInput for a header with a duplicate name, ignoring case.
+
+    Which of the two columns counts would be undefined.
+    """
     seen: set[str] = set()
     for name in names:
         key = name.strip().lower()
@@ -107,7 +116,7 @@ def check_columns(line: int, names: Sequence[str], label: str) -> None:
 
 
 def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
-    """The columns query, doc, score (and rank), whatever the table calls them."""
+    """Select the columns query, doc, score (and rank), under any of their known names."""
     import polars as pl
 
     names = frame.collect_schema().names()
@@ -124,7 +133,7 @@ def run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame 
     _refuse_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
     if score is not None:
         value = pl.col(score).cast(pl.Float64, strict=False)
-    else:  # a distance or a rank is better the smaller it is
+    else:  # of distances and ranks, lower is better
         value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
     chosen = [_id(schema, query).alias("query"), _id(schema, doc).alias("doc"), value.alias("score")]
     if rank is not None:
@@ -138,7 +147,10 @@ def _lacking(query: str | None, doc: str | None) -> str:
 
 
 def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
-    """The columns query, doc, grade (and subtopic); without a grade column every row is relevant."""
+    """Select the columns query, doc, grade (and subtopic).
+
+    Without a grade column every row is relevant.
+    """
     import polars as pl
 
     query, doc, grade = find(frame.columns, QUERY), find(frame.columns, DOC), find(frame.columns, GRADE)
@@ -167,7 +179,7 @@ def judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
 
 
 def _refuse_nested(schema: pl.Schema, names: Iterable[str], label: str) -> None:
-    """Refuse columns that hold lists, objects or bytes instead of texts and numbers."""
+    """Raise BadInput for columns of lists, objects or bytes."""
     import polars as pl
 
     for name in names:
@@ -176,12 +188,15 @@ def _refuse_nested(schema: pl.Schema, names: Iterable[str], label: str) -> None:
 
 
 def _id(schema: pl.Schema, name: str) -> pl.Expr:
-    """A column as ids: whole floats (pandas makes them of integers) without their point, texts without blanks."""
+    """Build an expression for a column of ids.
+
+    Whole floats (pandas makes them of integers) lose their decimal point, texts the blanks around them.
+    """
     import polars as pl
 
     column = pl.col(name)
     if schema[name].is_float():
-        whole = column == column.round()  # each by itself: what else is in a piece of a file must not matter
+        whole = column == column.round()  # row by row, so that the result does not depend on how a file is split
         return (
             pl.when(whole).then(column.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(column.cast(pl.String))
         )
@@ -189,10 +204,10 @@ def _id(schema: pl.Schema, name: str) -> pl.Expr:
 
 
 def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None, *, before: int = 0) -> pl.DataFrame:
-    """The same frame, once it is sure that nothing in it is missing; otherwise the line that is wrong is named.
+    """Return the frame without blank rows; raise BadInput at the first missing value.
 
-    Rows with nothing in them (blank lines) are left out, and so is a rank column with gaps. So many rows of the file
-    as `before` says are in other frames.
+    A rank column with gaps is dropped. `first_line` is the line number of the first row, None if unknown. `before`
+    is the number of rows of the file in earlier frames.
     """
     import polars as pl
 
@@ -214,7 +229,10 @@ def checked(frame: pl.DataFrame, label: str, number: str, first_line: int | None
 
 
 def read_table(source: Source, form: str) -> pl.DataFrame:
-    """A whole CSV, TSV, JSONL or Parquet file, columns as they are named there, texts and numbers unread."""
+    """Read a whole CSV, TSV, JSONL or Parquet file; columns keep their names.
+
+    Values of CSV and TSV files stay texts.
+    """
     import polars as pl
 
     if form == "parquet":
@@ -227,7 +245,7 @@ def read_table(source: Source, form: str) -> pl.DataFrame:
     check_columns(*next(numbered_cells(lines, form, source.label), (1, [])), source.label)
     separator = "\t" if form == "tsv" else ","
     with text_errors(data, source.label):
-        # BEIR's files have no quoting: a quote is a part of the id.
+        # BEIR files have no quoting: a quote is part of an id.
         beir = separator == "\t" and data[:200].lstrip().lower().startswith(b"query-id\tcorpus-id")
         quote = None if beir else '"'
         return pl.read_csv(data, separator=separator, infer_schema=False, null_values=[""], quote_char=quote)
@@ -235,7 +253,10 @@ def read_table(source: Source, form: str) -> pl.DataFrame:
 
 @contextmanager
 def text_errors(data: bytes, label: str, *, separator: bytes = b"", fields: int = 0) -> Iterator[None]:
-    """Name the line if polars cannot read a text: one that is not UTF-8, or has not as many fields as the first."""
+    """Name the line if polars cannot read a text.
+
+    Lines are checked for invalid UTF-8 and, with `fields`, for more fields than that.
+    """
     try:
         with library_errors(label, what="the table cannot be read"):
             yield
@@ -279,7 +300,10 @@ def _read_jsonl(source: Source) -> pl.DataFrame:
 
 
 def _check_keys(data: bytes, table: pl.DataFrame, label: str) -> None:
-    """Refuse a line that has a key twice, of which polars takes the last value."""
+    """Raise BadInput for a line with a duplicate key.
+
+    polars would take its last value.
+    """
     for key in table.columns:
         text = json.dumps(key, ensure_ascii=False).encode()
         if data.count(text) == table.height and not table[key].null_count():
@@ -295,7 +319,7 @@ def _check_keys(data: bytes, table: pl.DataFrame, label: str) -> None:
 
 
 def whole_grades(frame: pl.DataFrame) -> pl.DataFrame:
-    """Grades without a decimal point, where none has a fraction."""
+    """Convert grades to integers if none has a fraction."""
     import polars as pl
 
     whole = ((frame["grade"] == frame["grade"].round()) & (frame["grade"].abs() < 2**53)).all()
@@ -307,8 +331,8 @@ def write_text(
 ) -> None:
     """Write a frame as text, a million rows at a time.
 
-    With `quoting`, cells are quoted if necessary; without, which is the default but for commas, ids are written as they
-    are, as TREC's and BEIR's files have them, and ids that such a file cannot hold are refused.
+    With `quoting`, cells are quoted if necessary. Without it, the default for all separators but the comma, ids are
+    written unquoted as in TREC and BEIR files, and BadInput is raised for ids with blanks.
     """
     quoted = separator == "," if quoting is None else quoting
     style: Any = "necessary" if quoted else "never"
@@ -333,11 +357,11 @@ class TableRun:
 
     @property
     def name(self) -> str:
-        """The file's stem."""
+        """Stem of the file name."""
         return self.source.stem
 
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
-        """The columns query, doc, score (and rank), whole."""
+        """Yield the columns query, doc, score (and rank) as one frame."""
         frame = run_columns(read_table(self.source, self.form), self.source.label).lazy().collect()
         frame = checked(frame, self.source.label, "score", 1 if self.form == "jsonl" else 2)
         if not frame.height:

@@ -1,4 +1,4 @@
-"""JSON: nested mappings as pytrec_eval and ranx write them, rig's JSONL, pgVectorDB's dataset, target maps."""
+"""JSON files: judgments and runs of pytrec_eval, ranx, rig and pgVectorDB, target maps, and field names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ragauge.structured_text import parse_json
 
 
 def read_json(source: Source, *, ids: bool = False) -> Any:
-    """A JSON file; `ids`: every text in it is an id."""
+    """Read a JSON file. With `ids`, every text in it is an id."""
     data = source.read()
     found = parse_json(data, file=source.label)
     if not may_have_surrogates(data):
@@ -28,7 +28,7 @@ def read_json(source: Source, *, ids: bool = False) -> Any:
 
 
 def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file with their line numbers."""
+    """Yield the objects of a JSONL file with their line numbers."""
     number = replaced = 0
     for block in source.blocks():
         for line in block.splitlines():
@@ -46,7 +46,7 @@ def json_lines(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def is_row(first: str) -> bool:
-    """Whether a line is a whole object that names a query and a document: a row of JSONL."""
+    """Return whether a line is a JSON object that names a query and a document."""
     try:
         item = parse_json(first)
     except ValueError:
@@ -55,12 +55,15 @@ def is_row(first: str) -> bool:
 
 
 def is_rig(first: str) -> bool:
-    """Whether a line is rig's: it names the relevant documents of a query."""
+    """Return whether a line is in the format of rig: it names relevant documents."""
     return '"relevant_docs"' in first
 
 
 def read_rig(source: Source) -> Judgments:
-    """Rig's JSONL: `query_id`, `query`, `relevant_docs` (grades by document, or a list), `reference_answer`."""
+    """Read judgments in the JSONL format of rig.
+
+    Used fields are `query_id` and `relevant_docs`, which has grades by document or is a list.
+    """
     grades: dict[str, dict[str, float]] = {}
     for line, item in json_lines(source):
         if "query_id" not in item or "relevant_docs" not in item:
@@ -79,7 +82,7 @@ def read_rig(source: Source) -> Judgments:
 
 
 def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
-    """Rig's JSONL, a query a line."""
+    """Write judgments in the JSONL format of rig, one line per query."""
     for query, docs in judgments.nested.items():
         whole = {doc: int(g) if g == int(g) else g for doc, g in docs.items()}
         line = {"query_id": query, "query": "", "relevant_docs": whole}
@@ -87,7 +90,10 @@ def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
 
 
 def json_judgments(source: Source) -> Judgments:
-    """Judgments from JSON: `{query: {document: grade}}`, `{query: [document, …]}`, or pgVectorDB's dataset."""
+    """Read judgments from JSON.
+
+    Supported are `{query: {document: grade}}`, `{query: [document, …]}`, and the dataset of pgVectorDB.
+    """
     thing = read_json(source, ids=True)
     try:
         if isinstance(thing, dict) and isinstance(thing.get("ground_truth"), list) and "queries" in thing:
@@ -99,7 +105,7 @@ def json_judgments(source: Source) -> Judgments:
 
 
 def json_run(source: Source) -> Run:
-    """A run from JSON: `{query: {document: score}}`, or `{query: [document, …]}`."""
+    """Read a run from JSON: `{query: {document: score}}` or `{query: [document, …]}`."""
     thing = read_json(source, ids=True)
     try:
         table = as_table(run_of(thing, source.stem))
@@ -116,7 +122,11 @@ def _first_line(error: Exception) -> str:
 
 
 def read_targets(source: Source) -> dict[str, list[str]]:
-    """A target map: JSON `{document: target or [target, …]}`, or lines of `document target`."""
+    """Read a target map from a file.
+
+    Supported are JSON `{document: target or [target, …]}`, JSONL with `doc_id` and `targets`, and lines of `document
+    target …`.
+    """
     targets: dict[str, list[str]] = {}
     if source.ending in (".jsonl", ".ndjson"):
         for at, item in json_lines(source):
@@ -154,7 +164,7 @@ def read_targets(source: Source) -> dict[str, list[str]]:
 
 
 def as_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
-    """A target map with lists of strings, whatever it was given with.
+    """Convert ids and targets of a target map to lists of strings.
 
     >>> as_targets({"d1": "A", 2: ["A", "B"]})
     {'d1': ['A'], '2': ['A', 'B']}
@@ -166,5 +176,5 @@ def as_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
 
 
 def write_json(nested: Nested, out: IO[bytes]) -> None:
-    """`{query: {document: number}}`."""
+    """Write `{query: {document: number}}` as JSON."""
     out.write(json.dumps({q: dict(docs) for q, docs in nested.items()}, ensure_ascii=False).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""What the fields of a document may be called, and what a field of JSON holds."""
+"""Names of the fields of documents, and types of JSON values."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 IDS = ("_id", "id", "doc_id", "docid", "docno", "document_id", "chunk_id", "pid")
-"""What the id of a document may be called; the first that is there counts."""
+"""Accepted field names for the id of a document; the first one present is used."""
 QUERY_IDS = (*IDS[:5], "query_id", "qid")
-"""And that of a query."""
+"""Accepted field names for the id of a query."""
 TEXTS = ("text", "contents", "content", "body", "passage", "chunk", "page_content", "document", "abstract")
-"""What the text of a document may be called, likewise."""
+"""Accepted field names for the text of a document; the first one present is used."""
 TITLE = "title"
 
 
 def kind_of(value: Any) -> str:
-    """What a value of JSON is.
+    """Describe the type of a JSON value with its article.
 
     >>> kind_of({}), kind_of(None), kind_of(2.5)
     ('an object', 'null', 'a number')
@@ -25,7 +25,7 @@ def kind_of(value: Any) -> str:
 
 
 def check_manifest(manifest: Any) -> None:
-    """Raise ValueError unless the parts of a run's manifest are of the kinds that readers rely on."""
+    """Raise ValueError unless the fields of a run's manifest have the expected types."""
     if not isinstance(manifest, dict):
         raise ValueError(f"the manifest is {kind_of(manifest)}, not an object")
     for name, (kind, article) in MANIFEST_KINDS.items():
@@ -46,11 +46,11 @@ MANIFEST_KINDS: Mapping[str, tuple[Any, str]] = {
     "judgments_hash": (str, "a text"),
     "notes": (list, "a list"),
 }
-"""The kinds of the parts of a manifest; a part with a dot is within another that is listed before it."""
+"""Types of the fields of a manifest; a name with a dot is inside an object that is listed before it."""
 
 
 def as_known(header: Sequence[str], known: Iterable[str]) -> list[str]:
-    """The names of columns, those that are known but for their case as they are known.
+    """Replace column names that match known names but for case or blanks.
 
     >>> as_known(["ID", " Text", "Source"], ["id", "text"])
     ['id', 'text', 'Source']

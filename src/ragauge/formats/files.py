@@ -1,4 +1,4 @@
-"""Opening what the user names: a path, `-` for standard input, plain, .gz or .zst; as blocks of whole lines."""
+"""Input files: a path or `-` for standard input, plain, .gz or .zst, read as blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -22,40 +22,43 @@ from ragauge.errors import BadInput, MissingExtra, RagaugeError, words_of
 from ragauge.limits import DECOMPRESSED, DECOMPRESSED_RATIO, LINE, MB
 
 READ = 1 << 13
-"""Bytes per read of a .zst file; a malicious one decompresses to at most 32,768 times as many at once."""
+"""Bytes per read of a .zst file. Even a malicious file decompresses to at most 32,768 times this size per read."""
 BLOCK = 16 << 20
-"""Bytes per block: large enough for the reader's speed, small enough for the cache and for bounded memory."""
+"""Bytes per block: large enough for fast parsing, small enough for the CPU cache and for bounded memory."""
 THREADS = min(4, os.cpu_count() or 2)
-"""How many blocks are parsed at a time, beside the one that is being counted."""
+"""Number of blocks that are parsed at a time, in addition to the one being scored."""
 
 B = TypeVar("B")
 T = TypeVar("T")
 
 
 class Torn(BadInput):
-    """A file that is there, and ends or breaks before its end."""
+    """A file that is truncated or corrupt."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file that can be read more than once; standard input is kept in memory for that."""
+    """A file that can be read more than once; standard input and pipes are cached in memory."""
 
     path: str
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Name of the file in messages."""
         return "<stdin>" if self.path == "-" else self.path
 
     @property
     def stem(self) -> str:
-        """The file's name without compression and format: `runs/bm25.trec.gz` is `bm25`; a folder's own name."""
+        """Name without compression and format endings, or the name of a folder.
+
+        The stem of `runs/bm25.trec.gz` is `bm25`.
+        """
         if self.path == "-":
             return "stdin"
         if Path(self.path).is_dir():
             return Path(self.path).resolve().name
         if Path(self.path).name == "run.parquet" and Path(self.path).with_name("manifest.json").exists():
-            return Path(self.path).resolve().parent.name  # a run folder's name says more
+            return Path(self.path).resolve().parent.name  # a run folder has the more informative name
         name = Path(self.path).name
         for ending in (".gz", ".zst"):
             name = name.removesuffix(ending)
@@ -63,13 +66,13 @@ class Source:
 
     @property
     def ending(self) -> str:
-        """The ending that names the format, without compression and in lower case: `.tsv`, or nothing."""
+        """Ending of the format, in lower case and without compression, or empty."""
         name = self.path.lower().removesuffix(".gz").removesuffix(".zst")
         return Path(name).suffix
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The decompressed bytes, from the start and without a byte order mark."""
+        """Open the decompressed bytes, without a byte order mark."""
         try:
             with self._raw() as raw:
                 magic = raw.peek(4)[:4]
@@ -84,7 +87,7 @@ class Source:
             raise Torn(f"cannot be read to its end ({error})", file=self.label) from None
 
     def _raw(self) -> io.BufferedReader:
-        """The bytes as they are; a pipe is kept in memory, since it can be read only once."""
+        """Open the raw bytes; a pipe is cached, because it can be read only once."""
         if self.path == "-":
             return LineReader(io.BytesIO(_once(sys.stdin.buffer)), self.label)
         path = Path(self.path)
@@ -97,7 +100,7 @@ class Source:
             raise BadInput(f"cannot be read ({error.strerror})", file=self.label, hint=hint) from None
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
-        """The bytes in blocks of whole lines, the last line ended."""
+        """Yield the bytes in blocks of whole lines; the last line ends with a newline."""
         with self.open() as file:
             while data := file.read(size):
                 if not data.endswith(b"\n"):
@@ -105,17 +108,20 @@ class Source:
                 yield data if data.endswith(b"\n") else data + b"\n"
 
     def line_of(self, block: int) -> int:
-        """The number of the first line of a block; counted only when there is something to complain about."""
+        """Find the number of the first line of a block, by reading the file again."""
         return 1 + sum(data.count(b"\n") for data, _ in zip(self.blocks(), range(block), strict=False))
 
     def read(self) -> bytes:
-        """All bytes, the last line ended."""
+        """Read all bytes; the last line ends with a newline."""
         with self.open() as file:
             data = file.read()
         return data if data.endswith(b"\n") or not data else data + b"\n"
 
     def head(self) -> list[str]:
-        """The first lines that are neither blank nor comments, for finding out what the file is."""
+        """Read up to three lines that are neither blank nor comments.
+
+        They are used to detect the format.
+        """
         lines: list[str] = []
         with self.open() as file:
             for raw in itertools.islice(file, 200):
@@ -167,7 +173,7 @@ class LineReader(io.BufferedReader):
 
 
 class Bounded(io.RawIOBase):
-    """Decompressed bytes, up to the limit for a file of this compressed size."""
+    """A reader of decompressed bytes, with a limit that depends on the compressed size."""
 
     def __init__(self, readinto: Callable[[Any], int], compressed: IO[bytes], label: str) -> None:
         self._readinto = readinto
@@ -177,7 +183,7 @@ class Bounded(io.RawIOBase):
         self._limit = DECOMPRESSED.n_bytes
 
     def readable(self) -> bool:
-        """Return True, as a reader."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -195,7 +201,7 @@ class Bounded(io.RawIOBase):
 
 
 class _Zstd(io.RawIOBase):
-    """A reader of .zst files that, unlike the library's own, does not take a torn file for a whole one."""
+    """A reader of .zst files that raises EOFError for truncated files, which the library's reader accepts."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         try:
@@ -232,9 +238,10 @@ class _Zstd(io.RawIOBase):
 
 @contextmanager
 def library_errors(label: str, *, what: str = "cannot be read", hint: str | None = None) -> Iterator[None]:
-    """Name the file if a library cannot read it, for any exception; keep only the library's calls inside.
+    """Raise BadInput with the file's name for any exception of a library in the block.
 
-    On corrupt files NumPy raises tokenizer errors, h5py key errors, and polars panics, which is no `Exception`.
+    Keep only calls of the library inside. On corrupt files NumPy raises tokenizer errors, h5py key errors, and
+    polars panics, which are not an `Exception`.
     """
     try:
         yield
@@ -247,7 +254,10 @@ def library_errors(label: str, *, what: str = "cannot be read", hint: str | None
 
 
 def in_order(work: Callable[[int, B], T], blocks: Iterator[B]) -> Iterator[T]:
-    """`work(number, block)` for each block, a few at a time on threads, results in order and memory bounded."""
+    """Yield `work(number, block)` for each block in order, computed by a few threads.
+
+    Only a few blocks are in memory at a time.
+    """
     with ThreadPoolExecutor(THREADS) as pool:
         waiting: deque[Future[T]] = deque()
         try:

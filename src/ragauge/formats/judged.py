@@ -1,4 +1,4 @@
-"""Folders that `judge` wrote, as far as numbers go: whether one is whole, its scores with their reasons, its tags."""
+"""Folders that `judge` wrote: completeness, scores with the reasons of missing ones, samples and tags."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from ragauge.records import ByMeasure, Scores
 from ragauge.verdicts import Sample
 
 KEPT, SCORES, SAMPLES, VERDICTS = "judge.json", "scores.csv", "samples.jsonl", "verdicts.jsonl"
-"""The manifest, which is written last, and what stands beside it."""
+"""File names in a judged folder. The manifest is written last."""
 SCHEMA = "ragauge-judged/1"
-"""The shape of the manifest."""
+"""Schema version of the manifest."""
 HEAD = 200
-"""So many characters tell what a file is."""
+"""Number of characters of the manifest in which its schema is searched."""
 COLUMNS = ("system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint", "lower_is_better")
 HEADERS = (COLUMNS, COLUMNS[:-1], COLUMNS[:-2])
-"""The present header, and those of older folders: without directions, without fingerprints."""
+"""The present header, and those of older folders: without directions, and without fingerprints."""
 HINT = "the same `ragauge judge` again writes the folder anew, and pays for nothing twice"
 
 
 def is_judged(folder: str | Path) -> bool:
-    """Whether a folder holds something judged, whole: its manifest is written last."""
+    """Return whether a folder has complete judge results.
+
+    The manifest is written last.
+    """
     place = Path(folder) / KEPT
     if not place.is_file():
         return False
@@ -40,13 +43,13 @@ def is_judged(folder: str | Path) -> bool:
 
 
 def judged_in(folder: str | Path) -> list[str]:
-    """The folders in a folder that hold something judged, by name."""
+    """Find the judged folders in a folder, sorted by name."""
     place = Path(folder)
     return [str(one) for one in sorted(place.iterdir()) if is_judged(one)] if place.is_dir() else []
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """The manifest of a folder."""
+    """Read the manifest of a judged folder."""
     place = str(Path(folder) / KEPT)
     if not Path(place).is_file():
         raise BadInput("nothing judged is here", file=str(folder), hint="a folder that `ragauge judge` wrote")
@@ -60,7 +63,10 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 
 
 def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str) -> Scores:
-    """The scores of a folder, each missing value with its reason; files that do not fit together are refused."""
+    """Read the scores of a judged folder, with the reason of each missing value.
+
+    Raise BadInput if the files of the folder contradict each other.
+    """
     about = read_manifest(folder)
     place = str(Path(folder) / SCORES)
     columns: dict[str, dict[str, float]] = {name: {} for name in about["measures"]}
@@ -145,7 +151,7 @@ def _scores(
 
 
 def _check(scores: Scores, told: Mapping[str, Any], place: str) -> None:
-    """Refuse values that the manifest does not speak of: the two were not written together."""
+    """Raise BadInput if count or mean of a measure differ from those in the manifest."""
     for name, one in told.items():
         n, mean = one.get("n"), one.get("mean")
         mine = None if math.isnan(scores.means[name]) else scores.means[name]
@@ -159,18 +165,24 @@ def _check(scores: Scores, told: Mapping[str, Any], place: str) -> None:
 
 
 def read_judged_samples(folder: str | Path) -> list[Sample]:
-    """The samples of a folder; none where the file is not there, since numbers do without."""
+    """Read the samples of a judged folder; empty if their file is missing.
+
+    Scores can be used without samples.
+    """
     place = Path(folder) / SAMPLES
     return read_samples(str(place)) if place.is_file() else []
 
 
 def read_sample_tags(folder: str | Path) -> dict[str, dict[str, str]]:
-    """What the samples of a folder can be split by: their metadata, as far as they are words or numbers."""
+    """Read the tags by which samples of a folder can be grouped.
+
+    They are the texts and integers of the metadata.
+    """
     return tags_of(read_judged_samples(folder))
 
 
 def tags_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
-    """The same of samples.
+    """Return the metadata of samples by id, limited to texts and integers.
 
     >>> tags_of([Sample("q1", metadata={"topic": "files", "scores": [1, 2]})])
     {'q1': {'topic': 'files'}}

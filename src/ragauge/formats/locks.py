@@ -1,4 +1,4 @@
-"""Locks of folders: one process at a time writes into a working folder."""
+"""Locks of working folders: only one process at a time writes into a folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LOCK = ".lock"
 
 @contextmanager
 def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if needed; refuse if another process, or thread, holds it.
+    """Hold the lock of a folder, created if needed, during the block.
 
-    Holders of `shared` locks exclude only those of exclusive ones. The operating system releases the lock of a process
-    that ends, also after a kill.
+    Raise BadInput if another process or thread holds it. Holders of `shared` locks exclude only holders of exclusive
+    ones. The operating system releases the lock of a process that ends, also after a kill.
     """
     place = Path(folder)
     is_new = not place.exists()
@@ -36,17 +36,17 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        if _lock(file, shared=False):  # otherwise another process shares the lock, and needs the file
+        if _lock(file, shared=False):  # otherwise another process shares the lock and needs the file
             with contextlib.suppress(OSError):
                 (place / LOCK).unlink(missing_ok=True)
         os.close(file)
         if is_new:
-            with contextlib.suppress(OSError):  # something was written
+            with contextlib.suppress(OSError):  # not empty: files were written
                 place.rmdir()
 
 
 def _acquire(path: Path, *, shared: bool) -> int:
-    """Open and lock a file; raises BlockingIOError if it is locked."""
+    """Open and lock a file; raise BlockingIOError if it is locked."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         is_current = False
@@ -63,7 +63,10 @@ def _acquire(path: Path, *, shared: bool) -> int:
 
 
 def _lock(file: int, *, shared: bool) -> bool:
-    """Lock an open file without waiting; False if another process holds it. True where files cannot be locked."""
+    """Lock an open file without waiting; return False if another process holds it.
+
+    Return True if the system does not support file locks.
+    """
     try:
         import fcntl
     except ImportError:  # not on every system

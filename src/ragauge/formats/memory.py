@@ -1,4 +1,4 @@
-"""What people already hold: nested dictionaries, lists of tuples, ranked lists, frames, arrays from a vector store."""
+"""Judgments and runs from objects in memory: nested dictionaries, tuples, ranked lists, frames, and arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_frame(thing: Any) -> bool:
-    """Whether something is a polars or pandas frame, without importing either."""
+    """Return whether an object is a polars or pandas frame, without importing either."""
     return type(thing).__name__ in ("DataFrame", "LazyFrame") and type(thing).__module__.split(".")[0] in (
         "polars",
         "pandas",
@@ -29,7 +29,7 @@ def is_frame(thing: Any) -> bool:
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
-    """A polars frame from a polars or pandas one."""
+    """Convert a polars or pandas frame to a polars data frame."""
     import polars as pl
 
     if isinstance(frame, pl.LazyFrame):
@@ -38,7 +38,10 @@ def to_polars(frame: Any) -> pl.DataFrame:
 
 
 def is_one_run(thing: Mapping[Any, Any]) -> bool:
-    """Whether a mapping is a run (query -> documents), and not several runs by name."""
+    """Return whether a mapping is one run, not several runs by name.
+
+    A run maps queries to documents.
+    """
     value = next((v for v in thing.values() if not isinstance(v, Sequence | Mapping) or len(v)), None)
     if value is None:
         return True
@@ -51,7 +54,7 @@ def is_one_run(thing: Mapping[Any, Any]) -> bool:
 
 
 def judgments_of(thing: Any) -> Judgments:
-    """Judgments from whatever holds them in memory."""
+    """Convert an object in memory to judgments."""
     if isinstance(thing, Judgments):
         return thing
     if is_frame(thing):
@@ -70,7 +73,7 @@ def judgments_of(thing: Any) -> Judgments:
 
 
 def with_sound_grades(judgments: Judgments) -> Judgments:
-    """The same judgments, once it is sure that every grade is a number; otherwise the one that is none is named."""
+    """Return the judgments; raise BadInput for a grade that is not a finite number."""
     with contextlib.suppress(TypeError, ValueError):
         if np.isfinite(judgments.pool.grades).all():
             return judgments
@@ -88,7 +91,7 @@ def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
         return with_text_ids(thing)
     rows = []
     for query, docs in thing.items():
-        # Relevant documents, or pairs of document and grade; one document alone is a list of one.
+        # Relevant documents, or pairs of document and grade; a single text is one document.
         for doc in [docs] if isinstance(docs, str) else docs.items() if isinstance(docs, Mapping) else docs:
             if isinstance(doc, list | tuple) and len(doc) != 2:
                 raise BadInput(
@@ -100,12 +103,15 @@ def _nested_grades(thing: Mapping[Any, Any]) -> Nested:
 
 
 def _is_nested(thing: Mapping[Any, Any]) -> bool:
-    # A set of types, since asking a hundred thousand dictionaries whether they are mappings takes its time.
+    # A set of types, because checking a hundred thousand dictionaries one by one is slow.
     return all(issubclass(kind, Mapping) for kind in set(map(type, thing.values())))
 
 
 def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> Nested:
-    """The same nested mapping if its ids are texts (one document of each query is looked at), else one with texts."""
+    """Return the mapping if its ids are texts, else a copy with ids converted to text.
+
+    Only the first document of each query is checked.
+    """
     first_docs = map(next, map(iter, thing.values()), repeat(""))
     texts = {*map(type, thing), *map(type, first_docs)} <= {str}
     return thing if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in thing.items()}
@@ -127,9 +133,9 @@ def _from_tuples(rows: Iterable[Any]) -> Judgments:
 
 
 def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
-    """Judgments from the columns query, doc, grade (and subtopic), checked for contradictions.
+    """Build judgments from the columns query, doc, grade (and subtopic).
 
-    The same row twice is one judgment; two grades for one document are refused.
+    Duplicate rows count once. Raise BadInput for two different grades of one document.
     """
     import polars as pl
 
@@ -152,7 +158,9 @@ def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
 
 
 def subtopic_judgments(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = "a list") -> Judgments:
-    """Judgments from (topic, subtopic, document, grade); a document's own grade is its best over the subtopics.
+    """Build judgments from (topic, subtopic, document, grade).
+
+    The overall grade of a document is its highest over the subtopics.
 
     >>> subtopic_judgments([("q", "1", "a", 1), ("q", "2", "a", 3)]).nested
     {'q': {'a': 3.0}}
@@ -172,7 +180,7 @@ def subtopic_judgments(rows: Iterable[tuple[Any, Any, Any, Any]], source: str = 
 
 
 def run_of(thing: Any, name: str = "run") -> Run | Nested:
-    """A run from whatever holds it in memory; nested dictionaries stay as they are."""
+    """Convert an object in memory to a run; nested dictionaries stay dictionaries."""
     if isinstance(thing, Run):
         return thing
     if is_frame(thing):
@@ -211,7 +219,10 @@ def _run_from_tuples(rows: Iterable[Any]) -> Nested:
 
 
 def _ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
-    """Lists of ids, best first, of (id, score) pairs, or of objects with an id and a score."""
+    """Build a run from ranked lists, best first.
+
+    Items are ids, (id, score) pairs, or objects with id and score.
+    """
     rows: list[tuple[str, str, float]] = []
     for query, ranked in thing.items():
         for place, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
@@ -226,7 +237,7 @@ def _ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
 
 
 def as_table(run: Run | Nested) -> pl.DataFrame:
-    """The columns query, doc, score of a run in memory."""
+    """Convert a run in memory to a table with the columns query, doc, score."""
     if isinstance(run, Run):
         return run.table
     return _table([(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()])
@@ -246,10 +257,10 @@ def _table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
 
 
 def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name: str = "run") -> Run:
-    """A run from the (ids, scores) arrays of a vector store, a row per query, best first.
+    """Build a run from the (ids, scores) arrays of a vector store, one row per query.
 
-    Ids of -1 are the store's word for nothing found. Queries are numbered from 0 unless named. Scores that rise down
-    every list look like distances, and are refused: `-distances` are scores.
+    Rows are ordered best first. An id of -1 means that there is no further hit. Queries are numbered from 0 unless
+    named. Raise BadInput for scores that increase along every row, as distances do: pass `-distances` instead.
 
     >>> arrays([[7, 3]], [[0.9, 0.5]]).nested
     {'0': {'7': 0.9, '3': 0.5}}
@@ -278,7 +289,9 @@ def arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None, *, name:
 
 
 def neighbours(ids: Any, distances: Any = None, queries: Sequence[str] | None = None) -> Judgments:
-    """Judgments from exact neighbours, a row per query, nearest first; distances for the measures that need them.
+    """Build judgments from exact neighbours, one row per query, nearest first.
+
+    `distances` are needed only by measures that use them.
 
     >>> neighbours([[7, 3]]).nested
     {'0': {'7': 1, '3': 1}}

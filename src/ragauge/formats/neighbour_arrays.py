@@ -1,4 +1,4 @@
-"""Arrays of neighbour ids, a row per query, nearest first: exact neighbours as judgments, found ones as a run."""
+"""Arrays of neighbour ids, one row per query, nearest first: exact neighbours as judgments, found ones as a run."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ragauge.records import Judgments, Run
 
 ENDINGS = (".ivecs", ".ibin", ".npy")
 CUTOFFS = (1, 10, 100)
-"""The k of the default measures of neighbours, as far as the arrays reach."""
+"""Cutoffs k of the default measures of neighbours, as far as the arrays have that many columns."""
 
 
 def holds_neighbours(thing: Any) -> bool:
-    """Return whether something is an array of ids, or a file whose ending says so."""
+    """Return whether an object is an array of ids, or a file with such an ending."""
     if isinstance(thing, str | Path):
         return str(thing) != "-" and Source(str(thing)).ending in ENDINGS
     return isinstance(thing, np.ndarray) and thing.ndim == 2 and thing.dtype.kind in "iuUO"
 
 
 def read_ids(thing: Any) -> NDArray[Any]:
-    """Read the ids of a file or of an array; numbers that are not whole are refused."""
+    """Read the ids of a file or an array; raise BadInput if a file has no integers."""
     if isinstance(thing, np.ndarray):
         return thing
-    from ragauge.formats.vectors import read_vectors  # it writes vectors too, and so depends on this package
+    from ragauge.formats.vectors import read_vectors  # it also writes vectors, and so depends on this package
 
     found = read_vectors(thing).vectors
     if found.dtype.kind not in "iu":
@@ -43,19 +43,25 @@ def read_ids(thing: Any) -> NDArray[Any]:
 
 
 def read_true_neighbours(thing: Any) -> Judgments:
-    """Read exact neighbours as judgments: every one is relevant, and their order says which are the k nearest."""
+    """Read exact neighbours as judgments.
+
+    Every neighbour is relevant, and their order defines the k nearest.
+    """
     return neighbours(read_ids(thing))
 
 
 def read_found_neighbours(thing: Any, name: str) -> Run:
-    """Read found neighbours as a run, ranked as given; -1 and None mean that nothing was found."""
+    """Read found neighbours as a run, ranked as given.
+
+    -1 and None mean that there is no further hit.
+    """
     ids = read_ids(thing)
     if not ids.shape[1]:
         raise BadInput("the rows of neighbours are empty", hint="one row per query: shape (queries, k)")
     if ids.dtype.kind == "O":
         ids = np.array([["-1" if one is None else str(one) for one in row] for row in ids.tolist()])
     if ids.dtype.kind == "U":
-        # Numbers for the ids, so that "-1" is dropped as the -1 of a store is.
+        # Replace the ids by numbers, so that "-1" is dropped like the -1 of a store.
         known, places = np.unique(ids, return_inverse=True)
         places = np.where(ids == "-1", -1, places.reshape(ids.shape))
         return _named(arrays(places, _ranks(ids.shape)), known, name)
@@ -63,7 +69,7 @@ def read_found_neighbours(thing: Any, name: str) -> Run:
 
 
 def check_rows(qrels: Any, runs: Iterable[Any]) -> None:
-    """Refuse found neighbours of another number of queries than the exact ones have."""
+    """Raise BadInput if found and exact neighbours have different numbers of queries."""
     if not holds_neighbours(qrels):
         return
     expected = len(read_ids(qrels))
@@ -78,7 +84,10 @@ def check_rows(qrels: Any, runs: Iterable[Any]) -> None:
 
 
 def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
-    """Return recall(of=k) at 1, 10 and 100, as far as all arrays reach; nothing for other inputs."""
+    """Return recall(of=k) at 1, 10 and 100, as far as all arrays have k columns.
+
+    Return an empty tuple for other inputs.
+    """
     given = [qrels, *runs]
     if not all(map(holds_neighbours, given)):
         return ()
@@ -91,7 +100,7 @@ def _ranks(shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def _named(run: Run, ids: NDArray[Any], name: str) -> Run:
-    """Return a run of numbered documents with their ids."""
+    """Replace document numbers of a run by their ids."""
     import polars as pl
 
     table = run.table.with_columns(pl.Series("doc", ids[run.table["doc"].cast(pl.Int64).to_numpy()]))

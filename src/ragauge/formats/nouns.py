@@ -1,4 +1,4 @@
-"""Nouns as plain data for JSON, and back: a noun's fields are its shape, and its annotations are what is read."""
+"""Serialization: result types as JSON data and back, by the fields and annotations of the classes, and settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ T = TypeVar("T")
 
 
 def to_data(thing: Any) -> Any:
-    """Dataclasses and named tuples as objects, sequences as lists; what is not a finite number is null.
+    """Convert dataclasses, named tuples and sequences to JSON data.
+
+    NaN and infinity become None.
 
     >>> from ragauge.outcomes import Mean
     >>> to_data([Mean(0.25, 3)])
@@ -34,13 +36,15 @@ def to_data(thing: Any) -> Any:
         return thing if math.isfinite(thing) else None
     if isinstance(thing, Sequence | frozenset | set):
         return [to_data(one) for one in thing]
-    if hasattr(thing, "tolist"):  # numbers and arrays of NumPy
+    if hasattr(thing, "tolist"):  # NumPy scalars and arrays
         return to_data(thing.tolist())
     return str(thing)
 
 
 def from_data(kind: type[T], data: Any, *, file: str) -> T:
-    """The noun that the data is of; fields that it does not know are let be, those that it lacks have their default.
+    """Build a result type from JSON data.
+
+    Unknown fields are ignored, missing ones get their default. Raise BadInput if the data does not fit the type.
 
     >>> from ragauge.outcomes import Mean
     >>> from_data(Mean, {"value": None, "n": 3, "low": 0.25}, file="x.json")
@@ -57,7 +61,7 @@ def from_data(kind: type[T], data: Any, *, file: str) -> T:
 
 
 def _first(kind: Any, data: Any) -> Any:
-    """The first member of a union that the data can be."""
+    """Build the first member of a union that fits the data."""
     *others, last = (one for one in get_args(kind) if one is not type(None))
     for one in others:
         with suppress(TypeError, ValueError):

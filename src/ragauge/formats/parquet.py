@@ -1,4 +1,4 @@
-"""Parquet files: read after a check of their structure, because a corrupt one can abort the process.
+"""Parquet files, read after a check of their structure, because a corrupt one can abort the process.
 
 polars allocates what the headers of a file ask for. A page that claims a negative number of values makes it ask for
 2^61 bytes, and the process ends with SIGABRT. So the footer and the page headers are read first, and their sizes are
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 FOOTER = 16 << 20
-"""Maximum size in bytes of a footer that is checked: a larger one takes too long, and is left to polars."""
+"""Maximum size in bytes of a footer that is checked. A larger one takes too long, and only polars checks it."""
 HEADER = 1 << 10
-"""Bytes that are read first of a page header; most are shorter."""
+"""Number of bytes that are read first of a page header; most are shorter."""
 NESTED = 32
 """Maximum number of nested structures in a footer."""
 BLOCK = 1 << 20
 CHECKSUM, BLANK = "ragauge.blake2b", b"0" * 32
-"""The key of the checksum in a footer, and what stands for its value while it is computed."""
+"""Key of the checksum in a footer, and the placeholder of its value while it is computed."""
 _CHECKED: set[tuple[int, int, int, int]] = set()
-"""Files whose checksum was right: device, inode, size and time of the last change."""
+"""Files whose checksum was correct: device, inode, size and modification time."""
 
 
 def read_parquet(
@@ -43,7 +43,10 @@ def read_parquet(
     columns: Mapping[str, str] = NOTHING,
     rows: int | None = None,
 ) -> pl.DataFrame:
-    """Read a Parquet file from a path or from its bytes; `columns` must be there, and hold `text` or a `number`."""
+    """Read a Parquet file from a path or from its bytes.
+
+    `columns` maps required columns to their type, `text` or `number`. `rows` is the maximum number of rows to read.
+    """
     import polars as pl
 
     name = label or ("<bytes>" if isinstance(source, bytes) else str(source))
@@ -56,7 +59,10 @@ def read_parquet(
 
 
 def check_columns(table: pl.DataFrame, columns: Mapping[str, str], label: str, *, complete: bool = True) -> None:
-    """Refuse a table that lacks a column or holds another kind there; `complete`: also one that lacks a value."""
+    """Raise BadInput if a column is missing or has another type.
+
+    Types are `text` and `number`. With `complete`, also if a value is missing.
+    """
     import polars as pl
 
     for column, kind in columns.items():
@@ -71,7 +77,10 @@ def check_columns(table: pl.DataFrame, columns: Mapping[str, str], label: str, *
 
 
 def scan_parquet(path: str | Path, label: str | None = None) -> pl.LazyFrame:
-    """Open a Parquet file after a check of its structure; call `collect` within `library_errors`."""
+    """Open a Parquet file lazily after a check of its structure.
+
+    Call `collect` within `wrap_library_errors`.
+    """
     import polars as pl
 
     check_structure(path, label or str(path))
@@ -79,13 +88,16 @@ def scan_parquet(path: str | Path, label: str | None = None) -> pl.LazyFrame:
 
 
 def parquet_columns(path: str | Path, label: str | None = None) -> list[str]:
-    """The names of the columns of a Parquet file."""
+    """Read the column names of a Parquet file."""
     with library_errors(label or str(path)):
         return scan_parquet(path, label).collect_schema().names()
 
 
 def check_structure(source: str | Path | bytes, label: str) -> None:
-    """Refuse a Parquet file whose headers do not fit its size; what is no such file at all is left to polars."""
+    """Raise BadInput for a Parquet file whose headers do not fit its size.
+
+    Files that are not Parquet at all pass: polars refuses them.
+    """
     try:
         with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -107,7 +119,10 @@ def check_structure(source: str | Path | bytes, label: str) -> None:
 
 
 def write_parquet(table: pl.DataFrame, out: IO[bytes]) -> None:
-    """Write a table as Parquet with a checksum of the whole file in its footer, which every reader here checks."""
+    """Write a table as Parquet, with a checksum of the whole file in its footer.
+
+    All readers of this module verify the checksum.
+    """
     whole = io.BytesIO()
     table.write_parquet(whole, metadata={CHECKSUM: BLANK.decode()})
     data = whole.getbuffer()
@@ -117,7 +132,10 @@ def write_parquet(table: pl.DataFrame, out: IO[bytes]) -> None:
 
 
 def _digest(file: IO[bytes], at: int) -> bytes:
-    """Return the checksum of a file as it is with a blank checksum at a position."""
+    """Compute the checksum of a file.
+
+    `at` is the position of the checksum, which counts as the placeholder.
+    """
     hashed = hashlib.blake2b(digest_size=len(BLANK) // 2)
     file.seek(0)
     left = at
@@ -132,7 +150,10 @@ def _digest(file: IO[bytes], at: int) -> bytes:
 
 
 def _check_checksum(file: IO[bytes], footer: bytes, begin: int, source: str | Path | bytes) -> None:
-    """Refuse a file whose checksum is not that of its bytes; one without a checksum is not checked."""
+    """Raise _CorruptParquet if a file does not match its checksum.
+
+    A file without a checksum passes.
+    """
     found = re.search(re.escape(CHECKSUM.encode()) + rb"\x18\x20([0-9a-f]{32})", footer)
     if found is None:
         return
@@ -147,7 +168,7 @@ def _check_checksum(file: IO[bytes], footer: bytes, begin: int, source: str | Pa
 
 
 class _Corrupt(Exception):
-    """A header that cannot be right."""
+    """An invalid header."""
 
 
 def _check_footer(footer: Any, file: IO[bytes], end: int) -> None:

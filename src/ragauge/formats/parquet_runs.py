@@ -1,4 +1,7 @@
-"""Runs in Parquet, one file or a folder of many: read a piece at a time, and given away in parts of whole queries."""
+"""Runs in Parquet, in one file or a folder of many.
+
+They are read one row group at a time and can be split into parts of whole queries.
+"""
 
 from __future__ import annotations
 
@@ -19,55 +22,55 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS = 1 << 20
-"""The rows of a piece: enough for the reader's speed, few enough for bounded memory."""
+"""Maximum number of rows per group: enough for fast reading, few enough for bounded memory."""
 SMALL = 4 << 20
-"""A file of so few bytes is one piece, and nobody asks beforehand how many rows it has."""
+"""Maximum size in bytes of a file that is one group, without counting its rows first."""
 PIECES = 2
-"""The pieces of a part."""
+"""Number of full row groups per part."""
 KINDS = {"score": SCORE, "distance": DISTANCE, "rank": RANK}
-"""What documents are ordered by: the first of these that a file has."""
+"""Columns that order the documents; the first kind that a file has is used."""
 MISSING = "__HIVE_DEFAULT_PARTITION__"
-"""The name of a folder whose rows have no value."""
+"""Folder value that means a missing value, as Hive writes it."""
 FEW = 1 << 12
-"""The rows that are read first where the end of a query is looked for; most end within them."""
+"""Number of rows that are read first to find the end of a query; most queries end within them."""
 
 
 class Piece(NamedTuple):
-    """Some rows of a file."""
+    """A range of rows of a Parquet file."""
 
     path: str
     begin: int = 0
     rows: int | None = None
-    """None for all."""
+    """Number of rows; None for all."""
     values: tuple[tuple[str, str | None], ...] = ()
-    """Columns that the names of its folders tell: `query_id=q7`."""
+    """Columns given by the names of folders, such as `query_id=q7`."""
     share: float = 1.0
-    """How much of a usual piece it is."""
+    """Size relative to a full row group."""
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Name of the file in messages."""
         return Source(self.path).label
 
     def read(self) -> pl.DataFrame:
-        """The columns query, doc, score, and rank where there is one."""
+        """Read the columns query, doc, score, and rank if present."""
         with _told(self.path):
             table = run_columns(self._table(), self.label).lazy().collect()
         return checked(table, self.label, "score", None, before=self.begin)
 
     def queries(self) -> pl.Series:
-        """The query of each row."""
+        """Read the query of each row."""
         with _told(self.path):
             return run_columns(self._table(), self.label).lazy().select("query").collect()["query"]
 
     def cut(self, at: int) -> tuple[Piece, Piece]:
-        """The first so many rows, and the rest."""
+        """Split into the first `at` rows and the rest."""
         left = self.height - at
         return self._replace(rows=at), self._replace(begin=self.begin + at, rows=left)
 
     @property
     def height(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return _rows(self.path) if self.rows is None else self.rows
 
     def _table(self) -> pl.LazyFrame:
@@ -81,17 +84,23 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ParquetRun:
-    """A run in pieces, or a part of one that has whole queries only."""
+    """A run in row groups, or a part of a run with whole queries only."""
 
     name: str
     pieces: Sequence[Piece]
 
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
-        """The columns query, doc, score (and rank), a piece at a time, read ahead on threads."""
+        """Yield the columns query, doc, score (and rank) of each row group.
+
+        Threads read ahead.
+        """
         yield from in_order(lambda _, piece: prepare(piece.read()), iter(self.pieces))
 
     def parts(self) -> Iterator[ParquetRun]:
-        """The run in parts, cut between queries; nothing is read for that but the queries around each cut."""
+        """Split the run into parts between queries.
+
+        Only the queries around each split are read for that.
+        """
         part: list[Piece] = []
         size = 0.0
         for piece in self.pieces:
@@ -110,12 +119,15 @@ class ParquetRun:
             yield self._part(part)
 
     def _part(self, pieces: Sequence[Piece]) -> ParquetRun:
-        """Whoever gets a part need not be in this folder."""
+        """Build a part with absolute paths: a worker may run in another folder."""
         return ParquetRun(self.name, [one._replace(path=str(Path(one.path).absolute())) for one in pieces])
 
 
 def parquet_run(path: str) -> ParquetRun:
-    """The run in a Parquet file, or in all those of a folder, in the order of their names."""
+    """Open the run in a Parquet file, or in all files of a folder.
+
+    Files are read in the order of their names.
+    """
     place = Path(path)
     if not place.is_dir():
         return ParquetRun(Source(path).stem, _pieces(place, ()))
@@ -125,9 +137,10 @@ def parquet_run(path: str) -> ParquetRun:
 
 
 def is_parted(folder: Path) -> bool:
-    """Whether a folder is one run in several Parquet files, as Dask, Spark and polars write them.
+    """Return whether a folder is one run in several files.
 
-    They are in the folder itself, or in folders named `column=value`; a file of `ragauge run` is not one of them.
+    Dask, Spark and polars write such folders. The files are in the folder itself or in folders named `column=value`.
+    Files of `ragauge run` do not count.
     """
     return not (folder / "manifest.json").exists() and next(_files(folder), None) is not None
 
@@ -135,7 +148,7 @@ def is_parted(folder: Path) -> bool:
 def _files(folder: Path) -> Iterator[Path]:
     own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet")
     for one in sorted(folder.iterdir()):
-        if one.name.startswith(("_", ".")):  # notes that writers leave beside their files
+        if one.name.startswith(("_", ".")):  # metadata files of writers
             continue
         if one.is_dir() and "=" in one.name:
             yield from _files(one)
@@ -144,7 +157,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _told_by_folders(file: Path) -> tuple[tuple[str, str | None], ...]:
-    """What the names of folders say; a value that is missing has a name of its own.
+    """Parse the column values in folder names; a missing value becomes None.
 
     >>> _told_by_folders(Path("query_id=q%207/part-0.parquet"))
     (('query_id', 'q 7'),)
@@ -154,7 +167,10 @@ def _told_by_folders(file: Path) -> tuple[tuple[str, str | None], ...]:
 
 
 def _refuse_other_scores(path: str, pieces: Sequence[Piece]) -> None:
-    """Refuse files of one run of which some have scores and others distances or ranks: they cannot be compared."""
+    """Raise BadInput if some files have scores and others distances or ranks.
+
+    Such values cannot be compared.
+    """
     first: tuple[str, str] | None = None
     for file in dict.fromkeys(piece.path for piece in pieces):
         names = header(Source(file), "parquet")
@@ -185,7 +201,7 @@ def _rows(path: str) -> int:
 
 
 def _going_on(query: str, piece: Piece) -> int:
-    """With how many rows of a piece a query goes on that the rows before it end with."""
+    """Count the leading rows of a row group that belong to a query."""
     few = FEW
     while True:
         first, rest = piece.cut(min(few, piece.height))
@@ -198,6 +214,6 @@ def _going_on(query: str, piece: Piece) -> int:
 
 
 def _told(path: str) -> AbstractContextManager[None]:
-    """Say which file cannot be read, and why."""
+    """Raise BadInput with the file name if it cannot be read."""
     hint = None if Path(path).exists() else "workers read files under the same path: are they there for all of them?"
     return library_errors(Source(path).label, hint=hint)

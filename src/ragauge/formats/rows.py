@@ -1,4 +1,4 @@
-"""Tables row by row, each with its place: what scores, trials and tags are read by, so that mistakes have a line."""
+"""Tables read row by row with line numbers, for scores, trials and tags, so that errors can name the line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The cells of a table by column, None where there is nothing; rows with nothing in them are left out."""
+    """Cells of a table by column; an empty cell is None, and blank rows are left out."""
 
     label: str
     columns: Mapping[str, Sequence[Any]]
     places: Sequence[int]
-    """The line that each row begins on; of what has no lines, which row it is."""
+    """Line on which each row starts, or the row number if the source has no lines."""
     in_lines: bool
 
     def __len__(self) -> int:
@@ -31,21 +31,23 @@ class Rows:
 
     @property
     def names(self) -> list[str]:
-        """What the columns are called."""
+        """Names of the columns."""
         return list(self.columns)
 
     def line(self, at: int) -> int | None:
-        """The line of a row, where there are lines."""
+        """Return the line of a row; None if the source has no lines."""
         return self.places[at] if self.in_lines else None
 
     def id(self, column: str, at: int, what: str) -> str:
-        """The id in a cell; a blank one is refused."""
+        """Return the id in a cell; raise BadInput if it is blank."""
         row = "" if self.in_lines else f" of row {self.places[at]}"
         return as_id(self.columns[column][at], f"the {what}{row}", self.label, self.line(at))
 
 
 def as_id(value: Any, what: str, label: str | None, line: int | None = None) -> str:
-    """An id as text, without blanks around it and, of a whole float, without the point; a blank one is refused.
+    """Convert a value to an id; raise BadInput if it is blank.
+
+    Blanks around it are removed, and the decimal point of a whole float.
 
     >>> as_id(" q1 ", "the query", None), as_id(7.0, "the query", None)
     ('q1', '7')
@@ -59,7 +61,10 @@ def as_id(value: Any, what: str, label: str | None, line: int | None = None) -> 
 
 
 def read_rows(source: Source, form: str) -> Rows:
-    """The rows of a CSV, TSV, JSONL or Parquet file; one with more or fewer cells than the header is refused."""
+    """Read the rows of a CSV, TSV, JSONL or Parquet file.
+
+    Raise BadInput if a row has fewer cells than the header, or values beyond it.
+    """
     if form == "parquet":
         return rows_of(read_table(source, form), source.label)
     if form == "jsonl":
@@ -72,14 +77,17 @@ def read_rows(source: Source, form: str) -> Rows:
 
 
 def rows_of(frame: pl.DataFrame, label: str) -> Rows:
-    """The rows of a frame."""
+    """Convert a frame to rows."""
     return gathered(frame.columns, enumerate(frame.iter_rows(named=True), start=1), label, in_lines=False)
 
 
 def gathered(
     names: Iterable[str], rows: Iterable[tuple[int, Mapping[str, Any]]], label: str, *, in_lines: bool
 ) -> Rows:
-    """Rows from mappings with their places; columns without a name, and nested ones (transcripts), are left out."""
+    """Build rows from mappings with their line or row numbers.
+
+    Columns without a name and columns with nested values (e.g. transcripts) are left out.
+    """
     columns: dict[str, list[Any]] = {name: [] for name in names}
     places: list[int] = []
     for place, row in rows:
@@ -111,7 +119,10 @@ def _even(
 
 
 def read_tags(path: str) -> dict[str, dict[str, str]]:
-    """Tags of queries from a table with a query column: every other column is one."""
+    """Read tags of queries from a table.
+
+    Every column except the query column is a tag.
+    """
     source = Source(path)
     if source.ending not in TABLES:
         raise BadInput("tags are read from .csv, .tsv, .jsonl or .parquet", file=path)

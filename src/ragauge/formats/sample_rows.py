@@ -1,4 +1,4 @@
-"""One row to a Sample: the field names of ragauge, ragas, DeepEval and others, and the kinds that each may have."""
+"""Conversion of rows to samples: field names of ragauge, ragas, DeepEval and others, and their types."""
 
 from __future__ import annotations
 
@@ -33,33 +33,36 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "labels": ("labels", "label"),
     "metadata": ("metadata", "additional_metadata"),
 }
-"""What each field of a Sample may be called."""
+"""Accepted names of each field of a Sample."""
 DEEPEVAL = ("actual_output", "expected_output", "retrieval_context")
-"""Names that only DeepEval has. In its rows `context` is what should have been retrieved, and `name` is an id."""
+"""Names that only DeepEval uses. In its rows `context` is what should have been retrieved, and `name` is the id."""
 RAGAS = ("reference_contexts", "reference_context_ids", "multi_responses", "rubrics", "persona_name")
-"""What a sample of ragas may hold beside the fields of a Sample."""
+"""Fields of ragas samples that a Sample does not have."""
 TEXTS = ("text", "page_content", "content", "context", "passage")
 IDS = ("id", "document_id", "doc_id", "chunk_id", "_id", "source")
 ROLES = {"human": "user", "ai": "assistant", "agent": "assistant", "system": "system", "tool": "tool"}
 PARTS = ("question", "answer", "contexts", "reference")
-"""What a sample is made of: at least two of them."""
+"""Main fields of a sample, of which it needs at least two."""
 FIELD = {alias: field for field, aliases in FIELDS.items() for alias in aliases}
 
 
 class Chunks(NamedTuple):
-    """The texts of contexts, and their ids where all of them have one."""
+    """Texts of contexts; their ids are empty unless all of them have one."""
 
     texts: tuple[str, ...]
     ids: tuple[str, ...]
 
 
 def not_read(samples: Iterable[Sample]) -> dict[str, int]:
-    """What samples hold under names that are no field of a Sample, nor known beside one, and how many hold it."""
+    """Count the samples per unknown field.
+
+    Unknown are names in the metadata that are not extra fields of ragas.
+    """
     return dict(Counter(name for one in samples for name in one.metadata if _key(name) not in RAGAS))
 
 
 def names_of(field: str) -> str:
-    """What a field may be called, in words.
+    """Describe the accepted names of a field.
 
     >>> names_of("history")
     'history may be called history, chat_history'
@@ -68,7 +71,7 @@ def names_of(field: str) -> str:
 
 
 def is_sample_header(names: Sequence[str]) -> bool:
-    """Whether columns are those of samples: a question, and something that was answered or retrieved for it.
+    """Return whether columns are those of samples: a question and another main field.
 
     >>> is_sample_header(["user_input", "response"]), is_sample_header(["query", "doc_id", "score"])
     (True, False)
@@ -78,7 +81,9 @@ def is_sample_header(names: Sequence[str]) -> bool:
 
 
 def as_sample(row: Mapping[str, Any], number: int, *, cells: bool = False) -> Sample:
-    """A sample from a row; `number` is its id where it has none. In the cells of a table, lists are texts.
+    """Build a sample from a row; `number` is its id if it has none.
+
+    With `cells`, the row is from a table whose cells contain lists as text.
 
     >>> one = as_sample({"user_input": "When?", "response": "In 1887.", "retrieved_contexts": ["It was 1887."]}, 7)
     >>> one.id, one.question, one.answer, one.contexts, one.reference
@@ -118,7 +123,10 @@ def as_sample(row: Mapping[str, Any], number: int, *, cells: bool = False) -> Sa
 
 
 def _sorted_out(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is given by field, and what is none. Two names of one field must say the same."""
+    """Split a row into values by field and the rest.
+
+    Raise BadInput if two names of one field have different values.
+    """
     keys = {name: _key(name) for name in row}
     deepeval = any(key in DEEPEVAL for key in keys.values())
     given: dict[str, Any] = {}
@@ -143,17 +151,19 @@ def _sorted_out(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def _beside(rest: Mapping[str, Any], *, cells: bool) -> dict[str, Any]:
-    """What is no field of a sample, lists of ragas as lists."""
+    """Return values that are not fields of a Sample; lists of ragas are parsed."""
     return {name: _listed(value, cells=cells) if name in RAGAS else value for name, value in rest.items()}
 
 
 def _key(name: Any) -> str:
-    """A column's name as they are known here: `actualOutput` and `Actual Output` are `actual_output`."""
+    """Normalise a column name.
+
+    `actualOutput` and `Actual Output` become `actual_output`.
+    """
     return re.sub(r"[\s\-]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name).strip())).lower()
 
 
 def _plain(value: Any) -> Any:
-    """Arrays as lists."""
     return value.tolist() if hasattr(value, "tolist") and not isinstance(value, str | bytes) else value
 
 
@@ -177,7 +187,10 @@ def _text(value: Any, what: str) -> str:
 
 
 def _reference(value: Any, *, cells: bool) -> str:
-    """One reference; older ragas has a list, which may have one in it."""
+    """Parse one reference.
+
+    Older versions of ragas have a list, which must have one item.
+    """
     listed = value
     if cells:
         with suppress(BadInput):  # a text may begin and end with brackets
@@ -190,7 +203,7 @@ def _reference(value: Any, *, cells: bool) -> str:
 
 
 def contexts_of(value: Any, *, cells: bool = False) -> Chunks:
-    """Contexts from a list of texts or of objects that hold one, or from a single text.
+    """Parse contexts from a list of texts or of objects with a text, or from one text.
 
     >>> contexts_of([{"page_content": "It was 1887.", "id": "d1"}])
     Chunks(texts=('It was 1887.',), ids=('d1',))
@@ -222,7 +235,7 @@ def _attributes(thing: Any) -> dict[str, Any]:
 
 
 def _conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
-    """The question, the turns before it, and the answer where the conversation ends with one."""
+    """Split a conversation into the question, earlier turns, and the answer if any."""
     if value is None:
         return "", (), None
     if not isinstance(value, list | tuple):
@@ -242,7 +255,10 @@ def _turns(value: Any) -> tuple[str, ...]:
 
 
 def _turn(thing: Any) -> tuple[str, str]:
-    """Who said something, and what: a message of ragas, LangChain, OpenAI or MTRAG, or a bare text."""
+    """Parse role and text of a turn.
+
+    A turn is a message of ragas, LangChain, OpenAI or MTRAG, or a text.
+    """
     if isinstance(thing, str):
         return "", thing
     held = thing if isinstance(thing, Mapping) else {k: getattr(thing, k, None) for k in ("type", "role", "content")}
@@ -287,14 +303,17 @@ def _some(value: Any, what: str, *, cells: bool) -> list[Any]:
 
 
 def _listed(value: Any, *, cells: bool) -> Any:
-    """A list, where the cell of a table holds one; any other text as it is."""
+    """Parse a list in the cell of a table; return any other value unchanged."""
     return _read(value, "[", "]") if cells and isinstance(value, str) else value
 
 
 def _read(text: str, begin: str, end: str) -> Any:
-    """JSON, or what pandas and csv write of lists, where a text looks like it."""
+    """Parse a text that looks like JSON, or like a list as pandas and csv write it.
+
+    Return any other text unchanged.
+    """
     bare = text.strip()
-    # Spreadsheets cut long cells off, so a beginning is enough: half a list must not pass for a text.
+    # Spreadsheets truncate long cells. A truncated list must raise an error instead of being read as a text.
     if not (bare.startswith(begin) and (bare.endswith(end) or re.match(r"[\[{]\s*['\"{]", bare))):
         return text
     try:

@@ -1,6 +1,6 @@
-"""Samples (question, answer, contexts, reference) from files and from what people already hold, and back into files.
+"""Read samples (question, answer, contexts, reference) from files and objects in memory, and write them to files.
 
-The names of ragas and DeepEval are understood wherever samples are read, and can be written.
+The field names of ragas and DeepEval are accepted when samples are read, and can be written.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ from ragauge.verdicts import Sample
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
 CONTAINERS = ("samples", "test_cases", "goldens", "examples", "data")
-"""Where a JSON file, or an object, may hold its samples."""
+"""Names under which a JSON file or an object may have its samples."""
 
 
 def read_samples(path: str) -> list[Sample]:
-    """The samples of a JSONL, JSON, CSV, TSV or Parquet file, compressed or not; `-` is standard input."""
+    """Read the samples of a JSONL, JSON, CSV, TSV or Parquet file.
+
+    `-` is standard input. The file may be compressed.
+    """
     source = Source(str(path))
     kind = _kind(source)
     if kind == "jsonl":
@@ -48,7 +51,7 @@ def read_samples(path: str) -> list[Sample]:
 
 
 def called(path: str | Path) -> str:
-    """What samples are called: their folder, or the file without the endings that say how it is written.
+    """Derive a name for samples from their folder or file name without endings.
 
     >>> called("runs/answers.v1.jsonl.gz"), called("answers.v2")
     ('answers.v1', 'answers.v2')
@@ -64,7 +67,10 @@ def called(path: str | Path) -> str:
 
 
 def is_samples(path: str) -> bool:
-    """Whether a file holds samples rather than judgments or a run, by the names in it."""
+    """Return whether a file has samples, by its field names.
+
+    Otherwise it may have judgments or a run.
+    """
     source = Source(str(path))
     if source.path != "-" and Path(source.path).is_dir():
         return False
@@ -84,7 +90,7 @@ def _first(thing: Any) -> Any:
 
 
 def _kind(source: Source) -> str:
-    """What a file is written as: by its ending, else by its first line."""
+    """Detect the format of a file by its ending, else by its first line."""
     if source.ending in ENDINGS:
         return ENDINGS[source.ending]
     first = (source.head() or [""])[0]
@@ -107,14 +113,17 @@ def _kind(source: Source) -> str:
 
 
 def _held(thing: Any, label: str) -> Iterator[Any]:
-    """The rows that JSON holds: a list, a list under a name, columns, or a single row."""
+    """Yield the rows of JSON data.
+
+    The data is a list, a list under a name, columns, or a single row.
+    """
     if isinstance(thing, list):
         yield from thing
         return
     if not isinstance(thing, Mapping):
         raise BadInput("expected a list of samples", file=label or None)
     for name in CONTAINERS:
-        # DeepEval writes both lists, and leaves one of them empty.
+        # DeepEval writes both lists and leaves one of them empty.
         alone = thing.get(name) or not any(thing.get(other) for other in CONTAINERS)
         if isinstance(thing.get(name), list) and alone and not is_sample_header(list(thing)):
             yield from thing[name]
@@ -131,7 +140,7 @@ def _held(thing: Any, label: str) -> Iterator[Any]:
 
 
 def _gathered(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, cells: bool) -> list[Sample]:
-    """Samples from rows; whatever is wrong is said with its place."""
+    """Build samples from rows; errors name the line or the sample."""
     found: dict[str, Sample] = {}
     for place, row in rows:
         try:
@@ -149,7 +158,7 @@ def _gathered(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, ce
 
 
 def _refuse_id(name: Any) -> None:
-    """Refuse an id that no file would give back as it is."""
+    """Raise BadInput for an id that would not survive writing and reading."""
     if not isinstance(name, str) or not name.strip():
         raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample an id of its own")
     if name != name.strip():
@@ -157,11 +166,11 @@ def _refuse_id(name: Any) -> None:
 
 
 def _as_row(thing: Any) -> Mapping[str, Any]:
-    """The fields of whatever holds a sample: a mapping, a record, or an object of ragas or DeepEval."""
+    """Convert a mapping, record, or object of ragas or DeepEval to fields."""
     if isinstance(thing, Mapping):
         return thing
     if callable(getattr(thing, "model_dump", None)) and not isinstance(thing, type):
-        # Flags that are off say nothing of a sample.
+        # Flags that are off carry no information.
         return {name: value for name, value in _fields(thing) if value is not None and value is not False}
     if is_dataclass(thing) and not isinstance(thing, type):
         return {one.name: getattr(thing, one.name) for one in fields(thing)}
@@ -173,17 +182,20 @@ def _as_row(thing: Any) -> Mapping[str, Any]:
 
 
 def _fields(thing: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a pydantic record as they are: dumping them could change what is inside."""
+    """Yield the fields of a pydantic model unchanged.
+
+    Dumping them could change values.
+    """
     names = getattr(type(thing), "model_fields", None) or {}
     for name in names:
         yield name, getattr(thing, name)
 
 
 def samples_of(thing: Any) -> list[Sample]:
-    """Samples from whatever holds them.
+    """Convert an object to samples.
 
-    A path; a Sample, a mapping, or an object of ragas (`SingleTurnSample`) or DeepEval (`LLMTestCase`), or many of
-    them; a dataset of either; a polars or pandas frame.
+    It can be a path; a Sample, a mapping, or an object of ragas (`SingleTurnSample`) or DeepEval (`LLMTestCase`); a
+    sequence of these; a dataset of ragas or DeepEval; or a polars or pandas frame.
 
     >>> [(one.id, one.answer) for one in samples_of({"question": "When?", "answer": "In 1887."})]
     [('1', 'In 1887.')]
@@ -209,10 +221,10 @@ def samples_of(thing: Any) -> list[Sample]:
 
 
 def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -> None:
-    """Write samples in the names of ragauge, ragas or DeepEval.
+    """Write samples with the field names of ragauge, ragas or DeepEval.
 
-    The ending says how: `.json` is one list, `.csv` and `.tsv` are tables with JSON in their cells, `.parquet` is
-    Parquet, anything else is JSONL; `-` is standard output.
+    The ending selects the format: `.json` is one list, `.csv` and `.tsv` are tables with JSON in their cells,
+    `.parquet` is Parquet, anything else is JSONL. `-` is standard output.
     """
     if form not in FORMS:
         raise UnknownName("form of samples", form, FORMS, hint=f"there are {', '.join(FORMS)}")
@@ -249,7 +261,7 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], separator: str) -> str:
-    """A table, lists in its cells as JSON."""
+    """Format rows as a CSV text, with lists as JSON in the cells."""
     out = io.StringIO()
     writer = csv.DictWriter(out, _names(rows), delimiter=separator, lineterminator="\n")
     writer.writeheader()
@@ -271,7 +283,10 @@ def _ragauge(sample: Sample) -> dict[str, Any]:
 
 
 def _ragas(sample: Sample) -> dict[str, Any]:
-    """What `ragas.EvaluationDataset.from_jsonl` reads; it passes over the names that it does not know."""
+    """Convert a sample to the fields that `ragas.EvaluationDataset.from_jsonl` reads.
+
+    It ignores unknown fields.
+    """
     own = {name: value for name, value in sample.metadata.items() if name in RAGAS}
     rest = {name: value for name, value in sample.metadata.items() if name not in own}
     return _held_by(
@@ -287,7 +302,10 @@ def _ragas(sample: Sample) -> dict[str, Any]:
 
 
 def _deepeval(sample: Sample) -> dict[str, Any]:
-    """What `deepeval.dataset.EvaluationDataset` reads, which wants an `actual_output` even where there is none."""
+    """Convert a sample to the fields that `deepeval.dataset.EvaluationDataset` reads.
+
+    DeepEval requires `actual_output` even if there is no answer.
+    """
     rest = {name: value for name, value in sample.metadata.items() if name != "context"}
     row = _held_by(
         ("name", sample.id),
@@ -302,7 +320,7 @@ def _deepeval(sample: Sample) -> dict[str, Any]:
 
 
 def _beside(sample: Sample, ids: str) -> list[tuple[str, Any]]:
-    """What few samples have."""
+    """Return fields that most samples do not have."""
     return [
         (ids, sample.context_ids or None),
         ("history", sample.history or None),
@@ -319,4 +337,4 @@ FORMS: Mapping[str, Callable[[Sample], dict[str, Any]]] = {
     "ragas": _ragas,
     "deepeval": _deepeval,
 }
-"""The names that samples can be written in."""
+"""Functions that convert a sample to a row, by the tool whose field names they use."""

@@ -1,4 +1,4 @@
-"""Scores that somebody has already: long or wide tables with a row for each query, and rig's reports."""
+"""Scores computed elsewhere: long or wide tables with one row per query, and reports of rig."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ BESIDE = (*QUERY, *RUN, *TRIAL, *TAGS, *JUDGE, *CONVENTION, *FINGERPRINT, *DIREC
 """Columns that are never measures."""
 
 Known = dict[str, Scores | dict[str, Scores]]
-"""`{system: scores}`, or `{system: {seed: scores}}` where there are several seeds."""
+"""`{system: scores}`, or `{system: {seed: scores}}` for several seeds."""
 
 
 def holds_scores(path: str) -> bool:
-    """Whether a file holds scores: a table with a query and no document, or one of rig's reports."""
+    """Return whether a file has scores.
+
+    It is a table with a query and no document, or a report of rig.
+    """
     source = Source(path)
     if os.path.isdir(path):
         return False
@@ -46,11 +49,11 @@ def holds_scores(path: str) -> bool:
 
 
 def read_scores(path: str) -> tuple[Known, dict[str, dict[str, str]]]:
-    """Scores by system and seed, and the tags of the queries.
+    """Read scores by system and seed, and the tags of the queries.
 
-    A long table has the columns query, measure and value; a wide one a query and a column for each measure. Both may
-    have a system (method, model, run), a seed, a judge and a convention; without a system the file's name is taken.
-    The column `lower_is_better` of a long table states the direction of the row's measure; a wide table has none.
+    A long table has the columns query, measure and value; a wide one a query and one column per measure. Both may
+    have a system (method, model, run), a seed, a judge and a convention. Without a system the file name is used. The
+    column `lower_is_better` of a long table states the direction of the row's measure; a wide table has none.
     """
     source = Source(path)
     if source.ending not in (*TABLES, ".json"):
@@ -112,7 +115,7 @@ def _by_system(rows: Rows, query: str, name: str) -> Known:
 
 
 def _measures(rows: Rows) -> list[str]:
-    """The columns of a wide table that hold numbers and nothing else."""
+    """Find the columns of a wide table that have only numbers."""
     found = []
     for name, cells in rows.columns.items():
         held = [cell for cell in cells if cell is not None]
@@ -124,7 +127,10 @@ def _measures(rows: Rows) -> list[str]:
 
 
 def _directions(rows: Rows, measure: str | None) -> dict[str, bool]:
-    """Return `{measure: whether lower is better}` as far as the column for it says; contradictions are refused."""
+    """Read `{measure: whether lower is better}`; raise BadInput for contradictions.
+
+    Measures without a stated direction are left out.
+    """
     column = find(rows.names, DIRECTION)
     if column is None:
         return {}
@@ -157,7 +163,7 @@ def _directions(rows: Rows, measure: str | None) -> dict[str, bool]:
 
 
 def _texts(rows: Rows, names: tuple[str, ...]) -> list[str]:
-    """What columns say of each row, joined where there are several; nothing where there is none."""
+    """Join the texts of several columns per row; empty if the table has none of them."""
     columns = [rows.columns[column] for column in (find(rows.names, [name]) for name in names) if column]
     return [" ".join(str(cells[at]) for cells in columns if cells[at] is not None) for at in range(len(rows))]
 
@@ -173,7 +179,7 @@ def _tags(rows: Rows, query: str) -> dict[str, dict[str, str]]:
 
 
 def _float(cell: Any) -> float | None:
-    """A cell as a number; None where it is none."""
+    """Convert a cell to a number; None if it is not numeric."""
     try:
         return None if isinstance(cell, bool) else float(cell)
     except OverflowError:
@@ -183,7 +189,7 @@ def _float(cell: Any) -> float | None:
 
 
 def _number(cell: Any, what: str, label: str, line: int | None = None) -> float:
-    """A number, or NaN where the cell is empty; what has no end (inf, 1e999) is refused."""
+    """Convert a cell to a number, NaN if empty; raise BadInput for infinite values."""
     number = math.nan if cell is None else _float(cell)
     if number is None or math.isinf(number):
         kind = "a number" if number is None else "a finite number"
@@ -223,7 +229,7 @@ def _scores(
 
 
 def _rig(source: Source) -> Scores:
-    """Rig's MultiReport: the values of each query by metric, and which judge gave them."""
+    """Read a MultiReport of rig: the score of each query by metric, and the judge."""
     report = read_json(source, ids=True)
     metrics = report.get("metrics") if isinstance(report, dict) else None
     if not isinstance(metrics, list) or not metrics or not all(map(_is_metric, metrics)):

@@ -1,4 +1,4 @@
-"""Settings, from a TOML file or from a call: known keys of known kinds, and nothing else."""
+"""Settings from a TOML file or from keyword arguments, with checked names and types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 def as_record(kind: type[T], how: Mapping[str, Any]) -> T:
-    """A record of settings; a name that it does not have is refused, and None is its default."""
+    """Build settings from keyword arguments; None selects the default.
+
+    Raise UnknownName for an unknown name.
+    """
     known = list(getattr(kind, "__dataclass_fields__", ()))
     for name in how:
         if name not in known:
@@ -22,7 +25,7 @@ def as_record(kind: type[T], how: Mapping[str, Any]) -> T:
 
 
 def read_toml(path: str) -> dict[str, Any]:
-    """What a TOML file says."""
+    """Read a TOML file."""
     try:
         return parse_toml(Path(path).read_text(encoding="utf-8"), file=path)
     except FileNotFoundError:
@@ -34,7 +37,10 @@ def read_toml(path: str) -> dict[str, Any]:
 
 
 def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
-    """What a file says; a key that is not one of `kinds`, or a value of another kind, is refused."""
+    """Read a TOML file of settings.
+
+    Raise an error for unknown keys and for values of other types.
+    """
     data = read_toml(path)
     for key, value in data.items():
         if key not in kinds:

@@ -30,15 +30,15 @@ NAMED = (
     "x-mitre-detection-strategy",
     "x-mitre-tactic",
 )
-"""The types that are read; each of their objects must have a name."""
+"""Object types that are read; each of their objects must have a name."""
 HINT = 'a bundle is {"type": "bundle", "id": …, "objects": [{"type": …, "id": …, "name": …}, …]}'
 
 HEAD = 1000
-"""So many bytes tell whether a file is a bundle."""
+"""Number of bytes at the start of a file in which the mark of a bundle is searched."""
 
 
 class Relation(NamedTuple):
-    """An arrow from one object to another."""
+    """A directed relation between two objects."""
 
     source: str
     kind: str
@@ -48,45 +48,45 @@ class Relation(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """One object with a name."""
+    """One named object of a bundle."""
 
     id: str
     type: str
     name: str
     description: str = ""
     external_id: str = ""
-    """ATT&CK's own number, `T1059.001`; not unique, since retired mitigations have those of techniques."""
+    """Number that ATT&CK uses, such as `T1059.001`. Not unique: retired mitigations have numbers of techniques."""
     url: str = ""
     retired: str = ""
-    """`revoked`, `deprecated`, or nothing where it is active."""
+    """`revoked`, `deprecated`, or empty if the object is active."""
     modified: str = ""
     shortname: str = ""
-    """What the kill chain calls a tactic."""
+    """Name of a tactic in the kill chain."""
     phases: Sequence[str] = ()
-    """The tactics of a technique, by their short names."""
+    """Tactics of a technique, by their short names."""
     analytics: Sequence[str] = ()
-    """The ids of the analytics that a detection strategy is made of."""
+    """Ids of the analytics of a detection strategy."""
     components: Sequence[str] = ()
-    """The ids of the data components that an analytic reads."""
+    """Ids of the data components that an analytic reads."""
     data_source: str = ""
-    """The id of the data source that a data component is a part of."""
+    """Id of the data source to which a data component belongs."""
     platforms: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What a bundle holds."""
+    """Contents of a bundle."""
 
     nodes: Mapping[str, Node]
     relations: Sequence[Relation]
     others: Mapping[str, int] = field(default_factory=lambda: NOTHING)
-    """How many objects of types that are not read."""
+    """Number of objects by type, for types that are not read."""
     older: int = 0
-    """Objects of which the bundle has a newer version."""
+    """Number of objects that were skipped because the bundle has another version of them."""
 
 
 def is_bundle(source: Source) -> bool:
-    """Whether a file begins as a bundle; one that cannot be read does not."""
+    """Return whether a file starts like a bundle; False if it cannot be read."""
     try:
         with source.open() as file:
             head = file.read(HEAD)
@@ -96,7 +96,7 @@ def is_bundle(source: Source) -> bool:
 
 
 def read_bundle(source: Source) -> Bundle:
-    """The objects and relations of a bundle; whatever is wrong with it is told with the place of the object."""
+    """Read the objects and relations of a bundle; errors name the line of the object."""
     text = _text(source)
     thing = parse_json(text, file=source.label, hint=HINT)
     if may_have_surrogates(data := text.encode()):
@@ -183,7 +183,7 @@ def _node(one: Mapping[str, Any], kind: str, name: str) -> Node:
     for reference in _list_of(one, "external_references"):
         if not isinstance(reference, dict):
             raise _Wrong(f"`external_references` has {kind_of(reference)}; expected objects")
-        # The first edition of mobile calls its own `mitre-mobile-attack`.
+        # The first edition of mobile ATT&CK names its source `mitre-mobile-attack`.
         if not number and "attack" in _text_of(reference, "source_name") and reference.get("external_id"):
             number, url = _text_of(reference, "external_id"), _text_of(reference, "url")
     logs = (one for one in _list_of(one, "x_mitre_log_source_references") if isinstance(one, dict))
@@ -216,7 +216,7 @@ def _relation(one: Mapping[str, Any]) -> Relation:
 
 
 def _flag(one: Mapping[str, Any], key: str) -> bool:
-    """Flags may be absent, true, or there and false."""
+    """Read a flag, which may be absent, true or false."""
     value = one.get(key, False)
     if not isinstance(value, bool):
         raise _Wrong(f"`{key}` is {kind_of(value)}; expected true or false")
@@ -224,7 +224,7 @@ def _flag(one: Mapping[str, Any], key: str) -> bool:
 
 
 def _newer(left: str, right: str) -> bool:
-    """Whether a time is not before another; of times that cannot be read the last that comes counts."""
+    """Return whether a time is not before another; True if one of them is invalid."""
     try:
         return datetime.fromisoformat(left) >= datetime.fromisoformat(right)
     except (TypeError, ValueError):
@@ -232,7 +232,7 @@ def _newer(left: str, right: str) -> bool:
 
 
 def _line(text: str, place: int) -> int | None:
-    """The line that an object of the bundle begins in; looked for only when there is something to complain about."""
+    """Find the line on which an object of the bundle starts; None if not found."""
     decoder, at = json.JSONDecoder(), text.index("{") + 1
 
     def skipped(start: int, marks: str = "") -> int:

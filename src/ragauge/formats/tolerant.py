@@ -1,4 +1,4 @@
-"""A corpus as it lies there: what cannot be read is written down and passed over, never an error."""
+"""Documents of a corpus for checks: what cannot be read is recorded as a flaw and skipped instead of raised."""
 
 from __future__ import annotations
 
@@ -18,79 +18,83 @@ from ragauge.records import Document
 from ragauge.structured_text import InvalidText, parse_json
 
 PAPERS = (".txt", ".md", ".markdown", ".rst")
-"""Files of which each is a document."""
+"""Endings of files that are one document each."""
 WIDE = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-"""What a file in UTF-16 begins with."""
+"""Byte order marks of UTF-16."""
 SEPARATORS = {",": "commas", ";": "`;`", "\t": "tabs", "|": "`|`"}
-"""What stands between the cells of a table, whatever its file is called."""
+"""Supported separators of cells, and their names in messages. The file ending does not matter."""
 SWALLOWED = 3
-"""So many lines within one cell that look like rows are rows."""
+"""Minimum number of lines inside one cell that look like rows, to conclude that a quote was not closed."""
 OPEN = "a quote opens here and is not closed"
 QUOTES = "a quote within a cell is not doubled"
 
 Rows = Iterator[tuple[str, Mapping[str, Any]]]
-"""Where a document stands, and its fields."""
+"""Location of a document, and its fields."""
 
 
 class Flaw(NamedTuple):
-    """Something that could not be read as it stands."""
+    """A part of a corpus that could not be read as it is."""
 
     kind: str
-    """`unreadable`: the document is lost; `bytes`: some characters are; `encoding`: it was read nevertheless;
-    `fields`: it has no text under any name that is known; `separator`: it was read, and others may not;
-    `unread`: a file of a kind that is not read."""
+    """`unreadable`: the document is lost. `bytes`: characters were lost. `encoding`: the file is UTF-16 and was read.
+    `fields`: no known field has a text. `separator`: the file was read, but other tools may fail. `unread`: the file
+    has an unsupported type.
+    """
     where: str
     said: str
 
 
 @dataclass(frozen=True)
 class Names:
-    """What fields are called, where somebody says so."""
+    """User-defined names of the id and text fields; None for the known names."""
 
     id: str | None = None
     text: str | None = None
 
     @property
     def ids(self) -> Sequence[str]:
-        """Names that an id may have."""
+        """Accepted names of the id."""
         return IDS if self.id is None else (self.id,)
 
     @property
     def texts(self) -> Sequence[str]:
-        """Names that a text may have."""
+        """Accepted names of the text."""
         return TEXTS if self.text is None else (self.text,)
 
     @property
     def all(self) -> Sequence[str]:
-        """Every name that means something."""
+        """Accepted names of all fields."""
         return (*self.ids, *self.texts, TITLE)
 
 
 @dataclass(eq=False)
 class Reading:
-    """The documents of a corpus in their order, and what was wrong with reading them."""
+    """Documents of a corpus in their order, and the flaws found while reading."""
 
     name: str
     ids: list[str | None] = field(default_factory=list)
-    """None where there is none."""
+    """None if a document has no id."""
     texts: list[str] = field(default_factory=list)
-    """Title and text, as embedders get them."""
+    """Title and text, as passed to embedders."""
     places: list[str] = field(default_factory=list)
-    """File and line, or which of them it is."""
+    """File and line of each document, or its number."""
     flaws: list[Flaw] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def called(self, place: int) -> str:
-        """A document for messages: its id and where it stands."""
+        """Describe a document in messages by its id and location."""
         name = self.ids[place]
         where = self.places[place]
         return where if name in (None, where) else f"{name} ({where})"
 
 
 def read_files(name: str, sources: Sequence[Path | str], names: Names, *, root: Path | None = None) -> Reading:
-    """The documents of files, one after the other; of a folder of texts each file is one, named by its path."""
+    """Read the documents of files.
+
+    With `root`, each file is one text document whose id is its path relative to `root`.
+    """
     reading = Reading(name)
     for source in sources:
         if root is not None:
@@ -102,7 +106,10 @@ def read_files(name: str, sources: Sequence[Path | str], names: Names, *, root: 
 
 
 def read_things(name: str, things: Sequence[Any], names: Names) -> Reading:
-    """Documents, mappings or bare texts; their place is their number, from 1."""
+    """Read documents, mappings or texts in memory.
+
+    Their location is their number, from 1.
+    """
     reading = Reading(name)
     for number, thing in enumerate(things, 1):
         where = f"document {number:,}"
@@ -157,12 +164,15 @@ def _rows(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
 
 
 def _label(source: Source) -> str:
-    """The file's name: which folder it is in is known."""
+    """Return the name of a file without its folder."""
     return source.label if source.path == "-" else Path(source.path).name
 
 
 def _lines(source: Source, flaws: list[Flaw]) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers; bytes that are no UTF-8 are replaced, and told."""
+    """Yield the lines of a file with their numbers.
+
+    Invalid UTF-8 is removed and recorded.
+    """
     number = 0
     try:
         with source.open() as file:
@@ -174,7 +184,7 @@ def _lines(source: Source, flaws: list[Flaw]) -> Iterator[tuple[int, str]]:
                     return
                 number += 1
                 yield number, _decoded(line.rstrip(b"\r\n"), f"{_label(source)}:{number}", flaws)
-    except Torn as error:  # an archive that was cut off: what came before is there
+    except Torn as error:  # truncated archive: the lines before are valid
         flaws.append(Flaw("unreadable", f"{_label(source)}:{number + 1}", _torn(error, source)))
 
 
@@ -189,7 +199,7 @@ def _decoded(data: bytes, where: str, flaws: list[Flaw]) -> str:
         bad = data[error.start : error.start + 1]
         around = data[max(0, error.start - 12) : error.start + 12]
         flaws.append(Flaw("bytes", where, f"byte 0x{bad.hex()} in `{around.decode('cp1252', 'replace')}`"))
-        return data.decode("utf-8", "replace").replace("\ufffd", "")  # told already, and not once more as a character
+        return data.decode("utf-8", "replace").replace("\ufffd", "")  # already recorded as a flaw
 
 
 def _broken(error: InvalidText) -> str:
@@ -214,7 +224,7 @@ def _json_lines(source: Source, _names: Names, flaws: list[Flaw]) -> Rows:
 
 
 def _json(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
-    """A list of objects, `{"documents": […]}`, or texts or objects by id."""
+    """Read a list of objects, `{"documents": […]}`, or texts or objects by id."""
     try:
         thing = parse_json("\n".join(line for _, line in _lines(source, flaws)))
     except InvalidText as error:
@@ -237,7 +247,7 @@ def _json(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
 
 
 def _tabs(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
-    """An id, a tab and a text; or whatever the first line says."""
+    """Read a TSV file with a header, or lines of an id, a tab and a text."""
     header: list[str] = []
     for number, line in _lines(source, flaws):
         cells = line.rstrip("\r").split("\t")
@@ -254,8 +264,8 @@ def _tabs(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
 
 
 def _commas(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
-    """Cells by the names of the first line; without names an id and a text."""
-    usual = csv.field_size_limit(1 << 30)  # a document in a cell is longer than what the library expects
+    """Read a CSV file with a header, or rows of an id and a text."""
+    usual = csv.field_size_limit(1 << 30)  # cells with documents exceed the default limit
     try:
         lines = _lines(source, flaws)
         first = next(lines, None)
@@ -283,7 +293,10 @@ def _commas(source: Source, names: Names, flaws: list[Flaw]) -> Rows:
 def _records(
     lines: Iterator[tuple[int, str]], mark: str, label: str, flaws: list[Flaw]
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table with the lines that they begin in; after a broken one it goes on with the next line."""
+    """Parse rows with the line each starts on.
+
+    After a broken row, parsing continues with the next line.
+    """
     waiting: deque[tuple[int, str]] = deque()
     taken: list[tuple[int, str]] = []
 
@@ -313,7 +326,7 @@ def _records(
 
 
 def _swallowed(inner: Sequence[tuple[int, str]], width: int, mark: str) -> bool:
-    """Whether all lines within a cell look like rows themselves: the quote before them was never closed."""
+    """Return whether all lines inside a cell look like rows: a quote was not closed."""
     rows = [line.split(mark) for _, line in inner]
     return len(rows) >= SWALLOWED and all(len(one) == width > 1 and len(one[0].split()) == 1 for one in rows)
 
@@ -321,7 +334,10 @@ def _swallowed(inner: Sequence[tuple[int, str]], width: int, mark: str) -> bool:
 def _row(
     where: str, header: Sequence[str], cells: Sequence[str], names: Names, flaws: list[Flaw], first: str = "header"
 ) -> Rows:
-    """A row by the names of its columns, unless it has cells without a name, or ends before its text."""
+    """Yield a row by column names, or record a flaw.
+
+    A flaw is a value without a column name, or a row that ends before its text.
+    """
     row = dict(zip(header, cells, strict=False))
     texts = {*names.texts, TITLE} & {*header}
     if any(cell.strip() for cell in cells[len(header) :]) or (texts and not texts & {*row}):
@@ -336,7 +352,7 @@ def _bare(id: str, text: str, names: Names) -> dict[str, str]:
 
 
 def _with(thing: Any, key: str, name: str) -> Any:
-    """An object that has its id outside of it."""
+    """Add an id that is outside of its object."""
     return {key: name, **thing} if isinstance(thing, dict) else thing
 
 

@@ -1,8 +1,8 @@
 r"""TREC run files and judgments: `query Q0 document rank score tag` and `query iteration document grade`.
 
-Most files are plain: one space between fields, nothing else. Those bytes go straight to polars. Whatever else
-trec_eval reads (tabs, runs of spaces, comments, blank lines, CRLF, fields after the tag) is first brought to that
-form; which of the two a block needs is decided by looking at its bytes. A line that neither way can read is named.
+Most files are plain: single spaces between fields and nothing else. These bytes are passed to polars unchanged.
+Anything else that trec_eval reads (tabs, several spaces, comments, blank lines, CRLF, fields after the tag) is first
+normalised to that form, if the bytes of a block require it. If neither works, the invalid line is named.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
 
 @dataclass(frozen=True, eq=False)
 class TrecRun:
-    """A TREC run file, read in blocks each time it is asked for."""
+    """A TREC run file, read in blocks on each use."""
 
     source: Source
     with_ranks: bool = False
@@ -40,16 +40,16 @@ class TrecRun:
 
     @property
     def name(self) -> str:
-        """The file's stem."""
+        """Stem of the file name."""
         return self.source.stem
 
     @property
     def tag(self) -> str:
-        """The tag of the last line that was read, as trec_eval prints it."""
+        """Tag of the last line that was read, as trec_eval prints it."""
         return self._last[-1] if self._last else ""
 
     def frames(self, prepare: Prepare = as_it_is) -> Iterator[pl.DataFrame]:
-        """The columns query, doc and score (and rank, where asked for), some hundred thousand rows at a time."""
+        """Yield the columns query, doc and score (and rank if requested) of each block."""
         wanted = [0, 2, 3, 4] if self.with_ranks else [0, 2, 4]
 
         def read(number: int, block: bytes) -> tuple[pl.DataFrame, str]:
@@ -76,7 +76,10 @@ def _run_block(source: Source, number: int, block: bytes, wanted: list[int]) -> 
 
 
 def read_qrels(source: Source) -> pl.DataFrame:
-    """The columns query, doc, grade and line of a TREC judgments file, or query, subtopic, doc, grade and line."""
+    """Read the columns query, iteration, doc and grade of a TREC judgments file.
+
+    In judgments of subtopics, the iteration is the subtopic.
+    """
     import polars as pl
 
     schema = {name: pl.Float64 if name == "grade" else pl.String for name in QRELS_FIELDS}
@@ -93,7 +96,7 @@ def read_qrels(source: Source) -> pl.DataFrame:
 def _parse(
     source: Source, number: int, block: bytes, schema: Mapping[str, type[pl.DataType]], wanted: list[int]
 ) -> pl.DataFrame:
-    """The wanted columns of a block; if polars cannot read them all, the line that is wrong is found and named."""
+    """Parse the wanted columns of a block; raise BadInput at the invalid line."""
     import polars as pl
 
     names = list(schema)
@@ -111,9 +114,10 @@ def _parse(
 
 
 def _plain(block: bytes, fields: int) -> bool:
-    """Whether a block has single spaces and nothing else between fields, and so many fields a line on average.
+    """Return whether fields are separated by single spaces.
 
-    A line with more and one with fewer pass here; polars does not read them, and then the line is found and named.
+    On average, lines must have `fields` fields. A block with one line too long and one too short passes. polars
+    cannot read it, and then the line is found.
     """
     data = np.frombuffer(block, np.uint8)
     lines = blanks = 0
@@ -134,7 +138,7 @@ def _plain(block: bytes, fields: int) -> bool:
 
 
 def _normalised(source: Source, number: int, block: bytes, names: list[str]) -> bytes:
-    """The same rows with one space between fields, without comments and blank lines."""
+    """Return the rows with single spaces, without comments and blank lines."""
     if re.search(rb"\r(?!\n)[^\n]", block):
         hint = "a carriage return alone ends no line; `tr '\\r' '\\n'` makes lines of them"
         raise BadInput("lines end with CR alone", file=source.label, hint=hint)
@@ -142,14 +146,14 @@ def _normalised(source: Source, number: int, block: bytes, names: list[str]) -> 
     if not _plain(text, len(names)):
         text = re.sub(rb"(?m)^ +| +$", b"", re.sub(rb" {2,}", b" ", text))
         text = re.sub(rb"\n{2,}", b"\n", re.sub(rb"(?m)^#.*$", b"", text)).lstrip(b"\n")
-    if text and not _plain(text, len(names)):  # fields after the tag are legal, and cut off; fewer are not
+    if text and not _plain(text, len(names)):  # fields after the tag are legal and cut off; missing ones are not
         _check_lines(source, number, block, names, [])
         text = b"".join(b" ".join(row.split(b" ", len(names))[: len(names)]) + b"\n" for row in text.splitlines())
     return text
 
 
 def _check_lines(source: Source, number: int, block: bytes, names: list[str], numbers: list[str]) -> None:
-    """Raise for the first line with too few fields, or with something else where a number belongs."""
+    """Raise BadInput for the first line with missing fields or an invalid number."""
     for at, raw in enumerate(block.split(b"\n"), source.line_of(number)):
         parts = raw.split()
         if not parts or parts[0].startswith(b"#"):
@@ -172,7 +176,7 @@ def _check_lines(source: Source, number: int, block: bytes, names: list[str], nu
 
 
 def _looks_like(parts: list[bytes], names: list[str]) -> str | None:
-    """What the file may be instead."""
+    """Suggest what the file may be instead."""
     judgments = names[-1] == "grade"
     if judgments and len(parts) == 6:
         return "this looks like a run: judgments come first, then runs"
@@ -184,7 +188,7 @@ def _looks_like(parts: list[bytes], names: list[str]) -> str | None:
 
 
 def write_run(frames: Iterator[pl.DataFrame], out: IO[bytes], tag: str) -> None:
-    """Write a run, ranks counted within each query in the order given."""
+    """Write a run; ranks count from 1 per query in the order given."""
     import polars as pl
 
     rank = pl.int_range(1, pl.len() + 1).over("query").alias("rank")

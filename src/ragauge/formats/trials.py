@@ -1,4 +1,7 @@
-"""Tables of trials: a row for each trial of a task (task, trial, success), or for each task (task, n, c)."""
+"""Read tables of trials.
+
+They have one row per trial (task, trial, success) or per task (task, n, c).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ragauge.formats.files import Source
 from ragauge.formats.rows import Rows, as_id, gathered, read_rows
 
 Tries = Mapping[str, list[bool] | tuple[int, int]]
-"""For each task its outcomes in the order of the trials, or how many trials there were and how many succeeded."""
+"""By task: the outcomes in trial order, or the number of trials and the number of successes."""
 
 TASK = ("task", "task_id", "problem", "problem_id", "question_id", *QUERY)
 SUCCESS = ("success", "passed", "pass", "succeeded", "solved", "resolved", "correct", "is_correct", "outcome")
@@ -29,7 +32,10 @@ WORDS = {
 
 
 def is_trials(path: str) -> bool:
-    """Whether a file is a table of trials, by its columns; a run or judgments have documents too."""
+    """Return whether a file is a table of trials, judging by its columns.
+
+    A file with a column of documents is a run or judgments.
+    """
     source = Source(path)
     if not os.path.isfile(path):
         return False
@@ -40,7 +46,10 @@ def is_trials(path: str) -> bool:
 
 
 def read_trials(path: str, at_least: float | None = None) -> dict[str, Tries]:
-    """The trials in a file by system; one without a column for that goes by the file's name."""
+    """Read the trials in a file by system.
+
+    Without a column for it, the system is the file's name.
+    """
     source = Source(path)
     form = _form(source)
     if form == "json":
@@ -55,13 +64,13 @@ def read_trials(path: str, at_least: float | None = None) -> dict[str, Tries]:
 
 
 def refuse_endless(at_least: float | None) -> None:
-    """Refuse a threshold that no score, or every one, would reach: one that is no finite number."""
+    """Raise BadInput if a success threshold is not finite."""
     if at_least is not None and not math.isfinite(at_least):
         raise BadInput(f"a success cannot begin at {at_least:g}", hint="--at-least 0.5")
 
 
 def trials_of(rows: Rows, name: str, at_least: float | None = None) -> dict[str, Tries]:
-    """The trials in a table by system."""
+    """Return the trials in a table by system."""
     refuse_endless(at_least)
     names, label = rows.names, rows.label
     if not len(rows):
@@ -105,7 +114,7 @@ def trials_of(rows: Rows, name: str, at_least: float | None = None) -> dict[str,
 def by_system(
     held: Mapping[Any, Any], name: str, at_least: float | None = None, label: str | None = None
 ) -> dict[str, Tries]:
-    """The trials in a mapping by system: `{system: {task: …}}`, or `{task: …}` of one system."""
+    """Return trials by system from `{system: {task: …}}` or `{task: …}`."""
     if held and all(isinstance(one, Mapping) for one in held.values()):
         named = _by_id(held, "system", label)
         return {system: tries_of(one, at_least, label) for system, one in named.items()}
@@ -113,7 +122,9 @@ def by_system(
 
 
 def tries_of(held: Mapping[Any, Any], at_least: float | None = None, label: str | None = None) -> Tries:
-    """Trials from a mapping: `{task: [True, False, …]}`, or `{task: (n, c)}` with a tuple of two whole numbers.
+    """Return trials by task from outcomes or from `(n, c)`.
+
+    `(n, c)` are n trials with c successes.
 
     >>> tries_of({"a": [1, 0, True], "b": (3, 2)})
     {'a': [True, False, True], 'b': (3, 2)}
@@ -145,14 +156,16 @@ def _by_id(held: Mapping[Any, Any], what: str, label: str | None) -> dict[str, A
 
 
 def _is_count(one: Any) -> bool:
-    """Whether something is a whole number, numpy's too, and no yes or no."""
+    """Return whether a value is an integer, including NumPy's, but not a bool."""
     return isinstance(one, Integral) and not isinstance(one, bool)
 
 
 def succeeded(
     value: Any, at_least: float | None, what: str = "a trial", label: str | None = None, line: int | None = None
 ) -> bool:
-    """Whether an outcome is a success: yes or no in many words, 1 or 0, or a score that reaches a threshold.
+    """Return whether an outcome is a success.
+
+    Accepts words such as yes, failed or true, 1 or 0, or a score that is compared with the threshold `at_least`.
 
     >>> succeeded("True", None), succeeded(0, None), succeeded("0.8", 0.5)
     (True, False, True)
@@ -199,7 +212,7 @@ def _counts(n: Any, c: Any, task: str, at_least: float | None, label: str | None
 
 
 def _order(trial: str) -> tuple[int, Any]:
-    """A key that puts trials in order: numbers by their size, before texts."""
+    """Return a sort key for trials: numbers by value, before texts."""
     try:
         number = float(trial)
     except ValueError:
@@ -208,7 +221,7 @@ def _order(trial: str) -> tuple[int, Any]:
 
 
 def _form(source: Source) -> str:
-    """What a file holds, by its ending and its first line."""
+    """Return the format of a file, judging by its ending or its first line."""
     known = {**TABLES, ".json": "json"}
     if source.ending in known:
         return known[source.ending]

@@ -1,4 +1,4 @@
-"""Unpaired surrogates, which no file in UTF-8 can hold: replaced in texts and counted, refused in ids."""
+"""Unpaired surrogates, which UTF-8 cannot encode: replaced and counted in texts, refused in ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ID_FIELDS = frozenset({
     "corpus-id", "query_id", "query-id", "queryid", "qid", "q_id", "topic_id", "sample_id", "relevant_docs", "target",
     "targets",
 })  # fmt: skip
-"""Fields of JSON that hold ids."""
+"""JSON fields that contain ids."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _HINT = "correct the id: a character beyond U+FFFF is written as two \\u escapes, and one of them is missing"
@@ -25,17 +25,17 @@ class TextWarning(InputWarning):
 
 
 def may_have_surrogates(data: bytes) -> bool:
-    """Whether a JSON text has an escape that may be an unpaired surrogate."""
+    """Return whether a JSON text has an escape that may be an unpaired surrogate."""
     return (b"\\ud" in data or b"\\uD" in data) and _ESCAPE.search(data) is not None
 
 
 def has_surrogate(text: Any) -> bool:
-    """Whether a value is a text with an unpaired surrogate."""
+    """Return whether a value is a text with an unpaired surrogate."""
     return isinstance(text, str) and not text.isascii() and _SURROGATE.search(text) is not None
 
 
 def replace_surrogates(text: str) -> str:
-    r"""Replace unpaired surrogates.
+    r"""Replace unpaired surrogates by U+FFFD.
 
     >>> replace_surrogates("a\ud800b")
     'a�b'
@@ -44,7 +44,10 @@ def replace_surrogates(text: str) -> str:
 
 
 def check_id(text: str, what: str, *, file: str | None = None, line: int | None = None) -> None:
-    """Refuse an id with an unpaired surrogate: replaced, two ids could become one."""
+    """Raise BadInput for an id with an unpaired surrogate.
+
+    Replacing it could make two ids equal.
+    """
     if has_surrogate(text):
         shown = text.encode("ascii", "backslashreplace").decode()
         raise BadInput(f"{what} `{shown}` contains an unpaired surrogate", file=file, line=line, hint=_HINT)
@@ -53,9 +56,10 @@ def check_id(text: str, what: str, *, file: str | None = None, line: int | None 
 def clean_json(
     value: Any, *, file: str | None = None, line: int | None = None, data: bytes = b"", ids: bool = False
 ) -> tuple[Any, int]:
-    """Return a parsed JSON value without unpaired surrogates, and the number of texts in which some were replaced.
+    """Replace unpaired surrogates in a parsed JSON value.
 
-    `ids`: every text is an id. `data` is the JSON text, to find the line of an id that is refused.
+    Return the value and the number of changed texts. With `ids`, every text is an id. `data` is the JSON text, used
+    to find the line of a refused id.
     """
     if isinstance(value, str):
         clean = replace_surrogates(value)
@@ -76,7 +80,10 @@ def clean_json(
 
 
 def warn_replaced(count: int, label: str) -> None:
-    """Warn that characters of texts were replaced; the command line prints it as a note."""
+    """Warn that characters of texts were replaced.
+
+    The command line prints the warning as a note.
+    """
     if count:
         texts = "1 text contains" if count == 1 else f"{count:,} texts contain"
         warnings.warn(f"{label}: {texts} unpaired surrogates, replaced by U+FFFD", TextWarning, stacklevel=2)

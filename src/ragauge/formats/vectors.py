@@ -1,8 +1,8 @@
-"""Vectors in files: fvecs, ivecs, bvecs, fbin, ibin, u8bin, i8bin, npy and Parquet, plain or as .gz; read and written.
+"""Vector files, read and written: fvecs, ivecs, bvecs, fbin, ibin, u8bin, i8bin, npy and Parquet, plain or as .gz.
 
-TEXMEX's files (`.fvecs` …) have before every row its dimension as a 32-bit integer. Those of the big-ann benchmarks
-(`.fbin` …) begin with the number of rows and the dimension; its lists of neighbours have their distances at the end.
-All are little-endian. Asked for the first rows, only these are read.
+TEXMEX files (`.fvecs` …) have the dimension as a 32-bit integer before every row. Files of the big-ann benchmarks
+(`.fbin` …) begin with the number of rows and the dimension; their neighbour lists end with the distances. All are
+little-endian. With a row limit, only these rows are read.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ WITH_DIMENSIONS = {".fvecs": "<f4", ".ivecs": "<i4", ".bvecs": "u1"}
 WITH_HEADER = {".fbin": "<f4", ".ibin": "<i4", ".u8bin": "u1", ".i8bin": "i1"}
 ENDINGS = (*WITH_DIMENSIONS, *WITH_HEADER, ".npy", ".parquet")
 MOST_DIMENSIONS = 1 << 20
-"""Beyond it a number at the beginning of a file is no dimension, but something else."""
+"""Maximum dimension; a larger number at the start of a file means that the format is another one."""
 ROWS_AT_ONCE = 65_536
 ID_COLUMNS = ("id", "_id", "doc_id", "docid", "row_id")
 VECTOR_COLUMNS = ("vector", "embedding", "embeddings", "emb", "values")
 
 
 class Rows(NamedTuple):
-    """The rows of a file as they stand there, and their ids where it has some."""
+    """Rows of a vector file in their stored type, and their ids if the file has any."""
 
     vectors: Array
     ids: Sequence[str] = ()
 
 
 def read_vectors(path: str | Path, *, limit: int | None = None, column: str | None = None) -> Rows:
-    """The first `limit` rows of a file, or all, in the type that they are kept in.
+    """Read the first `limit` rows of a vector file, or all, in their stored type.
 
-    `column` names the one that holds the vectors, where a Parquet file has several that could.
+    `column` selects the vector column of a Parquet file if several are possible.
     """
     source = Source(str(path))
     if limit is not None and limit < 1:
@@ -69,14 +69,16 @@ def read_vectors(path: str | Path, *, limit: int | None = None, column: str | No
 
 
 def odd_row(vectors: Array, kind: Any = None) -> int | None:
-    """The first row that has a NaN or an infinity, or would have one as another `kind` of number; None without any.
+    """Find the first row with a NaN or infinity; None if there is none.
+
+    With `kind`, values count after conversion to that type.
 
     >>> odd_row(np.array([[1.0, 2.0], [3.0, np.inf]])), odd_row(np.array([[1e300]])), odd_row(np.array([[1e300]]), "f4")
     (1, None, 0)
     """
     if vectors.dtype.kind != "f":
         return None
-    # A part at a time: what is mapped from a file may be more than memory holds.
+    # In blocks, because a memory-mapped file may be larger than memory.
     for start in range(0, len(vectors), ROWS_AT_ONCE):
         part = vectors[start : start + ROWS_AT_ONCE]
         with np.errstate(over="ignore"):
@@ -87,7 +89,10 @@ def odd_row(vectors: Array, kind: Any = None) -> int | None:
 
 
 def write_vectors(path: str | Path, vectors: Any, ids: Sequence[str] = ()) -> None:
-    """Write rows in the format that the ending names; numbers that its type does not hold are refused."""
+    """Write rows in the format of the file ending.
+
+    Raise BadInput for numbers that its type cannot represent.
+    """
     source, matrix = Source(str(path)), np.asarray(vectors)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise BadInput(f"an array of shape {matrix.shape} and type {matrix.dtype} is no vectors", file=source.label)
@@ -112,7 +117,7 @@ def write_vectors(path: str | Path, vectors: Any, ids: Sequence[str] = ()) -> No
 
 
 def is_vectors(path: Path) -> bool:
-    """Whether a file's name says that it holds vectors."""
+    """Return whether a file has an ending of vector files."""
     return Source(str(path)).ending in ENDINGS
 
 
@@ -124,14 +129,17 @@ def _unknown(source: Source) -> UnknownName:
 
 @contextmanager
 def _opened(source: Source) -> Iterator[IO[bytes]]:
-    """The decompressed bytes, all of them: what looks like a byte order mark may be a number here."""
+    """Open all decompressed bytes.
+
+    What looks like a byte order mark may be a number here.
+    """
     try:
         with Path(source.path).open("rb") as raw:
             if not _packed(source):
                 yield raw
                 return
             with gzip.open(raw) as unzipped:
-                # Only what is there: of a truncated file the first rows can be read.
+                # Read only available bytes: the first rows of a truncated file stay readable.
                 yield io.BufferedReader(Bounded(unzipped.readinto1, raw, source.label))
     except (EOFError, OSError, zlib.error) as error:
         raise BadInput(f"cannot be read to its end ({error})", file=source.label) from None
@@ -143,7 +151,7 @@ def _packed(source: Source) -> bool:
 
 
 def _body(source: Source, limit: int | None, size: int) -> NDArray[np.uint8]:
-    """The bytes of the file up to a number of rows; of a plain file only what is looked at is read."""
+    """Read the bytes of `limit` rows; a plain file is memory-mapped."""
     if _packed(source):
         with _opened(source) as file:
             return np.frombuffer(file.read() if limit is None else file.read(limit * size), np.uint8)
@@ -170,7 +178,7 @@ def _with_dimensions(source: Source, kind: str, limit: int | None) -> Array:
     rows = len(body) // size
     table = body[: rows * size].reshape(rows, size)
     dimensions = np.ascontiguousarray(table[:, :4]).view("<i4").ravel()
-    # Where one row is of another length, all that follow are read at the wrong place: the first is the one to name.
+    # After a row of another length all rows are misaligned, so the first one is named.
     if (other := dimensions != dimension).any():
         row = int(other.argmax())
         what = f"row {row} (byte {row * size}) has {dimensions[row]} dimensions, the first has {dimension}"
@@ -195,7 +203,7 @@ def _with_header(source: Source, kind: str, limit: int | None) -> Array:
     size = dimension * np.dtype(kind).itemsize
     wanted = rows if limit is None else min(rows, limit)
     cut = limit is not None and limit < rows
-    # One more than its size, to notice what does not belong there.
+    # Without a limit map all bytes, to detect extra ones after the last row.
     body = _body(source, None if not cut else 1, 8 + wanted * size)[8:]
     if len(body) < wanted * size:
         what = f"ends in row {len(body) // size} (byte {len(body) + 8}) of the {rows} that its header tells of"
@@ -287,14 +295,14 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _native(array: Array) -> Array:
-    """The same numbers in this machine's order of bytes."""
+    """Convert to the byte order of this machine."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _as_kept(matrix: Array, kind: str, label: str) -> Array:
     with np.errstate(all="ignore"):
         kept = matrix.astype(kind)
-        # Floats may be rounded to the type's precision; all else must be the same number.
+        # Floats may be rounded to the precision of the type; other values must stay equal.
         same = np.isfinite(kept) if kept.dtype.kind == "f" else kept == matrix
     if not same.all():
         row = int((~same).any(axis=1).argmax())
@@ -315,7 +323,7 @@ def _write_with_dimensions(kept: Array, out: IO[bytes]) -> None:
 
 
 def _write_npy(matrix: Array, out: IO[bytes]) -> None:
-    # NumPy's own `save` writes past a compressing file, straight into the one below it.
+    # `np.save` bypasses a compressing file object and writes to the underlying file.
     np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(matrix))
     out.write(matrix.data)
 

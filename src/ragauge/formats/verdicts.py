@@ -1,4 +1,4 @@
-"""What a judge said, as JSONL: a line a sample, everything in it, read as strictly as a judge's reply should be."""
+"""Verdicts of a judge as JSONL, one line per sample; strictly validated when read."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ KEYS = ("sample", "asked", "claims", "support", "useful", "questions", "refusal"
 
 
 def write_verdicts(verdicts: Iterable[Verdicts], path: str) -> None:
-    """Write verdicts; the file appears when it is complete."""
+    """Write verdicts to a file atomically."""
     with whole_file(path) as out:
         for one in verdicts:
             text = json.dumps(as_line(one), ensure_ascii=False, allow_nan=False)
-            # Half a character, which models do reply, fits into no file.
+            # Models reply with lone surrogates, which cannot be encoded.
             out.write(text.encode("utf-8", "replace") + b"\n")
 
 
 def read_verdicts(path: str) -> dict[str, Verdicts]:
-    """Verdicts by sample; anything that is not as `write_verdicts` writes it is refused, with its line."""
+    """Read verdicts by sample; raises BadInput with the line for anything unexpected."""
     source = Source(str(path))
     found: dict[str, Verdicts] = {}
     for line, item in json_lines(source):
@@ -53,7 +53,7 @@ def read_verdicts(path: str) -> dict[str, Verdicts]:
 
 
 def as_line(verdicts: Verdicts) -> dict[str, Any]:
-    """Verdicts as plain data; a figure that is none is null.
+    """Convert verdicts to JSON data; undefined numbers become null.
 
     >>> as_line(Verdicts("s1", ["useful"], useful={"k1": Usefulness(True)}))["useful"]
     {'k1': {'useful': True, 'words': '', 'probability': None}}
@@ -93,7 +93,7 @@ def _figure(value: float | None) -> float | None:
 
 
 def from_line(item: Mapping[str, Any]) -> Verdicts:
-    """The same verdicts again."""
+    """Build verdicts from JSON data; raises BadInput if anything is unexpected."""
     _only(item, KEYS, "the verdicts")
     sample = _text(item, "sample", "the verdicts")
     if not sample:
@@ -179,7 +179,7 @@ def _read_unscored(what: str, item: Mapping[str, Any]) -> Unscored:
 
 
 def _only(item: Any, known: tuple[str, ...], where: str) -> None:
-    """Refuse what is no object, and what has more in it than is known here."""
+    """Raise BadInput if an item is not an object or has unknown keys."""
     if not isinstance(item, Mapping):
         raise BadInput(f"{where}: expected an object, found {_shown(item)}")
     strange = next((key for key in item if key not in known), None)

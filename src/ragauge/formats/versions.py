@@ -1,8 +1,8 @@
-"""The versions of a corpus: a table beside it that says which document replaces which, and since when each holds.
+"""Reading and writing of document versions and freshness results.
 
-A row for each document, as rig writes them: `doc_id`, and of `version_key`, `effective_timestamp` and `superseded_by`
-what is known. Times are seconds since 1970, or dates as ISO 8601 writes them, one way in one file; without a zone they
-are UTC.
+A versions table has one row per document, as written by rig: `doc_id`, and optionally `version_key`,
+`effective_timestamp` and `superseded_by`. Times are seconds since 1970 or ISO 8601 dates, but not both in one file.
+Times without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ from ragauge.formats.writing import ENDINGS, whole_file
 KEY, EFFECTIVE, BY = "version_key", "effective_timestamp", "superseded_by"
 FIELDS = ("doc_id", KEY, EFFECTIVE, BY)
 LATEST = 1e11
-"""Seconds up to the year 5138: more are milliseconds."""
+"""Largest time in seconds (year 5138); a larger value is taken for milliseconds."""
 SECONDS = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 DATE_LIKE = re.compile(r"(1[89]|2[01])\d\d((0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?", re.ASCII)
-"""A year, or a date without its hyphens: as seconds both would be a day of 1970."""
+"""A year, or a date without hyphens. Read as seconds, it would be a day in 1970."""
 MARK = b'"ragauge-freshness/1"'
 HEAD = 200
-"""So many bytes tell what a file is."""
+"""Number of bytes read to recognise a freshness file."""
 
 
 def read_versions(thing: Any) -> list[Version]:
-    """Versions from a JSONL, CSV, TSV or Parquet file, a frame, or a list of Versions or of mappings.
+    """Read versions from a JSONL, CSV, TSV or Parquet file, a frame, or a list.
+
+    A list holds DocumentVersions or mappings.
 
     >>> read_versions([{"doc_id": "a", "version_key": "vat", "effective_timestamp": "1970-01-02"}])
     [Version(doc='a', key='vat', effective=86400.0, superseded_by=None)]
@@ -47,7 +49,7 @@ def read_versions(thing: Any) -> list[Version]:
     if isinstance(thing, str | Path):
         source = Source(str(thing))
         kind = TABLES.get(source.ending) or _guess(source)
-        if kind == "jsonl":  # every key of every object is looked at, and none may come twice
+        if kind == "jsonl":  # line by line, so that every key is checked and duplicate keys are found
             rows = gathered([], _plain(json_lines(source), source.label), source.label, in_lines=True)
         else:
             rows = read_rows(source, kind)
@@ -88,7 +90,7 @@ def _fields(one: Any, at: int) -> Mapping[str, Any]:
 
 
 def _checked(rows: Rows) -> list[Version]:
-    """The versions that rows hold; whatever is strange about one is refused with its place."""
+    """Convert rows to versions; raise BadInput with the line of the first invalid one."""
     doc = find(rows.names, DOC)
     if not len(rows):
         raise BadInput("no versions", file=rows.label)
@@ -139,7 +141,7 @@ def _checked(rows: Rows) -> list[Version]:
 
 
 def _refuse_circles(versions: Sequence[Version], rows: Rows, places: Mapping[str, int]) -> None:
-    """Refuse documents that supersede each other in a circle: none of them would be the newest."""
+    """Raise BadInput if documents supersede each other in a cycle."""
     after = {one.doc: one.superseded_by for one in versions if one.superseded_by is not None}
     done: set[str] = set()
     for first in after:
@@ -161,9 +163,10 @@ def _refuse_circles(versions: Sequence[Version], rows: Rows, places: Mapping[str
 
 
 def moment(value: Any, what: str = "the time", label: str | None = None, line: int | None = None) -> float:
-    """Seconds since 1970 from a number of them, or from a date of ISO 8601; without a zone it is UTC.
+    """Parse seconds since 1970 from a number or an ISO 8601 date.
 
-    A whole number that could be a year or a date without hyphens (2024, 20240531) is refused: nobody could tell.
+    Without a zone it is UTC. BadInput is raised for a whole number that could also be a year or a date without hyphens
+    (2024, 20240531).
 
     >>> moment(86400), moment("1970-01-02"), moment("1970-01-02T01:00:00+01:00"), moment("86400.5")
     (86400.0, 86400.0, 86400.0, 86400.5)
@@ -198,14 +201,17 @@ def moment(value: Any, what: str = "the time", label: str | None = None, line: i
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a time is told as a number, in the digits that every program writes."""
+    """Return whether a time is given as a number, in ASCII digits if it is text."""
     if isinstance(value, str):
         return SECONDS.fullmatch(value.strip()) is not None
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def write_versions(versions: Sequence[Version], path: str) -> None:
-    """Write versions as JSONL, CSV, TSV or Parquet, by the file's ending; what is not known is left out."""
+    """Write versions as JSONL, CSV, TSV or Parquet, by the ending of the path.
+
+    JSONL leaves out unknown fields.
+    """
     kind = ENDINGS.get(Source(path).ending, "jsonl")
     if kind not in ("jsonl", "csv", "tsv", "parquet"):
         raise BadInput("versions are written as .jsonl, .csv, .tsv or .parquet", file=path)
@@ -214,7 +220,7 @@ def write_versions(versions: Sequence[Version], path: str) -> None:
             for one in versions:
                 known = {name: value for name, value in _fields(one, 0).items() if value is not None}
                 if one.effective is not None and one.effective.is_integer():
-                    whole = int(one.effective)  # as rig has it
+                    whole = int(one.effective)  # rig writes integers
                     known[EFFECTIVE] = one.effective if DATE_LIKE.fullmatch(str(whole)) else whole
                 file.write(json.dumps(known, ensure_ascii=False).encode() + b"\n")
             return
@@ -229,7 +235,7 @@ def write_versions(versions: Sequence[Version], path: str) -> None:
 
 
 def is_freshness(path: str | Path) -> bool:
-    """Whether a file is what `freshness -o` wrote as JSON, told by its first bytes."""
+    """Return whether the first bytes mark a file as JSON of `freshness -o`."""
     place = Path(path)
     if place.suffix != ".json" or not place.is_file():
         return False
@@ -238,7 +244,10 @@ def is_freshness(path: str | Path) -> bool:
 
 
 def read_freshness(path: str | Path) -> Freshness:
-    """What such a file holds. What it lacks, or has twice, is not guessed: a gate would pass on it."""
+    """Read a freshness result from JSON.
+
+    Raise BadInput for missing fields or duplicate queries. Nothing is filled in, because a gate could pass on it.
+    """
     data = read_json(Source(str(path)))
     if isinstance(data, list) and len(data) > 1:
         raise BadInput(f"{len(data)} results are in one file", file=str(path), hint="write one run at a time")

@@ -1,4 +1,4 @@
-"""Writing judgments and runs in every format that is read."""
+"""Write judgments, runs and queries in every format that can be read."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ ENDINGS = {
 
 
 TEXT_ENDINGS = {*ENDINGS, ".html", ".md", ".tex", ".txt", ".svg", ".run", ".trec", ".qrels", ".toml", ""} - {".parquet"}
-"""Files in which secrets are redacted while they are written."""
+"""Endings of files in which secrets are redacted while they are written."""
 
 
 def format_of(path: str) -> str:
-    """The format that a path's ending names; TREC where it names none."""
+    """Return the format for a path by its ending; TREC for other endings."""
     if path.endswith(os.sep):
         return "beir"
     return ENDINGS.get(Source(path).ending, "trec")
 
 
 def refuse_unwritable(path: str, *, folder: bool = False) -> None:
-    """Refuse a place where nothing could be written later; nothing is written now."""
+    """Raise BadInput if a path cannot be written later; nothing is written now."""
     target = Path(path)
     if path == "-":
         return
@@ -62,9 +62,10 @@ def refuse_unwritable(path: str, *, folder: bool = False) -> None:
 
 @contextmanager
 def whole_file(path: str) -> Iterator[IO[bytes]]:
-    """Open a file that appears only when it is complete; `-` is standard output, .gz and .zst are compressed.
+    """Open a file that appears only when it is complete.
 
-    Concurrent writers do not disturb each other: the last one to finish wins. A device or pipe is written directly.
+    `-` is standard output; .gz and .zst are compressed. Of concurrent writers, the last one to finish wins. A device
+    or pipe is written directly.
     """
     if path == "-":
         yield sys.stdout.buffer
@@ -87,20 +88,20 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
     except Exception as error:
         if "IO error: " not in str(error):
             raise
-        # polars wraps what the file system says when a Parquet file does not fit on the disk.
+        # polars wraps the message of the file system if a Parquet file does not fit on the disk.
         reason = words_of(error).rpartition("IO error: ")[2]
         raise BadInput(f"cannot be written ({reason})", file=path) from None
 
 
 class RedactingWriter:
-    """A binary file object that replaces registered secrets in whole lines before it writes them."""
+    """A binary file object that redacts registered secrets in whole lines before it writes them."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
         self._line = b""
 
     def write(self, data: bytes) -> int:
-        """Write the lines that are complete now; the rest waits for its end."""
+        """Write the complete lines and buffer the rest."""
         lines = self._line + bytes(data)
         end = lines.rfind(b"\n") + 1
         self._out.write(redact_bytes(lines[:end]))
@@ -108,12 +109,12 @@ class RedactingWriter:
         return len(data)
 
     def finish(self) -> None:
-        """Write the last line."""
+        """Write the buffered last line."""
         self._out.write(redact_bytes(self._line))
         self._line = b""
 
     def flush(self) -> None:
-        """Flush the lines that are complete."""
+        """Flush the complete lines."""
         self._out.flush()
 
 
@@ -131,7 +132,7 @@ def _compressed(part: Path, path: str) -> IO[bytes]:
 
 
 def write_judgments(judgments: Judgments, path: str, format: str | None = None) -> None:
-    """Write judgments; the format is the ending's unless it is named."""
+    """Write judgments; the default format is that of the file ending."""
     kind = format or format_of(path)
     if kind == "beir" and (path.endswith(os.sep) or Path(path).is_dir()):
         path = str(Path(path) / "qrels" / "test.tsv")
@@ -161,7 +162,7 @@ def _subtopic_frame(judgments: Judgments) -> pl.DataFrame:
 
 
 def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, str]], path: str) -> None:
-    """Write what is asked, as Parquet: `query`, `text`, and `tags` as JSON."""
+    """Write queries as Parquet: `query`, `text`, and `tags` as JSON."""
     import polars as pl
 
     rows = [
@@ -173,7 +174,7 @@ def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, st
 
 
 def write_run(run: Run, path: str, format: str | None = None) -> None:
-    """Write a run; the format is the ending's unless it is named."""
+    """Write a run; the default format is that of the file ending."""
     kind = format or format_of(path)
     if kind in ("beir", "rig", "subtopics"):
         raise BadInput(f"a run cannot be written as {kind}", hint=f"one of {', '.join(FORMATS)}")

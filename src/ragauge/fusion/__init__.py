@@ -1,4 +1,4 @@
-"""Several rankings into one: normalisations, fusion methods, and tuning that no query can see its own answers in."""
+"""Fusion of several rankings into one: normalisations, fusion methods, cross-validated tuning."""
 
 from __future__ import annotations
 

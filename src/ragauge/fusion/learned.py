@@ -1,7 +1,7 @@
-"""Fusion by what each system was worth at each rank, learned from judged queries.
+"""Fusion methods that learn the value of each rank of each system from judged queries.
 
-Every method has two halves. Training looks at where a system returned relevant documents, and gives a row of numbers
-for that system. Fusing looks ranks up in those rows. Only the rows travel from one half to the other.
+Training takes the ranks at which a system returned relevant documents, and returns a sequence of numbers for the
+system. Fusion looks up the ranks of documents in these sequences.
 """
 
 from __future__ import annotations
@@ -19,44 +19,47 @@ from ragauge.records import Floats
 
 Row = Sequence[float]
 BAYES_ENDS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
-"""Where the segments of bayesfuse end."""
+"""Last rank of each segment of bayesfuse."""
 SEGMENT_ENDS = tuple(10 * 2**k - 5 for k in range(10))
-"""Where the segments of segfuse end: 5, 15, 35, …; each is twice as long as the one before."""
+"""Last rank of each segment of segfuse: 5, 15, 35, …; each segment is twice as long as the one before."""
 LEAST = 0.001
-"""The probability that stands for none, since odds of 0 have no logarithm."""
+"""Probability used instead of 0, because odds of 0 have no logarithm."""
 ABSENT = math.log(LEAST / (1 - LEAST))
-"""The log odds of a document that a system did not return."""
+"""Log odds of a document that a system did not return."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a method learned: a row of numbers for each run, in the order of the runs."""
+    """Trained fusion method: learned values of each run, in the order of the runs."""
 
     method: str
     norm: str
-    """The normalisation that the runs had; fusing takes the same one."""
+    """Normalisation of the training runs; fusion uses it too unless another is given."""
     rows: tuple[Row, ...] = field(repr=False)
     params: Mapping[str, Any] = field(default_factory=dict)
-    """The settings of the training."""
+    """Parameters of the training."""
     queries: int = 0
-    """How many judged queries it was learned from."""
+    """Number of judged queries used for training."""
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Where one system returned relevant documents: for each judged query a 1 or 0 by rank."""
+    """Ranks at which one system returned relevant documents: an array of 1 or 0 by rank per judged query."""
 
     lists: Sequence[Floats]
     relevant: Sequence[int]
-    """How many relevant documents each query has."""
+    """Number of relevant documents of each query."""
 
     def share(self, begin: int, end: int) -> float:
-        """The share of the ranks in a segment that hold a relevant document, over all queries; ranks may be empty."""
+        """Return the share of the ranks in a segment that hold a relevant document.
+
+        The share is over all queries; ranks without a document count as not relevant.
+        """
         return math.fsum(hits[begin:end].sum() for hits in self.lists) / (len(self.lists) * (end - begin))
 
 
 def mean_average_precision(hits: Hits) -> Row:
-    """One number: the system's mean average precision."""
+    """Compute the system's mean average precision, as a sequence of one value."""
     total = 0.0
     for found, relevant in zip(hits.lists, hits.relevant, strict=True):
         at = np.flatnonzero(found) + 1
@@ -65,7 +68,10 @@ def mean_average_precision(hits: Hits) -> Row:
 
 
 def position_probabilities(hits: Hits) -> Row:
-    """For each rank the share of the lists so long that have a relevant document there."""
+    """Compute the probability of a relevant document at each rank.
+
+    It is the share among the rankings that reach the rank.
+    """
     depth = max(map(len, hits.lists))
     found, reached = np.zeros(depth), np.zeros(depth)
     for one in hits.lists:
@@ -75,7 +81,10 @@ def position_probabilities(hits: Hits) -> Row:
 
 
 def segment_probabilities(hits: Hits, *, n_segments: int = 25) -> Row:
-    """For each of n equal segments of a list the mean share of relevant documents in it; an empty one counts 0."""
+    """Compute the mean share of relevant documents in n equal segments.
+
+    An empty segment counts as 0.
+    """
     shares = np.zeros(n_segments)
     for one in hits.lists:
         size = math.ceil(len(one) / n_segments)
@@ -85,12 +94,12 @@ def segment_probabilities(hits: Hits, *, n_segments: int = 25) -> Row:
 
 
 def doubling_probabilities(hits: Hits) -> Row:
-    """For each segment of segfuse the share of its ranks that hold a relevant document."""
+    """Compute the share of relevant ranks for each segment of segfuse."""
     return tuple(hits.share(begin, end) for begin, end in zip((0, *SEGMENT_ENDS), SEGMENT_ENDS, strict=False))
 
 
 def log_odds(hits: Hits) -> Row:
-    """For each segment of bayesfuse the logarithm of the odds that a rank in it holds a relevant document."""
+    """Compute the log odds of relevance for each segment of bayesfuse."""
     odds = []
     for begin, end in zip((0, *BAYES_ENDS), BAYES_ENDS, strict=False):
         share = hits.share(begin, end) or LEAST
@@ -99,17 +108,23 @@ def log_odds(hits: Hits) -> Row:
 
 
 def mapfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
-    """The sum of the system's mean average precision / rank."""
+    """Sum the system's mean average precision / rank."""
     return added([{doc: row[0] / rank for rank, doc in enumerate(r, 1)} for r, row in _pairs(rankings, rows)])
 
 
 def posfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
-    """The sum of the probabilities that such a rank of the system holds a relevant document; 0 below all known."""
+    """Sum the learned probabilities that the rank holds a relevant document.
+
+    Ranks below those seen in training have probability 0.
+    """
     return added([_looked_up(r, row[: len(r)], 0.0) for r, row in _pairs(rankings, rows)])
 
 
 def slidefuse(rankings: Rankings, *, rows: Sequence[Row], w: int = 5) -> Ranking:
-    """The same, each probability the mean over w ranks before and after it."""
+    """Sum the learned probabilities, averaged over a window.
+
+    The window is w ranks before and after the rank.
+    """
     parts = []
     for ranking, row in _pairs(rankings, rows):
         n = len(ranking)
@@ -119,7 +134,7 @@ def slidefuse(rankings: Rankings, *, rows: Sequence[Row], w: int = 5) -> Ranking
 
 
 def probfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
-    """The sum of the probability of the document's segment / the number of that segment."""
+    """Sum the learned probability of the document's segment / segment number."""
     parts = []
     for ranking, row in _pairs(rankings, rows):
         size = math.ceil(len(ranking) / len(row))
@@ -128,7 +143,7 @@ def probfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
 
 
 def segfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
-    """The sum of the probability of the document's segment times (1 + its score)."""
+    """Sum the learned probability of the document's segment times (1 + its score)."""
     parts = []
     for ranking, row in _pairs(rankings, rows):
         values = _spread(row, SEGMENT_ENDS, len(ranking))
@@ -138,7 +153,10 @@ def segfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
 
 
 def bayesfuse(rankings: Rankings, *, rows: Sequence[Row]) -> Ranking:
-    """The sum of the log odds of the document's ranks; a system that lacks it adds those of one in a thousand."""
+    """Sum the learned log odds of the document's ranks.
+
+    A system that did not return the document adds the log odds of probability 0.001.
+    """
     parts = [_looked_up(r, _spread(row, BAYES_ENDS, len(r)), ABSENT) for r, row in _pairs(rankings, rows)]
     docs = dict.fromkeys(doc for part in parts for doc in part)
     return added([{doc: part.get(doc, ABSENT) for doc in docs} for part in parts])
@@ -149,7 +167,7 @@ def _pairs(rankings: Rankings, rows: Sequence[Row]) -> list[tuple[Ranking, Row]]
 
 
 def _spread(row: Row, ends: Sequence[int], n: int) -> list[float]:
-    """The value of each of the first n ranks, from the values of the segments they lie in."""
+    """Return the value of each of the first n ranks from the values of their segments."""
     values: list[float] = []
     for value, end in zip(row, ends, strict=True):
         values += [value] * (min(end, n) - len(values))
@@ -157,6 +175,6 @@ def _spread(row: Row, ends: Sequence[int], n: int) -> list[float]:
 
 
 def _looked_up(ranking: Ranking, values: Sequence[float], beyond: float) -> Ranking:
-    """Each document with the value of its rank; where the values end, what lies beyond."""
+    """Map each document to the value of its rank; ranks without a value get `beyond`."""
     tail = [beyond] * (len(ranking) - len(values))
     return dict(zip(ranking, [*values, *tail], strict=True))

@@ -1,4 +1,4 @@
-"""Scores of different retrievers brought to one scale, a query at a time."""
+"""Normalisation of retrieval scores to a common scale, per query."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Rankings = Sequence[Ranking]
 
 
 def as_they_are(rankings: Rankings) -> Rankings:
-    """The same scores."""
+    """Return the scores unchanged."""
     return rankings
 
 
 def min_max(rankings: Rankings) -> Rankings:
-    """The best score becomes 1 and the worst 0; where all are alike, 0.
+    """Scale the best score to 1 and the worst to 0; equal scores become 0.
 
     >>> min_max([{"a": 5.0, "b": 2.0, "c": 1.0}])
     [{'a': 1.0, 'b': 0.25, 'c': 0.0}]
@@ -27,7 +27,9 @@ def min_max(rankings: Rankings) -> Rankings:
 
 
 def min_max_found(rankings: Rankings) -> Rankings:
-    """As min-max; where all scores are alike, and so also where there is only one, to be found counts in full.
+    """Scale the best score to 1 and the worst to 0.
+
+    If all scores are equal, they become 1.
 
     >>> min_max_found([{"a": 5.0}, {"a": 2.0, "b": 1.0}])
     [{'a': 1.0}, {'a': 1.0, 'b': 0.0}]
@@ -38,7 +40,7 @@ def min_max_found(rankings: Rankings) -> Rankings:
 
 
 def min_max_inverted(rankings: Rankings) -> Rankings:
-    """The lowest score becomes 1 and the highest 0: for distances, where less is better.
+    """Scale the lowest score to 1 and the highest to 0, for distances.
 
     >>> min_max_inverted([{"far": 5.0, "near": 1.0}])
     [{'near': 1.0, 'far': 0.0}]
@@ -46,14 +48,14 @@ def min_max_inverted(rankings: Rankings) -> Rankings:
     inverted = []
     for ranking in rankings:
         high = max(ranking.values(), default=0.0)
-        # Turned round before it is scaled: ranks are those of the distances, also where scaling rounds two to one.
+        # Invert before scaling, so that ranks follow the distances even if scaling rounds two of them to one value.
         gaps = in_order({doc: high - score for doc, score in ranking.items()})
         inverted.append(_scaled(gaps, 0.0, max(gaps.values(), default=0.0)))
     return inverted
 
 
 def by_max(rankings: Rankings) -> Rankings:
-    """Each score as a share of the best one.
+    """Divide each score by the best one; raises `BadInput` if it is not positive.
 
     >>> by_max([{"a": 4.0, "b": 1.0}])
     [{'a': 1.0, 'b': 0.25}]
@@ -69,7 +71,7 @@ def by_max(rankings: Rankings) -> Rankings:
 
 
 def by_sum(rankings: Rankings) -> Rankings:
-    """The worst score becomes 0, and all of them sum to 1.
+    """Shift the worst score to 0 and scale the scores to a sum of 1.
 
     >>> by_sum([{"a": 4.0, "b": 2.0, "c": 1.0}])
     [{'a': 0.75, 'b': 0.25, 'c': 0.0}]
@@ -82,7 +84,7 @@ def by_sum(rankings: Rankings) -> Rankings:
 
 
 def zmuv(rankings: Rankings) -> Rankings:
-    """Zero mean, unit variance.
+    """Scale the scores to zero mean and unit variance.
 
     >>> zmuv([{"a": 3.0, "b": 1.0}])
     [{'a': 1.0, 'b': -1.0}]
@@ -92,13 +94,13 @@ def zmuv(rankings: Rankings) -> Rankings:
         n = max(len(ranking), 1)
         mean = math.fsum(ranking.values()) / n
         deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in ranking.values()) / n)
-        alike = len(set(ranking.values())) < 2  # the mean of equal floats may be off in its last digit
+        alike = len(set(ranking.values())) < 2  # the mean of equal floats may differ from them in the last digit
         scaled.append(_scaled(ranking, mean, 0.0 if alike else deviation))
     return scaled
 
 
 def by_place(rankings: Rankings) -> Rankings:
-    """The first of n documents gets 1, and each further one 1/n less.
+    """Give the first of n documents 1, and each further one 1/n less.
 
     >>> by_place([{"a": 90.0, "b": 2.0}])
     [{'a': 1.0, 'b': 0.5}]
@@ -107,7 +109,9 @@ def by_place(rankings: Rankings) -> Rankings:
 
 
 def borda(rankings: Rankings) -> Rankings:
-    """Borda points as a share of the most there are; documents that a ranking lacks share what it left over.
+    """Divide Borda points by their maximum.
+
+    Documents missing from a ranking share its remaining points.
 
     >>> borda([{"a": 9.0, "b": 8.0}, {"b": 5.0}])
     [{'a': 1.0, 'b': 0.5}, {'b': 1.0, 'a': 0.5}]
@@ -117,7 +121,7 @@ def borda(rankings: Rankings) -> Rankings:
 
 
 def _scaled(ranking: Ranking, start: float, unit: float) -> Ranking:
-    """Scores counted from a start in a unit; a unit of 0 means that all are alike, and they become 0."""
+    """Subtract `start` from scores and divide by `unit`; a unit of 0 gives 0."""
     if unit == 0:
         return dict.fromkeys(ranking, 0.0)
     return {doc: (score - start) / unit for doc, score in ranking.items()}
@@ -125,14 +129,14 @@ def _scaled(ranking: Ranking, start: float, unit: float) -> Ranking:
 
 @dataclass(frozen=True)
 class Normalisation:
-    """One row of the table."""
+    """Normalisation method with its name and description."""
 
     name: str
     function: Callable[[Rankings], Rankings]
     says: str
-    """What it does, in a line."""
+    """One-line description."""
     uses_ranks: bool = False
-    """Whether rankings must be best first."""
+    """Whether rankings must be sorted best first."""
 
 
 NORMALISATIONS = {
@@ -149,11 +153,11 @@ NORMALISATIONS = {
         Normalisation("borda", borda, "Borda points; absent documents share the rest", uses_ranks=True),
     )
 }
-"""Every normalisation there is."""
+"""Normalisations by name."""
 
 
 def find_norm(name: str) -> Normalisation:
-    """A normalisation by its name, with - or _."""
+    """Find a normalisation by name, written with - or _."""
     found = NORMALISATIONS.get(name) or NORMALISATIONS.get(name.strip().lower().replace("_", "-"))
     if found is None:
         raise UnknownName("normalisation", name, NORMALISATIONS, hint=f"there are {', '.join(NORMALISATIONS)}")

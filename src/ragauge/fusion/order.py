@@ -1,4 +1,4 @@
-"""The one order that ranks are counted in, and sums that do not depend on the order of what is summed."""
+"""Sorting of rankings, and sums that do not depend on the order of the rankings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from operator import gt
 from ragauge.errors import BadInput
 
 Ranking = dict[str, float]
-"""A score for each document of one query, best first: the place in the dictionary is the rank."""
+"""Score of each document of one query, best first: the position in the dictionary is the rank."""
 
 
 def best_first(scores: Mapping[str, float]) -> Ranking:
-    """The same scores as floats, best first; equal scores by document id, descending, as trec_eval does.
+    """Convert scores to a ranking of finite floats, best first.
+
+    Equal scores are ordered by document id, descending, as in trec_eval.
 
     >>> best_first({"a": 1, "c": 2, "b": 2})
     {'c': 2.0, 'b': 2.0, 'a': 1.0}
@@ -22,7 +24,10 @@ def best_first(scores: Mapping[str, float]) -> Ranking:
 
 
 def checked(scores: Mapping[str, float]) -> Ranking:
-    """A copy of the scores, all of them finite floats, in the order given."""
+    """Copy the scores as floats, in input order.
+
+    Raises `BadInput` if one is not finite.
+    """
     plain = set(map(type, scores.values())) <= {float}
     if not plain or not math.isfinite(sum(scores.values())):
         _refuse_odd(scores)
@@ -30,12 +35,12 @@ def checked(scores: Mapping[str, float]) -> Ranking:
 
 
 def in_order(ranking: Ranking) -> Ranking:
-    """The same scores, best first."""
+    """Sort a ranking best first; equal scores by document id, descending."""
     values = list(ranking.values())
-    if all(map(gt, values, values[1:])):  # most rankings come in order, and comparing neighbours is cheap
+    if all(map(gt, values, values[1:])):  # most rankings are sorted already, and this check is cheap
         return ranking
     docs = sorted(ranking, reverse=True)
-    docs.sort(key=ranking.__getitem__, reverse=True)  # the sort is stable, so ids decide among equals
+    docs.sort(key=ranking.__getitem__, reverse=True)  # the sort is stable, so ids decide among equal scores
     return dict(zip(docs, map(ranking.__getitem__, docs), strict=True))
 
 
@@ -53,12 +58,12 @@ def _refuse_odd(scores: Mapping[str, float]) -> None:
 
 
 def union(rankings: Iterable[Iterable[str]]) -> list[str]:
-    """Every document of any ranking, once."""
+    """Return the distinct documents of all rankings."""
     return list(dict.fromkeys(doc for ranking in rankings for doc in ranking))
 
 
 def gathered(rankings: Sequence[Ranking]) -> dict[str, list[float]]:
-    """For each document the scores that it has, in the order of the rankings."""
+    """Collect the scores of each document, in the order of the rankings."""
     found: dict[str, list[float]] = {}
     for ranking in rankings:
         for doc, score in ranking.items():
@@ -70,10 +75,10 @@ def gathered(rankings: Sequence[Ranking]) -> dict[str, list[float]]:
 
 
 def added(rankings: Sequence[Ranking], weights: Sequence[float] | None = None) -> Ranking:
-    """The sum of each document's scores, times the weights if any; a ranking without the document adds nothing.
+    """Sum each document's scores, multiplied by the weights if given.
 
-    Two floats have the same sum either way round. With three or more the sum is rounded once, so that documents with
-    the same scores from different rankings tie exactly, and the order of the rankings decides nothing.
+    A sum of two floats does not depend on their order. With three or more rankings `math.fsum` rounds once, so that
+    documents with the same scores from different rankings tie exactly, in any order of the rankings.
     """
     if len(rankings) > 2:
         parts = weighted(rankings, weights) if weights else rankings
@@ -90,22 +95,24 @@ def added(rankings: Sequence[Ranking], weights: Sequence[float] | None = None) -
 
 
 def by_rank(ranking: Ranking, value: Callable[[int], float]) -> Ranking:
-    """Each document with a value for its rank, counted from 1."""
+    """Map each document to a value of its rank, from 1."""
     return dict(zip(ranking, map(value, range(1, len(ranking) + 1)), strict=True))
 
 
 def shares(weights: Sequence[float] | None, rankings: Sequence[Ranking]) -> Sequence[float]:
-    """The weights; where none are given all count alike, and they sum to 1."""
+    """Return the weights, or equal weights that sum to 1 if none are given."""
     return weights or [1 / len(rankings)] * len(rankings)
 
 
 def weighted(rankings: Sequence[Ranking], weights: Sequence[float]) -> list[Ranking]:
-    """Every score times the weight of its ranking."""
+    """Multiply every score by the weight of its ranking."""
     return [{doc: w * s for doc, s in ranking.items()} for ranking, w in zip(rankings, weights, strict=True)]
 
 
 def borda_points(rankings: Sequence[Ranking]) -> list[Ranking]:
-    """The points each ranking gives: the first of n candidates gets n, and those not ranked share what is left.
+    """Compute Borda points of each ranking.
+
+    The first of n documents gets n points, and unranked documents share the rest.
 
     >>> borda_points([{"a": 9.0, "b": 8.0}, {"c": 5.0}])
     [{'a': 3.0, 'b': 2.0, 'c': 1.0}, {'c': 3.0, 'b': 1.5, 'a': 1.5}]

@@ -1,4 +1,4 @@
-"""Fusing one query at a time, as a live retriever does, and all queries of several runs."""
+"""Fusion of the rankings of one query, as in a live retriever, and of all queries of several runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def fuse_query(
     trained: Trained | None = None,
     **params: Any,
 ) -> dict[str, float]:
-    """The fused scores of one query, best first; equal scores by document id, descending, as trec_eval does.
+    """Fuse the rankings of one query; returns scores, best first.
 
-    An empty ranking is a retriever that found nothing. Where no normalisation is named, `default_norm` says which.
+    Equal scores are ordered by document id, descending, as in trec_eval. An empty ranking is a retriever without
+    hits. Without `norm`, `default_norm` chooses the normalisation.
 
     >>> fuse_query([{"a": 12.1, "b": 9.4}, {"b": 0.83, "c": 0.79}], "wsum", weights=[0.4, 0.6])
     {'b': 0.6, 'a': 0.4, 'c': 0.0}
@@ -43,9 +44,10 @@ def fuse_runs(
     depth: int | None = None,
     **params: Any,
 ) -> dict[str, dict[str, float]]:
-    """The fused scores of every query of any run; a query that a run lacks is an empty ranking there.
+    """Fuse every query of any run.
 
-    `missing_queries` says how many those are. With a `depth` only the best so many documents of a query stay.
+    A query missing from a run is an empty ranking there. `missing_queries` counts those. `depth` is the maximum
+    number of documents per query.
 
     >>> fuse_runs([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}], "isr")
     {'q1': {'a': 4.0}, 'q2': {'b': 1.0}}
@@ -60,9 +62,10 @@ def fuse_runs(
 def train(
     method: str, qrels: Nested, runs: Sequence[Nested], norm: str | None = None, *, rel: float = 1, **params: Any
 ) -> Trained:
-    """What a method can learn about the runs from judged queries; grades of at least `rel` are relevant.
+    """Train a method on judged queries; grades of at least `rel` are relevant.
 
-    Fusing the same queries with it flatters the result: `cross_validated` never does.
+    Scores of the same queries fused with the result are too optimistic; `cross_validate` avoids that. Raises
+    `MissingEvidence` without judged queries.
 
     >>> train("mapfuse", {"q": {"a": 1}}, [{"q": {"b": 2.0, "a": 1.0}}, {"q": {"a": 1.0}}]).rows
     ((0.5,), (1.0,))
@@ -81,7 +84,7 @@ def train(
 def learn(
     how: Method, qrels: Nested, seen: Mapping[str, Rankings], runs: int, settings: Mapping[str, Any], rel: float
 ) -> tuple[Sequence[float], ...]:
-    """The row of each run, from the prepared rankings of the queries that are judged."""
+    """Compute the learned values of each run from prepared rankings."""
     if how.training is None:
         return ()
     relevant = {query: {doc for doc, grade in docs.items() if grade >= rel} for query, docs in qrels.items()}
@@ -93,7 +96,7 @@ def learn(
 
 
 def missing_queries(runs: Sequence[Nested]) -> list[int]:
-    """For each run how many queries it lacks that another has.
+    """Count the queries that each run lacks and another run has.
 
     >>> missing_queries([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}])
     [1, 0]
@@ -103,13 +106,13 @@ def missing_queries(runs: Sequence[Nested]) -> list[int]:
 
 
 def by_query(runs: Sequence[Nested]) -> dict[str, list[Mapping[str, float]]]:
-    """The rankings of each query, in the order in which queries first appear."""
+    """Collect the rankings of each query, in order of first appearance."""
     every = dict.fromkeys(query for run in runs for query in run)
     return {query: [run.get(query, {}) for run in runs] for query in every}
 
 
 def prepared(rankings: Sequence[Mapping[str, float]], how: Method, norm: str, query: str | None = None) -> Rankings:
-    """The rankings of a query on the scale of a normalisation, best first where a method looks at ranks."""
+    """Normalise the rankings of a query, sorted best first if ranks are needed."""
     scale = find_norm(norm)
     try:
         read = best_first if how.sees != "scores" or scale.uses_ranks else checked
@@ -121,7 +124,7 @@ def prepared(rankings: Sequence[Mapping[str, float]], how: Method, norm: str, qu
 
 
 def cut(ranking: Ranking, depth: int | None) -> Ranking:
-    """The best so many documents."""
+    """Keep the first `depth` documents; None keeps all."""
     if depth is None:
         return ranking
     if depth < 1:
@@ -132,7 +135,10 @@ def cut(ranking: Ranking, depth: int | None) -> Ranking:
 def _settled(
     method: str, norm: str | None, trained: Trained | None, params: Mapping[str, Any], runs: int
 ) -> tuple[Method, str, dict[str, Any]]:
-    """The method, the normalisation and every parameter, once all fit together."""
+    """Resolve method, normalisation and parameters.
+
+    Raises if they do not fit together.
+    """
     how = find_method(method)
     if runs == 0:
         raise BadInput("there is nothing to fuse", hint="give at least one ranking")

@@ -1,4 +1,4 @@
-"""Fusion of ranks: scores decide only who stands above whom."""
+"""Fusion methods that use only ranks, without training."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ragauge.fusion.scores import Rankings, Weights
 from ragauge.records import Floats
 
 _CELLS = 1 << 16
-"""How many pairs of documents are compared at once: what fits a processor's cache."""
+"""Number of document pairs compared at a time; fits the CPU cache."""
 
 
 def rrf(rankings: Rankings, *, k: float = 60, weights: Weights = None) -> Ranking:
-    """The sum of 1 / (k + rank), each times the weight of its ranking where there are weights.
+    """Sum 1 / (k + rank), multiplied by the weight of the ranking if given.
 
     >>> rrf([{"a": 9.0, "b": 8.0}, {"b": 0.2}], k=0)
     {'a': 1.0, 'b': 1.5}
@@ -26,7 +26,10 @@ def rrf(rankings: Rankings, *, k: float = 60, weights: Weights = None) -> Rankin
 
 
 def rbc(rankings: Rankings, *, phi: float = 0.8) -> Ranking:
-    """The sum of (1 - phi) * phi^(rank - 1): a reader goes on to the next document with probability phi."""
+    """Sum (1 - phi) * phi^(rank - 1).
+
+    phi is the probability that a user reads the next document.
+    """
     return added([by_rank(ranking, lambda rank: (1 - phi) * phi ** (rank - 1)) for ranking in rankings])
 
 
@@ -35,7 +38,7 @@ def _inverse_squares(rankings: Rankings) -> dict[str, list[float]]:
 
 
 def isr(rankings: Rankings) -> Ranking:
-    """The sum of 1 / rank^2 times the number of rankings that have the document.
+    """Sum 1 / rank^2, times the number of rankings with the document.
 
     >>> isr([{"a": 9.0, "b": 8.0}, {"b": 0.2}])
     {'a': 1.0, 'b': 2.5}
@@ -44,30 +47,36 @@ def isr(rankings: Rankings) -> Ranking:
 
 
 def log_isr(rankings: Rankings) -> Ranking:
-    """The same with the logarithm of that number: a document that only one ranking has gets 0."""
+    """Sum 1 / rank^2, times the log of the number of rankings with the document.
+
+    A document in only one ranking gets 0.
+    """
     return {doc: math.fsum(parts) * math.log(len(parts)) for doc, parts in _inverse_squares(rankings).items()}
 
 
 def logn_isr(rankings: Rankings, *, sigma: float = 0.01) -> Ranking:
-    """The same with the logarithm of that number plus sigma, so that ranks count also where one ranking is alone."""
+    """Sum 1 / rank^2, times log(number of rankings with the document + sigma).
+
+    With sigma > 0, ranks count even for a document in only one ranking.
+    """
     return {doc: math.fsum(parts) * math.log(len(parts) + sigma) for doc, parts in _inverse_squares(rankings).items()}
 
 
 def bordafuse(rankings: Rankings) -> Ranking:
-    """The sum of Borda points."""
+    """Sum Borda points."""
     return added(borda_points(rankings))
 
 
 def w_bordafuse(rankings: Rankings, *, weights: Weights = None) -> Ranking:
-    """The sum of Borda points, each times the weight of its ranking."""
+    """Sum Borda points, multiplied by the weight of the ranking."""
     return added(borda_points(rankings), shares(weights, rankings))
 
 
 def condorcet(rankings: Rankings) -> Ranking:
-    """One plus the number of documents that a document beats by majority; half for each that it is level with.
+    """Score documents by pairwise majority (Copeland).
 
-    Where majorities agree on an order, these are the places in it, counted from the last. Where they go round in a
-    circle or nobody wins, no order is the majority's; counting victories (Copeland) then needs no order to begin with.
+    The score is 1 + documents beaten + half of the draws. If majorities agree on an order, the score is the position
+    counted from the last. Counting victories needs no such order, so cycles and draws are no problem.
 
     >>> condorcet([{"a": 3.0, "b": 2.0}, {"a": 9.0, "c": 8.0}, {"b": 7.0, "c": 6.0}])
     {'a': 3.0, 'b': 2.0, 'c': 1.0}
@@ -76,7 +85,7 @@ def condorcet(rankings: Rankings) -> Ranking:
 
 
 def w_condorcet(rankings: Rankings, *, weights: Weights = None) -> Ranking:
-    """The same with votes that weigh as much as their ranking."""
+    """Score documents by pairwise weighted majority; a ranking's vote is its weight."""
     return _victories(rankings, weights or [1.0] * len(rankings))
 
 
@@ -85,12 +94,12 @@ def _victories(rankings: Rankings, votes: Sequence[float]) -> Ranking:
     n = len(docs)
     if n == 0:
         return {}
-    # A ranking puts what it has above what it lacks, and has no opinion on two documents that it lacks.
+    # A ranking prefers documents it has to those it lacks, and has no preference between two that it lacks.
     ranks = [{doc: rank for rank, doc in enumerate(ranking)} for ranking in rankings]
     places = np.array([[mine.get(doc, n) for doc in docs] for mine in ranks], np.int32)
     alike = len(set(votes)) == 1
     ballots = np.ones(len(votes), np.int16) if alike else np.asarray(votes, np.float64)
-    level = 0 if alike else 1e-12 * sum(votes)  # sums of weights such as 0.1 + 0.2 and 0.3 differ in their last digit
+    level = 0 if alike else 1e-12 * sum(votes)  # sums of weights such as 0.1 + 0.2 and 0.3 differ in the last digit
     wins: Floats = np.empty(n)
     rows = max(1, _CELLS // n)
     for begin in range(0, n, rows):
@@ -101,5 +110,5 @@ def _victories(rankings: Rankings, votes: Sequence[float]) -> Ranking:
             margins += opinions if alike else ballot * opinions
         beaten, beats = (margins < -level).sum(axis=1), (margins > level).sum(axis=1)
         wins[begin : begin + rows] = (beats - beaten + n) / 2
-    # Victories, and half of the draws, are half of (n + victories - defeats); a document's draw with itself is in it.
+    # Victories + draws / 2 = (n + victories - defeats) / 2, which includes a document's draw with itself.
     return dict(zip(docs, (wins + 0.5).tolist(), strict=True))

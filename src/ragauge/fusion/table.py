@@ -1,4 +1,4 @@
-"""Every fusion method there is, in one literal table. Adding one means writing its function and a row here."""
+"""Registry of fusion methods. To add one, write its function and a row here."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ragauge.fusion.order import Ranking
 
 @dataclass(frozen=True)
 class Setting:
-    """A parameter of a method."""
+    """Parameter of a fusion method."""
 
     default: Any
     must: str
-    """What its value must be, for people."""
+    """Condition on the value, as text for error messages."""
     holds: Callable[[Any], bool]
-    """The same for machines."""
+    """Predicate that checks the condition."""
     grid: tuple[Any, ...] = ()
-    """The values that tuning tries, besides the default."""
+    """Values that tuning tries in addition to the default."""
     trains: bool = False
-    """Whether it belongs to the training, and fusing has no use for it."""
+    """Whether the parameter is for training only."""
     shares: bool = False
-    """Whether it is weights, one for each run, which tuning takes from a simplex."""
+    """Whether the parameter is weights per run, which tuning draws from a simplex."""
 
 
 def _number(value: Any, *, whole: bool = False) -> bool:
@@ -89,23 +89,26 @@ WU = "Wu & Crestani, CIKM 2002"
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """One row of the table."""
+    """Fusion method with its function, description and parameters."""
 
     name: str
     function: Callable[..., Ranking]
-    """From the normalised rankings of a query, best first, to a score per document."""
+    """Function from the normalised rankings of a query to a score per document."""
     says: str
-    """What it does, in a line."""
+    """One-line description."""
     paper: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
     sees: Literal["ranks", "scores", "both"] = "ranks"
-    """What it looks at. Scores must be on one scale; where ranks do not count, nothing is sorted before the end."""
+    """Input that the method uses. Scores need a common scale; without ranks, the rankings need not be sorted."""
     training: Callable[..., Row] | None = None
-    """From where a system returned relevant documents to its row of numbers; None where nothing is learned."""
+    """Function from the ranks of relevant documents to the learned values of a system; None if nothing is learned."""
     aliases: tuple[str, ...] = ()
 
     def settled(self, params: Mapping[str, Any], runs: int, *, trains: bool = False) -> dict[str, Any]:
-        """Every parameter of fusing (or of training) with its value, given or default, once all are sound."""
+        """Check parameters and add defaults.
+
+        Returns those of fusion, or of training if `trains`.
+        """
         mine = {name: one for name, one in self.settings.items() if one.trains == trains}
         settled = {name: one.default for name, one in mine.items()}
         for name, value in params.items():
@@ -209,7 +212,7 @@ METHODS = {
         ),
     )
 }
-"""Every fusion method, by the name that ranx gives it."""
+"""Fusion methods by name; the names are those of ranx."""
 
 _NAMES: dict[str, Method] = METHODS | {
     alias: row
@@ -220,7 +223,7 @@ _NAMES: dict[str, Method] = METHODS | {
 
 
 def find_method(name: str) -> Method:
-    """A method by any of its names: `mnz`, `comb_mnz` and `CombMNZ` are one."""
+    """Find a method by any of its names: `mnz`, `comb_mnz` and `CombMNZ` are the same."""
     found = METHODS.get(name) or _NAMES.get(name.strip().lower().replace("-", "_"))
     if found is None:
         raise UnknownName("fusion method", name, _NAMES, hint="`ragauge fuse --list` shows them all")
@@ -228,12 +231,17 @@ def find_method(name: str) -> Method:
 
 
 def default_norm(method: str) -> str:
-    """The normalisation where none is named: `min-max` where scores are added up, `none` where ranks alone count."""
+    """Return the default normalisation of a method.
+
+    It is `min-max` for methods that use scores, otherwise `none`.
+    """
     return "min-max" if find_method(method).sees != "ranks" else "none"
 
 
 def simplex(runs: int, most: int = 100) -> list[tuple[float, ...]]:
-    """Weights for so many runs that sum to 1, equal ones first: in steps of 0.1, or coarser to stay within `most`.
+    """List weights for n runs that sum to 1, most even first.
+
+    Steps are 0.1, or larger to give at most `most` combinations (the even weights come in addition).
 
     >>> simplex(2)[:3], len(simplex(2)), len(simplex(5))
     ([(0.5, 0.5), (0.4, 0.6), (0.6, 0.4)], 11, 71)

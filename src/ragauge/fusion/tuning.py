@@ -1,8 +1,8 @@
-"""Choosing parameters without fooling oneself: no query is fused with parameters that have seen its judgments.
+"""Cross-validated tuning: no query is fused with parameters chosen on its own judgments.
 
-Parameters that were chosen on the same queries they are then measured on look better than they are. Here the queries
-are split into folds; for each fold the parameters are chosen, or the method is trained, on all other folds. Both
-numbers are given, so that the difference can be seen.
+Parameters chosen and scored on the same queries look better than they are. Here the queries are split into folds.
+For each fold the parameters are chosen, or the method is trained, on all other folds. Both scores are reported, so
+that the difference is visible.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ragauge.fusion.table import Method, default_norm, find_method, simplex
 from ragauge.records import Nested
 
 Score = Callable[[Nested], Mapping[str, float]]
-"""A value for each query of a fused run, more is better; queries may be left out."""
+"""Function that scores each query of a fused run, higher is better; queries may be left out."""
 Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-"""The values to try of each parameter, all combinations of them; or a list of combinations."""
+"""Values to try for each parameter, in all combinations; or a list of combinations."""
 Params = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One part of the queries, and the parameters that the other parts chose for it."""
+    """Queries of one fold, and the parameters chosen on the other folds."""
 
     queries: tuple[str, ...]
     params: Params
@@ -40,37 +40,37 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """A run fused under cross-validation, and what it is worth."""
+    """Run fused under cross-validation, with its scores and parameters."""
 
     method: str
     norm: str
     run: dict[str, dict[str, float]] = field(repr=False)
-    """Every query fused with parameters that never saw it; one without judgments with `params`."""
+    """Fused run; each judged query uses parameters chosen on other queries, and an unjudged query uses `params`."""
     folds: tuple[Fold, ...]
     scores: Mapping[str, float] = field(repr=False)
-    """Out of fold: the value of each judged query in `run`. This is what to expect of new queries."""
+    """Out-of-fold score of each judged query in `run`; the estimate for new queries."""
     in_sample: Mapping[str, float] = field(repr=False)
-    """The values where all queries choose the parameters for themselves: flattering, and shown for comparison."""
+    """Scores with parameters chosen on all judged queries; too optimistic, for comparison only."""
     params: Params
-    """What all judged queries choose together: the parameters to use from now on."""
+    """Parameters chosen on all judged queries; use these for new queries."""
     trained: Trained | None = field(repr=False, default=None)
-    """What the method learned from all judged queries, where it learns."""
+    """Values learned from all judged queries; None if the method does not learn."""
     tried: tuple[tuple[Params, float], ...] = field(repr=False, default=())
     """Every combination with its in-sample mean."""
 
     @property
     def mean(self) -> float:
-        """The out-of-fold mean."""
+        """Out-of-fold mean."""
         return _mean(self.scores.values())
 
     @property
     def in_sample_mean(self) -> float:
-        """The in-sample mean."""
+        """In-sample mean."""
         return _mean(self.in_sample.values())
 
     @property
     def optimism(self) -> float:
-        """How much better the in-sample mean looks."""
+        """In-sample mean minus out-of-fold mean."""
         return self.in_sample_mean - self.mean
 
 
@@ -87,9 +87,10 @@ def cross_validated(  # noqa: PLR0913 - each is one choice of the experiment
     depth: int | None = None,
     rel: float = 1,
 ) -> Tuned:
-    """Fuse runs with parameters chosen, or learned, on other queries than those they are used for.
+    """Fuse runs with parameters chosen, or learned, on other queries.
 
-    Of combinations that score alike the earliest of the grid is taken; default grids begin with the plainest one.
+    Among combinations with equal scores the first one of the grid is chosen. Default grids start with the default
+    value, or with equal weights.
     """
     how = find_method(method)
     scale = find_norm(norm or default_norm(method)).name
@@ -131,7 +132,10 @@ def cross_validated(  # noqa: PLR0913 - each is one choice of the experiment
 
 
 def split(queries: Collection[str], folds: int, seed: int) -> list[tuple[str, ...]]:
-    """The queries in so many parts of nearly equal size, by a seeded shuffle of the sorted ids."""
+    """Split the queries into folds of nearly equal size.
+
+    The split is a seeded shuffle of the sorted ids.
+    """
     if folds < 2:
         raise BadInput(f"{folds} folds cannot hold anything out", hint="2 folds or more")
     if len(queries) < folds:
@@ -142,7 +146,7 @@ def split(queries: Collection[str], folds: int, seed: int) -> list[tuple[str, ..
 
 
 def candidates(how: Method, runs: int, grid: Grid | None) -> list[dict[str, Any]]:
-    """The combinations to try, each of them sound."""
+    """List the parameter combinations to try; raises `BadInput` if one is invalid."""
     if grid is None:
         values = {name: _values(one, runs) for name, one in how.settings.items() if one.grid or one.shares}
         if not values and how.training is None:
@@ -168,7 +172,7 @@ def _values(setting: Any, runs: int) -> Sequence[Any]:
 
 @dataclass(eq=False)
 class _Work:
-    """What all folds share: the prepared rankings, and what each combination scored where that is the same for all."""
+    """State shared by all folds: the prepared rankings, and cached scores of each combination."""
 
     how: Method
     grid: list[dict[str, Any]]
@@ -181,12 +185,15 @@ class _Work:
     known: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     def train_only(self, params: Params) -> dict[str, Any]:
-        """The parameters of training, given or default."""
+        """Return the training parameters, given or default."""
         mine = {name: value for name, value in params.items() if self.how.settings[name].trains}
         return self.how.settled(mine, self.runs, trains=True)
 
     def choose(self, queries: Sequence[str]) -> tuple[Params, tuple[Sequence[float], ...], Any]:
-        """The best combination on these queries alone, what was learned with it, and what every one scored."""
+        """Choose the best combination on these queries.
+
+        Returns its parameters, its learned values, and the score of every combination.
+        """
         mine = set(queries)
         tried = []
         best: tuple[float, Params, tuple[Sequence[float], ...]] | None = None
@@ -209,7 +216,10 @@ class _Work:
     def _values(
         self, at: int, params: Params, rows: tuple[Sequence[float], ...], queries: Sequence[str]
     ) -> Mapping[str, float]:
-        """The value per query of one combination; where nothing is learned it is counted once for all folds."""
+        """Score one combination per query.
+
+        Cached for all folds if the method does not learn.
+        """
         if self.how.training is not None:
             return self.values(self.fuse(params, rows, queries))
         if at not in self.known:
@@ -217,11 +227,11 @@ class _Work:
         return self.known[at]
 
     def values(self, fused: Nested) -> dict[str, float]:
-        """What the measure gives each query, without those that it leaves open."""
+        """Score each query of a fused run, without undefined scores."""
         return {query: value for query, value in self.score(fused).items() if not math.isnan(value)}
 
     def fuse(self, params: Params, rows: tuple[Sequence[float], ...], queries: Collection[str]) -> dict[str, Ranking]:
-        """The fused rankings of some queries."""
+        """Fuse the rankings of the given queries."""
         fusing = {name: value for name, value in params.items() if not self.how.settings[name].trains}
         settings = self.how.settled(fusing, self.runs) | ({"rows": rows} if rows else {})
         function = self.how.function

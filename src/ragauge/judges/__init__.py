@@ -1,1 +1,1 @@
-"""Asking a model: rubrics as files, strict reading of replies, a store of what was said, a ledger of what it cost."""
+"""Judging of samples by a model or by word overlap: prompts, replies, reply cache and costs."""

@@ -1,4 +1,4 @@
-"""Asking a chat once, and no longer than it may take; one that is not async must not hold up the loop."""
+"""Send requests to a chat model, with a timeout and without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from ragauge.threads import in_a_thread
 from ragauge.verdicts import Reply
 
 LONGEST_WORDS = 500
-"""Characters of what a chat of somebody's own says when it fails."""
+"""Maximum number of characters of an error message of a user-supplied chat model."""
 
 
 def is_async(chat: Any) -> bool:
-    """Whether what a chat's `complete` gives must be awaited."""
+    """Return whether the result of the chat model's `complete` must be awaited."""
     return bool(getattr(chat, "asynchronous", False)) or inspect.iscoroutinefunction(chat.complete)
 
 
 async def ask(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
-    """Return the reply to one request.
+    """Send one request and return the reply.
 
-    `complete` of some chats makes several requests, to find the format that an endpoint accepts. These have `request`
-    too, which makes one and raises BackendFailed with `adapted` if another is needed: limits count requests.
+    `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also have
+    `request`, which makes one request and raises BackendFailed with `adapted` if another one is needed. It is used if
+    available, because limits count requests.
     """
     return await _call(chat, getattr(chat, "request", chat.complete), messages, schema)
 
 
 async def ask_until_adapted(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
-    """Return the reply of a chat, with as many requests as it makes."""
+    """Return the reply of `complete`, which may make several requests."""
     return await _call(chat, chat.complete, messages, schema)
 
 
@@ -49,7 +50,10 @@ async def _call(
 
 
 async def attempt(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None, limit: float) -> Reply:
-    """What a chat replies within so many seconds; whatever it fails with is BackendFailed, in its own words."""
+    """Send one request and wait at most `limit` seconds for the reply.
+
+    Any error of the chat model is raised as BackendFailed, with the original message.
+    """
     scope = asyncio.timeout(limit)
     try:
         async with scope:
@@ -60,7 +64,7 @@ async def attempt(chat: Chat, messages: Sequence[Message], schema: Mapping[str, 
         words = f"no reply within {limit:.3g} s" if scope.expired() else f"TimeoutError: {error}"
         failure = BackendFailed(words, passing=True)
         failure.unanswered = True
-    except Exception as error:  # whatever a chat of somebody's own raises
+    except Exception as error:  # A user-supplied chat model may raise any exception.
         words = redact(" ".join(f"{type(error).__name__}: {error}".split()))[:LONGEST_WORDS]
         failure = BackendFailed(words, passing=isinstance(error, OSError))
     raise failure

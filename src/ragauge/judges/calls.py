@@ -1,4 +1,4 @@
-"""Calls to a chat that get through: in time, at a pace that the endpoint can bear, again where that may help."""
+"""Call a chat model with timeouts, retries and a limit on concurrent requests."""
 
 from __future__ import annotations
 
@@ -22,30 +22,34 @@ MAX_FORMATS = 12
 
 
 class Called(NamedTuple):
-    """A reply, and what it took to get it."""
+    """Reply to a call, with the time and the requests that it took."""
 
     reply: Reply
-    """With the tokens of its own request."""
+    """Reply, with the token counts of its own request only."""
     seconds: float
-    """Of all attempts together, without the pauses between them and without waiting for a place."""
+    """Duration of all attempts, in seconds, without pauses and without waiting for a free slot."""
     attempts: int
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    """Tokens of the requests before it that failed."""
+    """Number of completion tokens of the failed requests before the reply; `prompt_tokens` counts their prompt tokens.
+    """
 
 
 class Account(Protocol):
     """Counts the requests of one call."""
 
     def begin(self) -> None:
-        """Count a request before it is made; raise `Enough` if a limit does not allow it."""
+        """Count a request before it is made.
+
+        Raise `BudgetReached` if a limit does not allow it.
+        """
 
     def fail(self, failure: BackendFailed) -> None:
         """Record that the request failed."""
 
 
 class Uncounted:
-    """An account without a limit."""
+    """Request counter without a limit."""
 
     def begin(self) -> None:
         """Allow the request."""
@@ -55,7 +59,7 @@ class Uncounted:
 
 
 class _Tried(NamedTuple):
-    """What a call took so far that came to nothing."""
+    """Number of requests of a call so far, and the tokens of those that failed."""
 
     attempts: int = 0
     prompt_tokens: int = 0
@@ -69,12 +73,12 @@ class _Tried(NamedTuple):
 
 
 class Caller:
-    """Asks a chat, at most `concurrency` times at once; it belongs to one event loop.
+    """Sends calls to a chat model, at most `concurrency` at a time, in one event loop.
 
-    An attempt may take `timeout` seconds, and a call `patience` seconds from its first attempt on, pauses and all. What
-    may pass is tried again: up to `retries` times, each after a random pause that may be twice as long (from `pause`
-    seconds on). A server that says it is busy is no fault of a call: all slow down, and these attempts are limited by
-    patience alone. Where it asks for more patience than there is, that is final.
+    An attempt may take `timeout` seconds. A call may take `patience` seconds from its first attempt, pauses included.
+    Temporary failures are retried up to `retries` times, after a random pause that starts at up to `pause` seconds and
+    doubles its limit each time. If the server reports overload, all calls slow down; these attempts are limited by
+    `patience` only. A server that asks for a longer wait than `patience` allows is a final failure.
     """
 
     def __init__(
@@ -108,10 +112,11 @@ class Caller:
     async def call(
         self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None, account: Account | None = None
     ) -> Called:
-        """Return the reply, or raise BackendFailed; `final` means that every other call will fail too.
+        """Call the chat model and return the reply with its time and attempts.
 
-        Each request is counted by `account`: those in formats that the endpoint refuses, and retries. If a limit allows
-        no first request, `Enough` is raised; if it allows no retry, the last failure.
+        BackendFailed is raised if there is none; `final` means that every other call will fail too. Each request is
+        counted by `account`: those in formats that the endpoint refuses, and retries. If a limit allows no first
+        request, `BudgetReached` is raised; if it allows no retry, the last failure.
         """
         account = account or Uncounted()
         failure: BackendFailed | None = None
@@ -127,7 +132,7 @@ class Caller:
                 tried = tried._replace(attempts=tried.attempts + 1)
                 reply = await self._attempt(messages, schema, ends - began)
                 self.pace.well()
-                # A longer one would keep everybody waiting without a word; the next call will be told again.
+                # A longer pause would block all calls without a message; the next reply reports the limit again.
                 self.pace.hold(min(reply.hold, self._patience))
                 return Called(reply, seconds + loop.time() - began, *tried)
             except Enough as limit:
@@ -139,7 +144,7 @@ class Caller:
                 account.fail(failure)
                 tried = tried.and_spent(failure)
                 if failure.final or self._too_long(failure, ends - loop.time()):
-                    # Before the place is given back: nobody who waits for it would fare better.
+                    # Close before the slot is released: the waiting calls would fail in the same way.
                     self.pace.shut(partial(_given_up, failure, _Tried(), final=True))
                 elif failure.passing and failure.busy:
                     self.pace.overloaded(entered, failure.after)
@@ -169,19 +174,22 @@ class Caller:
         return failure.passing and failure.after is not None and failure.after > left
 
     def _wait(self, failure: BackendFailed, counted: int) -> float:
-        """Anything up to a time that doubles, so that calls that failed together do not come back together."""
+        """Return a random pause in seconds.
+
+        Its upper limit doubles with each retry, so that calls that failed together are not repeated together.
+        """
         if failure.after is not None:
             return failure.after + self._pause * self._chance()
         return min(LONGEST_PAUSE, self._pause * 2.0 ** (counted - 1)) * self._chance()
 
     async def close(self) -> None:
-        """Close the chat, where it can be closed."""
+        """Close the chat model if it has a `close` method."""
         if inspect.isawaitable(closing := close(self.chat)):
             await closing
 
 
 def _given_up(failure: BackendFailed, tried: _Tried, why: str = "", *, final: bool = False) -> BackendFailed:
-    """The last failure, with how often it was tried."""
+    """Return the last failure with the number of attempts."""
     often = f"{tried.attempts} attempts" if tried.attempts > 1 else ""
     about = ", ".join(filter(None, [often, why]))
     last = BackendFailed(
@@ -197,7 +205,7 @@ def _given_up(failure: BackendFailed, tried: _Tried, why: str = "", *, final: bo
 
 
 def check_identity(thing: Any) -> None:
-    """Refuse a chat, or a judge, that cannot be told from another one in a file."""
+    """Refuse a chat model or judge whose identity cannot be written as JSON."""
     try:
         json.dumps(dict(thing.identity), sort_keys=True, allow_nan=False)
         _ = thing.name

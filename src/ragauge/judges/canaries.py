@@ -1,7 +1,7 @@
-"""Attempts to talk a judge into a verdict: the same task twice, once with an instruction hidden in the data.
+"""Prompt-injection tests of a judge: each task runs once clean and once with a hidden instruction.
 
-The judge holds where the verdict does not move. What a case proves is little where the judge is wrong without the
-attempt too, so the right verdict is shown beside both.
+The judge resists if the verdict does not change. A case means little if the clean verdict is already wrong, so the
+correct verdict is reported too.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ UNSCORED = "unscored"
 
 @dataclass(frozen=True)
 class Case:
-    """One attempt."""
+    """One prompt-injection attempt."""
 
     name: str
     where: str
-    """What holds the instruction: a `context`, a `claim`, an `answer`."""
+    """Text that contains the instruction: a `context`, a `claim` or an `answer`."""
     task: Task
     attack: str
-    """What is added to the text."""
+    """Instruction that is added to the text."""
     place: str
-    """The id of the text that it is added to."""
+    """Id of the text that it is added to."""
     wanted: str
-    """The right verdict."""
+    """Correct verdict."""
 
     def attacked(self) -> Task:
-        """The same task with the instruction in it."""
+        """Return the task with the instruction added."""
 
         def spoiled(texts: Mapping[str, str]) -> dict[str, str]:
             return {name: f"{text}\n\n{self.attack}" if name == self.place else text for name, text in texts.items()}
@@ -139,7 +139,7 @@ CASES: Sequence[Case] = (
 
 
 async def attempts(judge: Judge, n: int) -> list[Canary]:
-    """What comes of every attempt."""
+    """Run every injection case, with and without the instruction."""
 
     async def one(case: Case) -> Canary:
         case = replace(case, task=replace(case.task, n=n if case.task.step == "questions" else 0))
@@ -152,7 +152,7 @@ async def attempts(judge: Judge, n: int) -> list[Canary]:
 
 
 def _word(case: Case, said: dict[str, Any]) -> str:
-    """A verdict in two words."""
+    """Describe a verdict in a few words."""
     verdict = said.get("s1" if case.task.step == "claims" else case.place if case.task.step != "support" else "a1")
     if verdict is None:
         return UNSCORED

@@ -1,4 +1,4 @@
-"""What judging would take, before anything is asked: the same tasks, with sentences in the place of claims."""
+"""Cost estimate of judging without calling the model: the same tasks, with sentences instead of claims."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOCAL_RATES = (500, 20)
 
 
 class Estimating:
-    """A judge that asks nothing: what is kept is used, the rest is counted.
+    """A judge that calls no model, but counts the calls without a cached reply.
 
-    A `local` server costs nothing unless it has a price, and its time is estimated.
+    A `local` server is free unless it has a price; its time is estimated instead.
     """
 
     def __init__(self, model: Model, price: Price | None, *, local: bool = False) -> None:
@@ -30,16 +30,16 @@ class Estimating:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """Name of the model."""
         return self._model.name
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The model's."""
+        """Identity of the model judge."""
         return self._model.identity
 
     async def answer(self, task: Task) -> Reading:
-        """What is kept, and something of the right shape for the rest."""
+        """Return cached verdicts, and placeholders of the right type for the rest."""
         said = {name: _stand_in(task, text) for name, text in task.asked.items()}
         for ask in self._model.first_asks(task):
             kept = self._model.kept(ask)
@@ -54,7 +54,7 @@ class Estimating:
         return Reading(said, {})
 
     def estimates(self) -> list[Estimate]:
-        """A row for each step that something is left to ask in."""
+        """Return one row per step with uncached calls."""
         found = []
         for step, (calls, prompt, completion) in self._counts.items():
             cost = None if self._price is None else self._price.of(prompt, completion)

@@ -1,4 +1,4 @@
-"""From a sample to its verdicts: which tasks there are, in which order, and what of them is missing."""
+"""Judge tasks of a sample: which tasks are needed, in which order, and how results become verdicts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from ragauge.together import each, together
 from ragauge.verdicts import ANSWER, REFERENCE, Claim, Question, Sample, Unscored, Verdicts, cited_by
 
 Wanted = frozenset[str]
-"""What has to be judged: some of `answer`, `reference`, `cross`, `useful`, `questions`."""
+"""Kinds of tasks to judge: some of `answer`, `reference`, `cross`, `useful`, `questions`."""
 MARKS = {ANSWER: "a", REFERENCE: "r"}
 OTHER = {ANSWER: REFERENCE, REFERENCE: ANSWER}
 
 
 async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> Verdicts:
-    """All that a judge says of one sample; the questions that it thinks up are not compared with the one asked yet."""
+    """Run all judge tasks of one sample and return its verdicts.
+
+    The similarity of generated questions is not computed yet (NaN).
+    """
     texts = _texts(sample, wanted)
     jobs: dict[str, Task] = {f"claims {name}": _claims_task(sample, name, text) for name, text in texts.items()}
     if "useful" in wanted and (chunks := _worded(sample)):
@@ -32,7 +35,7 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
     unscored: dict[str, Unscored] = {}
     for name, text in texts.items():
         taken = said.pop(f"claims {name}")
-        if taken.unscored:  # a text is taken apart whole or not at all: a claim that is missing could raise the score
+        if taken.unscored:  # Claims of a text are complete or unscored: a missing claim could raise the score.
             unscored[f"claims {name}"] = next(iter(taken.unscored.values()))
         else:
             claims[name] = _claims(text, name, taken)
@@ -57,17 +60,17 @@ async def verdicts_of(sample: Sample, judge: Judge, wanted: Wanted, n: int) -> V
 
 @dataclass(frozen=True)
 class Session:
-    """The same as work for an executor: the verdicts on some samples, in their order."""
+    """Work for an executor: judge a batch of samples, in their order."""
 
     room: Room[Judge]
-    """What gives each process its judge, and all that it says there one event loop."""
+    """Thread with an event loop that opens one judge per process."""
     wanted: Wanted
     n: int
     at_a_time: int
-    """So many samples."""
+    """Maximum number of samples judged concurrently."""
 
     def __call__(self, samples: Sequence[Sample]) -> list[Verdicts]:
-        """All that the judge says of each."""
+        """Return the verdicts on each sample."""
         found: dict[str, Verdicts] = {}
 
         async def heard(judge: Judge) -> None:
@@ -81,7 +84,7 @@ class Session:
 
 
 def _asked(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, Reading]) -> list[str]:
-    """What was put to the judge, of all that can be."""
+    """Return the kinds of tasks that were put to the judge."""
     held = [] if sample.contexts is None else list(claims)
     return [*held, *(["cross"] if len(claims) == 2 else []), *(one for one in ("useful", "questions") if one in said)]
 
@@ -100,12 +103,12 @@ async def _answers(judge: Judge, jobs: Mapping[str, Task]) -> dict[str, Reading]
 
 
 def _worded(sample: Sample) -> dict[str, str]:
-    """The chunks that say something: a blank one helps nobody, and nobody is asked about it."""
+    """Return the chunks with text; blank chunks are not judged."""
     return {name: text for name, text in sample.chunks.items() if text.strip()}
 
 
 def _texts(sample: Sample, wanted: Wanted) -> dict[str, str]:
-    """The texts whose claims are wanted, of those that there are."""
+    """Return the available texts whose claims are required."""
     cross = "cross" in wanted or {"answer", "reference"} <= wanted
     both = sample.answer is not None and sample.reference is not None
     texts = ((ANSWER, sample.answer), (REFERENCE, sample.reference))
@@ -122,7 +125,7 @@ def _claims_task(sample: Sample, name: str, text: str) -> Task:
 
 
 def _claims(text: str, name: str, found: Reading) -> list[Claim]:
-    """The claims of a text, in the order of its sentences."""
+    """Build the claims of a text, in the order of its sentences."""
     claims: list[Claim] = []
     for place, cites in enumerate(cited_by(sentences(text)), 1):
         for one in found.said[f"s{place}"]:
@@ -131,9 +134,10 @@ def _claims(text: str, name: str, found: Reading) -> list[Claim]:
 
 
 def _support_task(sample: Sample, claims: Mapping[str, Sequence[Claim]]) -> Task:
-    """The claims against the chunks, and those of each text against the other where both are taken apart.
+    """Build the task that checks the support of claims.
 
-    A claim that no source is there for is not asked about: measures know what that means by their convention.
+    Sources are the chunks, and the other text if claims of both texts are known. Claims without any source are left
+    out; the measures handle them by convention.
     """
     sources = _worded(sample)
     if len(claims) == 2:

@@ -1,4 +1,4 @@
-"""What judging took, and where it has to end: tokens, cost and time by step; limits that are kept before, not after."""
+"""Costs of judging: tokens, cost and latency by step, and budgets that are checked before each request."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ragauge.verdicts import STEPS, Reply, Step
 
 @dataclass(frozen=True)
 class Price:
-    """What a million tokens cost, in US dollars."""
+    """Price of a million tokens, in US dollars."""
 
     input: float
     output: float
     cached: float | None = None
-    """Of the prompt's tokens that the endpoint had kept; None is the same as any."""
+    """Price of prompt tokens cached by the endpoint; None uses the input price."""
 
     def of(self, prompt: int, completion: int, cached: int = 0) -> float:
-        """What so many tokens cost.
+        """Compute the cost of a number of tokens in US dollars.
 
         >>> Price(1.0, 4.0, 0.5).of(1_000_000, 250_000, 500_000)
         1.75
@@ -33,19 +33,28 @@ class Price:
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """The price of a model: by its name, or by the first pattern (`gpt-4o*`, `*`) that fits."""
+    """Find the price of a model by name or pattern (`gpt-4o*`, `*`).
+
+    The exact name comes first, then the first matching pattern. None if there is no match.
+    """
     if model in prices:
         return prices[model]
     return next((price for pattern, price in prices.items() if fnmatch(model, pattern)), None)
 
 
 class Enough(Exception):
-    """A limit that the user set is reached; what was not asked stays unasked."""
+    """Raised when a budget set by the user is reached.
+
+    The remaining requests are not made.
+    """
 
 
 @dataclass
 class Limits:
-    """Limits for all requests of a folder, over all sessions: probes, retries and failures count."""
+    """Budget of all requests of a folder, over all sessions.
+
+    Probes, retries and failures count.
+    """
 
     calls: int | None = None
     cost: float | None = None
@@ -68,33 +77,36 @@ class _Row:
 
 
 class Ledger:
-    """Counts what was asked, and says before each call whether it may be made."""
+    """Ledger of requests and tokens that checks the budget before each request."""
 
     def __init__(self, price: Price | None = None, limits: Limits | None = None, before: Spent | None = None) -> None:
         self.limits = limits or Limits()
         self._price = price
         self._rows = {step: _Row() for step in STEPS}
         self._tokens = list(before[1:]) if before is not None else [0, 0, 0]
-        """Paid for, over all sessions: of prompts, of replies, and of prompts that were kept."""
+        """Tokens used over all sessions: prompt, completion and cached prompt tokens."""
         self._calls = before.calls if before is not None else 0
-        """Requests made or being made, over all sessions."""
+        """Number of requests made or in flight, over all sessions."""
         self._reserved = 0.0
         self._seen: set[str] = set()
         self._unread: set[str] = set()
         self._dearer = 1.0
-        """How many times more a call cost than was expected, at most."""
+        """Largest ratio of actual to expected cost of a request so far."""
         self.unsure = self.limits.cost is not None
-        """Whether there is a limit of cost, and no call yet that shows what calls really cost."""
+        """Whether a cost budget is set and no request has shown the actual cost yet."""
         if self.limits.cost is not None and price is None:
             raise BadInput("a cost can be limited only where the price is known", hint="--price IN,OUT, --prices FILE")
 
     @property
     def spent(self) -> float:
-        """What all calls cost so far, over all sessions."""
+        """Cost of all requests so far, over all sessions, in US dollars."""
         return 0.0 if self._price is None else self._price.of(*self._tokens)
 
     def reserve(self, size: Callable[[], tuple[int, int]]) -> float:
-        """Count a request before it is made; raise `Enough` if it exceeds a limit. `size` estimates its tokens."""
+        """Reserve a request before it is made, and return its expected cost.
+
+        `size` estimates its tokens. Raises `BudgetReached` if the request exceeds the budget.
+        """
         if self.limits.calls is not None and self._calls >= self.limits.calls:
             raise Enough(f"the limit of {self.limits.calls:,} request{'s' * (self.limits.calls != 1)} is reached")
         cost = 0.0
@@ -116,7 +128,7 @@ class Ledger:
             self._dearer = max(self._dearer, self._dearer * self._price.of(*tokens) / reserved)
 
     def note(self, step: str, key: str, kept: Kept, *, fresh: bool) -> None:
-        """A reply was used: one that has just come, or one that was there; that it is used again is nothing new."""
+        """Record the use of a reply, new (`fresh`) or cached; each reply is counted once."""
         if key in self._seen:
             return
         self._seen.add(key)
@@ -129,16 +141,16 @@ class Ledger:
         row.kept += not fresh
 
     def unread(self, step: str, key: str) -> None:
-        """A reply could not be read, or not whole."""
+        """Record a reply that could not be parsed completely."""
         self._rows[step].unread += key not in self._unread
         self._unread.add(key)
 
     def failed(self, step: str, attempts: int) -> None:
-        """A call failed for good after so many attempts."""
+        """Record a call that failed after `attempts` attempts."""
         self._rows[step].retries += attempts
 
     def steps(self) -> list[Step]:
-        """A row for each step that was asked."""
+        """Return one row per step with calls."""
         return [self._step(name, row) for name, row in self._rows.items() if row.seconds or row.retries]
 
     def _step(self, name: str, row: _Row) -> Step:
@@ -158,7 +170,9 @@ def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a text is: a quarter of its characters, and of scripts without blanks two thirds.
+    """Estimate the number of tokens of a text.
+
+    A token is four characters, or 1.5 in scripts without spaces.
 
     >>> tokens_of("Twenty-four characters. ")
     6

@@ -1,4 +1,4 @@
-"""A model as judge: renders tasks, asks, reads strictly, asks again for what is missing, and then says so."""
+"""Judge that calls a chat model: builds prompts, parses replies strictly and retries missing items."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ragauge.verdicts import STEPS, Reply, Support, Unscored
 
 KINDS = ("json", "tokens")
 LAST_WORDS = ("refusal", "content_filter", "tool")
-"""How replies end that would end so again."""
+"""Finish reasons for which a retry would end the same way."""
 _PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
-"""About so many tokens a reply has for each thing asked."""
+"""Approximate number of reply tokens per item."""
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How a model is asked."""
+    """Settings of the prompts and calls of a model judge."""
 
     verdicts: str = "json"
-    """`json`: all claims of a sample at once, with reasons; `tokens`: each by itself, a word with its probability."""
+    """`json`: all claims of a sample in one call, with reasons; `tokens`: one word per claim, with its probability."""
     batch: int = 20
-    """The most claims, sentences or chunks in one call."""
+    """Maximum number of claims, sentences or chunks per call."""
     again: int = 2
-    """How often what is missing from a reply is asked for again."""
+    """Number of retries for items missing from a reply."""
     anew: bool = False
-    """Whether that begins once more for what still has no verdict."""
+    """Whether to retry items that are still without a verdict, with new calls."""
     replicate: int = 0
-    """Which time the same is asked: another one has replies of its own."""
+    """Number of the replicate; each has its own cached replies."""
 
     def __post_init__(self) -> None:
         if self.verdicts not in KINDS:
@@ -50,7 +50,7 @@ class Manner:
 
 
 class Ask(NamedTuple):
-    """One call: what it is about, the messages with a fence of its own, and the key that its reply is kept under."""
+    """One call of the judge, with the cache key of its reply."""
 
     task: Task
     word: bool
@@ -58,11 +58,11 @@ class Ask(NamedTuple):
     key: str
 
     def messages(self) -> list[Message]:
-        """The messages, with a tag that was never used before."""
+        """Build the messages with a new random tag."""
         return prompts.messages(self.task, prompts.new_tag(self.task), word=self.word)
 
     def size(self) -> tuple[int, int]:
-        """About how many tokens go in and come out."""
+        """Estimate the numbers of prompt and completion tokens."""
         text = "".join(one["content"] for one in prompts.messages(self.task, prompts.CANONICAL, word=self.word))
         if self.word:
             return tokens_of(text), 1
@@ -73,11 +73,14 @@ class Ask(NamedTuple):
 class _Outcome(NamedTuple):
     read: Reading
     over: bool
-    """Whether there is no use in asking for what is missing again."""
+    """Whether retrying the missing items is useless."""
 
 
 class Model:
-    """A judge that asks a chat. Replies that are kept are not asked for again; equal calls in flight are one call."""
+    """Judge that calls a chat model.
+
+    Cached replies are reused, and equal calls in flight are shared.
+    """
 
     def __init__(self, caller: Caller, replies: Replies, ledger: Ledger, manner: Manner) -> None:
         self._caller = caller
@@ -88,20 +91,20 @@ class Model:
         self._first = asyncio.Lock()
         self._flying: dict[str, asyncio.Future[Kept]] = {}
         self.models: set[str] = set()
-        """Who replied, by its own name."""
+        """Names of the models that replied."""
         self.stopped = ""
-        """The limit that was reached, in words, where one was."""
+        """Description of the budget that was reached; empty if none was."""
         self.guessed = False
-        """Whether an endpoint did not say how many tokens a call took."""
+        """Whether token counts are estimated, because an endpoint did not report them."""
 
     @property
     def name(self) -> str:
-        """The chat's."""
+        """Name of the chat model."""
         return self._chat.name
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The chat's, with the rubrics and the way it is asked."""
+        """Identity of the chat model, with the rubrics and the prompt settings."""
         used = [f"{step}_word" if self._by_word(step) else step for step in STEPS]
         return {
             "chat": dict(self._chat.identity),
@@ -112,7 +115,7 @@ class Model:
         }
 
     async def answer(self, task: Task) -> Reading:
-        """A verdict on everything that is asked, or why there is none."""
+        """Return a verdict on every item of a task, or the reason for a missing one."""
         if not task.asked:
             return Reading({}, {})
         if self._by_word(task.step):
@@ -120,7 +123,7 @@ class Model:
         return _joined(await together(self._asked(part) for part in split(task, self._manner.batch)))
 
     def first_asks(self, task: Task) -> list[Ask]:
-        """The calls that a task begins with, for estimates."""
+        """Return the first calls of a task, for cost estimates."""
         if self._by_word(task.step):
             return [self._ask(one, 0, word=True) for one in single(task)]
         return [self._ask(one, 0) for one in split(task, self._manner.batch)]
@@ -129,19 +132,20 @@ class Model:
         return self._manner.verdicts == "tokens" and step in ("support", "useful")
 
     def kept(self, ask: Ask) -> Kept | None:
-        """The reply to a call, where it is there already."""
+        """Return the cached reply to a call, if any."""
         return self._replies.find(ask.key)
 
     async def _asked(self, task: Task, *, word: bool = False) -> Reading:
-        """Ask; then for what is missing, again and again, in two halves where there are several.
+        """Judge the items of a task, and retry missing items.
 
-        Replies that are kept are read in the same order, however many there are, so that nothing is asked for that was
-        said at last. A limit ends it, with what was said until then.
+        Several missing items are retried in two halves. Cached replies are always read in the same order, however
+        many there are, so that a final verdict is not requested again. When the budget is reached, the verdicts so
+        far are returned.
         """
         said: dict[str, Any] = {}
         why: dict[str, Unscored] = {}
         over: set[str] = set()
-        """What there is no use in asking for again."""
+        """Items for which a retry is useless."""
         parts, more = [task], self._manner.again + 1 if self._manner.anew else 0
         for attempt in count():
             asks = [self._ask(part, attempt, word=word) for part in parts]
@@ -163,7 +167,10 @@ class Model:
         return Reading(said, {name: why[name] for name in task.asked if name not in said})
 
     async def _in_words(self, task: Task) -> Reading:
-        """Each thing by itself; of a claim the contexts and the other text are asked about apart."""
+        """Judge each item in a call of its own.
+
+        For claims, contexts and the other text are separate calls.
+        """
         parts = single(task)
         found = await together(self._asked(part, word=True) for part in parts)
         said: dict[str, Any] = {}
@@ -183,7 +190,7 @@ class Model:
             return _Outcome(Reading({}, dict.fromkeys(asked, Unscored(f"not asked: {limit}"))), over=True)
         except BackendFailed as failure:
             if failure.final or (failure.passing and not self.models):
-                # Not one reply has come, and trying again did not help: the rest would fare no better.
+                # Not one reply has arrived and retries did not help, so the other calls would fail as well.
                 failure.final = True
                 raise
             why = Unscored(f"the call failed: {failure.message}")
@@ -199,13 +206,13 @@ class Model:
     def _ask(self, task: Task, attempt: int, *, word: bool = False) -> Ask:
         schema = prompts.WORDS if word else prompts.schema(task)
         plain = prompts.messages(task, prompts.CANONICAL, word=word)
-        # The texts by themselves too: one of them could hold the fixed tag, and look like two.
+        # Include the texts themselves: one of them could contain the canonical tag and look like two.
         texts = [list(task.asked.items()), list(task.sources.items()), task.question, list(task.history)]
         key = key_of(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
         return Ask(task, word, schema, key)
 
     async def _reply(self, ask: Ask) -> Kept:
-        """The reply: one that is kept, one that is on its way, or a new one."""
+        """Return the reply to a call: cached, in flight, or new."""
         kept = self._replies.find(ask.key)
         if kept is not None:
             self._ledger.note(ask.task.step, ask.key, kept, fresh=False)
@@ -219,7 +226,7 @@ class Model:
         except BaseException as error:
             if not future.done():
                 future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
-                future.exception()  # looked at: nobody else may be waiting
+                future.exception()  # retrieved, since there may be no other waiter
             raise
         else:
             future.set_result(kept)
@@ -228,7 +235,10 @@ class Model:
         return kept
 
     async def _call(self, ask: Ask) -> Kept:
-        """A call, if there is still room for one; the first of all alone, so that the next know what one costs."""
+        """Request a reply.
+
+        The first request runs alone, so that the cost of the next ones is known.
+        """
         if self._ledger.unsure:
             async with self._first:
                 if self._ledger.unsure:
@@ -262,7 +272,7 @@ class Model:
 
 
 class _Requests:
-    """Counts the requests of one call in the ledger, and the failed ones in the file of replies."""
+    """Recorder of the requests of one call in the ledger and the reply cache."""
 
     def __init__(self, ask: Ask, ledger: Ledger, replies: Replies) -> None:
         self._ask = ask
@@ -270,10 +280,13 @@ class _Requests:
         self._replies = replies
         self.reserved = 0.0
         self.limit = ""
-        """The limit that did not allow a request, in words."""
+        """Description of the budget that prevented a request."""
 
     def begin(self) -> None:
-        """Reserve a request and its expected cost; raise `Enough` if a limit does not allow it."""
+        """Reserve a request and its expected cost.
+
+        Raises `BudgetReached` if the budget is spent.
+        """
         try:
             self.reserved = self._ledger.reserve(self._ask.size)
         except Enough as limit:
@@ -281,7 +294,10 @@ class _Requests:
             raise
 
     def fail(self, failure: BackendFailed) -> None:
-        """Record a failed request; one without an answer may have been charged, so its expected cost counts."""
+        """Record a failed request.
+
+        Without a response, its expected cost counts, as it may be billed.
+        """
         tokens = (failure.prompt_tokens, failure.completion_tokens)
         spent = Reply("", *(self._ask.size() if failure.unanswered and not any(tokens) else tokens))
         self._ledger.paid(self.reserved, spent)
@@ -289,7 +305,7 @@ class _Requests:
 
 
 def split(task: Task, most: int) -> list[Task]:
-    """The same task in parts of at most so many things.
+    """Split a task into parts of at most `most` items.
 
     >>> task = Task("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
     >>> [list(part.asked) for part in split(task, 2)]
@@ -300,7 +316,10 @@ def split(task: Task, most: int) -> list[Task]:
 
 
 def single(task: Task) -> list[Task]:
-    """The same task thing by thing; chunks apart from the text that a claim may also be found in."""
+    """Split a task into single items.
+
+    For claims, chunks and the other text are separate tasks.
+    """
     parts: list[Task] = []
     for name in task.asked:
         one = _only(task, [name])
@@ -322,7 +341,10 @@ def _has_chunks(task: Task) -> bool:
 
 
 def _both(before: Any, now: Any, *, chunks: bool) -> Any:
-    """Two verdicts on one claim, by different sources, as one; the probability is that of the contexts."""
+    """Merge two verdicts on one claim by different sources.
+
+    The probability is that of the contexts.
+    """
     if not isinstance(now, Support):
         return now
     now = now if chunks else now._replace(probability=None)

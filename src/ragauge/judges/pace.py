@@ -1,6 +1,6 @@
-"""How many calls are made at a time: as many as are allowed, fewer while the endpoint says that it is too much.
+"""Adapt the number of concurrent calls to what the endpoint accepts.
 
-One more for every round of good replies, half as many once it is overloaded, and a pause that all share.
+The limit rises by one per round of successful replies and is halved on overload, followed by a pause for all calls.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from collections import deque
 from collections.abc import Callable
 
 LONGEST_PAUSE = 60.0
-"""Seconds, where the endpoint does not say how long."""
+"""Maximum pause in seconds, if the endpoint does not say how long to wait."""
 Chance = Callable[[], float]
-"""A number between 0 and 1, another one each time."""
+"""Function that returns a random number between 0 and 1."""
 
 
 class Pace:
-    """Places for calls, in one event loop. Who came first goes first; who is there again goes before all others."""
+    """Slots for concurrent calls in one event loop, in order of arrival; retries go first."""
 
     def __init__(self, most: int, *, pause: float = 0.5, chance: Chance = random.random) -> None:
         self.most = most
         self.limit = float(most)
-        """How many may be under way now; it is never below 1."""
+        """Number of calls allowed at a time now; at least 1."""
         self.busy = 0
-        """How many are under way."""
+        """Number of calls in progress."""
         self._pause = pause
         self._chance = chance
         self._until = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._round = 0
-        """Counts slow-downs: a failure of a call that began before the last one says nothing new."""
+        """Number of slow-downs. Failures of calls that began before the last slow-down are ignored."""
         self._in_a_row = 0
         self._end: Callable[[], Exception] | None = None
-        """Why nobody is let in any more."""
+        """Returns the exception for new and waiting calls once the slots are closed."""
 
     async def enter(self, *, again: bool = False) -> int:
-        """Wait for a place; what comes back is to be handed to `well` or `overloaded`."""
+        """Wait for a slot and return the number of slow-downs, for `overloaded`."""
         loop = asyncio.get_running_loop()
         if (ended := self._ended()) is not None:
             raise ended
@@ -53,7 +53,7 @@ class Pace:
         try:
             await place
         except asyncio.CancelledError:
-            if not place.cancelled():  # it had its place when it was told to stop
+            if not place.cancelled():  # The slot was assigned before the cancellation.
                 self.leave()
             raise
         if (ended := self._ended()) is not None:
@@ -62,28 +62,31 @@ class Pace:
         return self._round
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Release the slot."""
         self.busy -= 1
         self._wake()
 
     def shut(self, why: Callable[[], Exception]) -> None:
-        """Let nobody in any more, neither who waits nor who comes: each is told why."""
+        """Refuse all waiting and future calls with the exception that `why` returns."""
         self._end = why
         while self._waiting:
             place = self._waiting.popleft()
             if not place.done():
-                self.busy += 1  # which is given back as soon as it is told
+                self.busy += 1  # Released by enter(), which raises.
                 place.set_result(None)
 
     def well(self) -> None:
-        """A good reply came: a whole round of them makes room for one more."""
+        """Record a successful reply; a full round of them raises the limit by one."""
         self._in_a_row = 0
         if self.limit < self.most:
             self.limit = min(float(self.most), self.limit + 1 / self.limit)
             self._wake()
 
     def overloaded(self, entered: int, after: float | None) -> None:
-        """A call that entered then was too much: half as many, after a pause."""
+        """Record an overload: halve the limit and pause for `after` or random seconds.
+
+        `entered` is what `enter` returned for the call.
+        """
         if entered == self._round:
             self._round += 1
             self._in_a_row += 1
@@ -92,11 +95,11 @@ class Pace:
                 longest = min(LONGEST_PAUSE, self._pause * 2.0 ** (self._in_a_row - 1))
                 self.hold(longest * (0.5 + 0.5 * self._chance()))
         if after is not None:
-            # Others were told the same moment.
+            # Other clients were probably given the same time: add a random part.
             self.hold(after + self._pause * self._chance())
 
     def hold(self, seconds: float) -> None:
-        """Let nobody in for so long."""
+        """Start no calls for a number of seconds."""
         if seconds > 0:
             self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
 
@@ -112,7 +115,7 @@ class Pace:
         loop = asyncio.get_running_loop()
         while self._waiting and self._open(loop):
             place = self._waiting.popleft()
-            if not place.done():  # as those are that nobody waits for any more
+            if not place.done():  # The waiting call may have been cancelled.
                 self.busy += 1
                 place.set_result(None)
         if self._waiting and loop.time() < self._until:

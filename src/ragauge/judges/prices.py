@@ -1,4 +1,4 @@
-"""What tokens cost, by a table of the user's: prices change, and nobody but the user knows theirs."""
+"""Prices of tokens, given by the user as a table, since they change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _HINT = '["gpt-4o-mini"] with input = 0.15, output = 0.6 and maybe cached = 0.07
 
 
 def as_prices(given: Any) -> dict[str, Price]:
-    """Prices by model: `{model: (input, output)}`, `{model: {"input": …, "output": …}}`, or a TOML file of the latter.
+    """Parse prices by model; raises BadInput if a price is invalid.
+
+    `given` is `{model: (input, output)}`, `{model: {"input": …, "output": …}}`, or a TOML file of the latter.
 
     >>> as_prices({"small": (0.15, 0.6)})["small"].output
     0.6

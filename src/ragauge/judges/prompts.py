@@ -1,7 +1,7 @@
-"""From a task to messages: the rubric as it stands in its file, then the data, fenced with a tag that nobody can guess.
+"""Prompts of the judge and strict parsing of its replies: the rubric, then data in random tags.
 
-A text that is judged may hold instructions. It cannot close its fence, because the tag is drawn anew for every call;
-the rubric says that nothing inside a fence is an instruction; and whatever it achieves, a reply has to fit the schema.
+A judged text may contain instructions. It cannot close its tag, because the tag is random for every call. The rubric
+says that nothing inside a tag is an instruction, and a reply must match the schema.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ragauge.judges.tasks import CONTEXTS, Task
 from ragauge.seams import Message
 
 CANONICAL = "data-" + 16 * "0"
-"""The tag that stands for all tags where messages are compared."""
+"""Tag used in messages that are compared or hashed."""
 WORDS: Mapping[str, Any] = {"enum": ["yes", "no"]}
-"""The shape of a one-word verdict."""
+"""Schema of a one-word verdict."""
 _WANTED = {
     "claims": "List the claims of every one of these sentences",
     "useful": "Judge every one of these passages",
@@ -28,18 +28,21 @@ _WANTED = {
 
 @cache
 def rubric(name: str) -> str:
-    """The text of a rubric."""
+    """Read the text of a rubric."""
     return (files("ragauge.judges") / "rubrics" / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 @cache
 def rubric_hash(name: str) -> str:
-    """The first twelve digits of a rubric's SHA-256: another wording is another judge."""
+    """Return the first 12 digits of a rubric's SHA-256.
+
+    It identifies the judge, since another wording is another judge.
+    """
     return hashlib.sha256(rubric(name).encode()).hexdigest()[:12]
 
 
 def new_tag(task: Task) -> str:
-    """A tag that none of the texts holds."""
+    """Return a random tag that occurs in none of the texts of a task."""
     texts = [task.question, *task.history, *task.asked.values(), *task.sources.values()]
     while True:
         tag = f"data-{secrets.token_hex(8)}"
@@ -48,7 +51,7 @@ def new_tag(task: Task) -> str:
 
 
 def messages(task: Task, tag: str, *, word: bool = False) -> list[Message]:
-    """The rubric, and the data between fences."""
+    """Build the messages of a task: the rubric, and the data inside tags."""
 
     def fenced(name: str, text: str) -> str:
         return f'<{tag} id="{name}">\n{text}\n</{tag}>'
@@ -82,7 +85,7 @@ def _closing(task: Task) -> str:
 
 
 def claim_lists(task: Task) -> dict[str, list[str]]:
-    """The claims that are asked for, those of the answer and those of the reference apart."""
+    """Group the claims of a task by the text that they come from, answer or reference."""
     found: dict[str, list[str]] = {}
     for name in task.asked:
         found.setdefault("of_answer" if name.startswith("a") else "of_reference", []).append(name)
@@ -90,7 +93,10 @@ def claim_lists(task: Task) -> dict[str, list[str]]:
 
 
 def schema(task: Task) -> dict[str, Any]:
-    """The shape that a reply must have; ids and sources are enums of what was asked."""
+    """Build the JSON schema of a reply.
+
+    Ids and sources are enums of those in the task.
+    """
     if task.step == "questions":
         questions = {"type": "array", "items": {"type": "string"}, "minItems": task.n, "maxItems": task.n}
         return _object({"refusal": {"type": "boolean"}, "questions": questions})

@@ -1,7 +1,7 @@
-"""Strict reading of replies: what fits the schema and was asked for counts, and nothing else does.
+"""Strict parsing of replies: only entries that match the schema and were requested count.
 
-A reply is read whole or entry by entry. An entry counts if its id was asked for, comes once and has the right shape;
-whatever is asked for and has no such entry has no verdict. Nothing is guessed, and nothing has a default.
+An entry counts if its id was requested, occurs once and matches the schema. A requested item without such an entry
+has no verdict. Nothing is guessed, and there are no defaults.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _ENDED = {
     "tool": "the model called a tool instead of replying",
 }
 _TAIL = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
-"""What may come after the object: the end of a code fence. Words may take back what was said."""
+"""Text allowed after the object: the end of a code fence. Other text could retract the object."""
 
 
 class Read(NamedTuple):
-    """What a reply says of the things asked, and why of some it says nothing."""
+    """Verdicts of a reply by item, and the reasons for missing ones."""
 
     said: dict[str, Any]
     missing: dict[str, str]
 
 
 class Unreadable(Exception):
-    """Why a reply, or one entry of it, does not count."""
+    """Raised when a reply, or one entry of it, is invalid."""
 
 
 def read(task: Task, reply: Reply) -> Read:
-    """What a reply says of each thing asked."""
+    """Parse the verdicts of a reply on each item of a task."""
     if reply.finish != "stop":
         return _nothing(task, _ended(reply.finish))
     try:
@@ -78,7 +78,7 @@ def read(task: Task, reply: Reply) -> Read:
 
 
 def read_word(task: Task, reply: Reply) -> Read:
-    """What a one-word reply says of the one thing asked."""
+    """Parse a one-word reply on the single item of a task."""
     (one,) = task.asked
     if reply.finish != "stop":
         return _nothing(task, _ended(reply.finish))
@@ -96,9 +96,10 @@ def read_word(task: Task, reply: Reply) -> Read:
 
 
 def only_object(text: str) -> Mapping[str, Any]:
-    """The one JSON object that a reply ends with, with or without talk before it; two that differ are none.
+    """Return the single JSON object at the end of a reply.
 
-    What stands in a thought is not said, and talk after the object may take it back.
+    Text before it is allowed. Thoughts are ignored. Raises `UnreadableReply` if objects differ or text follows,
+    since it could retract the object.
 
     >>> only_object('Here you are: {"a": 1}')
     {'a': 1}
@@ -127,14 +128,14 @@ def only_object(text: str) -> Mapping[str, Any]:
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Every outermost object in a text, and what stands before, between and after them."""
+    """Return all outermost objects of a text, and the texts around them."""
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     found, talk, end, at = [], [], 0, text.find("{")
     while at >= 0:
         talk.append(text[end:at])
         try:
             value, end = decoder.raw_decode(text, at)
-        except ValueError as error:  # which is also raised for a number of thousands of digits
+        except ValueError as error:  # also raised for a number of thousands of digits
             wrong = getattr(error, "msg", str(error))
             raise Unreadable(f"the JSON of the reply breaks off or is wrong ({wrong})") from None
         found.append(value)

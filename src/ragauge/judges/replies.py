@@ -1,7 +1,7 @@
-"""Every reply on disk as soon as it has come: a killed process loses what was in flight, and nothing is paid for twice.
+"""Reply cache: every reply is saved as it arrives, so that an interrupted run resumes without paying again.
 
-One SQLite file in the folder that was chosen, open for one process at a time. A reply is kept under everything that
-could change it: endpoint, model, parameters, messages, schema, and which time it is asked.
+One SQLite file in the chosen folder, open in one process at a time. The key of a reply covers everything that could
+change it: endpoint, model, parameters, messages, schema and replicate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Spent(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A reply, and what it took to get it."""
+    """A cached reply, with its duration in seconds and its number of attempts."""
 
     reply: Reply
     seconds: float
@@ -57,13 +57,13 @@ class Kept(NamedTuple):
 
 
 def key_of(*parts: Any) -> str:
-    """One key for everything that a reply depends on."""
+    """Hash all values that a cached item depends on."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Replies:
-    """The replies of one folder; without one they are in memory, and gone with the process."""
+    """Reply cache of one folder; in memory without a folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._file = None if folder is None else folder / FILE
@@ -71,7 +71,7 @@ class Replies:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
             self._base = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
-            # The lock is the process's own for as long as it lives; a commit is the operating system's at once.
+            # The process holds the lock as long as it lives; a commit is handed to the operating system at once.
             for line in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=0"):
                 self._base.execute(f"PRAGMA {line}")
             self._base.executescript(_TABLES)
@@ -85,7 +85,7 @@ class Replies:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
 
     def find(self, key: str) -> Kept | None:
-        """What is kept under a key."""
+        """Return the cached reply of a key; None if there is none."""
         with self._errors("cannot be read"):
             row = self._base.execute(
                 f"SELECT {_COLUMNS}, seconds, attempts FROM replies WHERE key = ?",  # noqa: S608 - a constant
@@ -103,7 +103,7 @@ class Replies:
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Name the file if SQLite cannot read or write it, or if it holds something else."""
+        """Convert SQLite errors and invalid contents to BadInput with the file name."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
@@ -111,7 +111,10 @@ class Replies:
             raise BadInput(f"{what} ({words_of(error)})", file=str(self._file), hint=hint) from None
 
     def keep(self, key: str, step: str, sample: str, kept: Kept, own: Reply | None = None) -> None:
-        """Save a reply and its request; `own` has the tokens of that request, without those that failed before it."""
+        """Save a reply and its request.
+
+        `own` has the tokens of that request only, without those of failed attempts.
+        """
         reply, now = kept.reply, datetime.now(UTC).isoformat()
         probabilities = json.dumps(dict(reply.probabilities))
         values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, now)
@@ -141,7 +144,7 @@ class Replies:
         self._base.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
-        """The vectors that are kept under some of these keys."""
+        """Return the cached vectors of these keys."""
         found: dict[str, Floats] = {}
         with self._errors("cannot be read"):
             for key in keys:
@@ -151,7 +154,7 @@ class Replies:
         return found
 
     def keep_vectors(self, vectors: Mapping[str, Any]) -> None:
-        """Write vectors down."""
+        """Save vectors."""
         rows = [(key, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
         with self._errors("cannot be written"):
             self._base.execute("BEGIN")
@@ -159,10 +162,13 @@ class Replies:
             self._base.execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file; it stays."""
+        """Close the file."""
         self._base.close()
 
 
 def _storable(value: Any) -> Any:
-    """Return text that SQLite can store and that contains no secret; an unpaired surrogate becomes a question mark."""
+    """Make text storable in SQLite.
+
+    Secrets are redacted, and unpaired surrogates become question marks.
+    """
     return redact_data(value.encode("utf-8", "replace").decode()) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Where things are asked that belong to one event loop: connections, locks and queues work in no other."""
+"""Event loops: run coroutines from synchronous code and in background threads, and gather their results."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 IDLE = 60.0
-"""Seconds without work after which a room is closed: nobody can tell another process which work was the last."""
+"""Seconds without work after which a loop is closed; a worker process is not told which task is the last."""
 
 ENDINGS = (SystemExit, KeyboardInterrupt)
-"""What ends a loop; work that raises it in a thread is not the one to say so."""
+"""Exceptions that end an event loop; they are suppressed in its thread and reported to the caller."""
 
 
 class _Opened(NamedTuple, Generic[T]):
     thing: T
     loop: asyncio.AbstractEventLoop
     end: Callable[[], None]
-    """Ends the loop, from within."""
+    """Ends the loop; call it in the loop."""
 
 
 class Room(Generic[T]):
-    """A thing that is opened with the first work on it, and an event loop in a thread of its own for all such work.
+    """A resource opened on first use, and an event loop in its own thread for all work on it.
 
-    It is closed by `close`, or when there was no work for long, and opened again where there is some after all.
-    A copy in another process has a thing and a loop of its own.
+    Connections, locks and queues belong to one event loop. The resource is closed by `close` or after some time
+    without work, and opened again on the next use. A pickled copy opens its own resource and loop.
     """
 
     def __init__(self, opening: Callable[[], T], closing: Callable[[T], Awaitable[None]] | None = None) -> None:
@@ -48,14 +48,14 @@ class Room(Generic[T]):
         return Room, (self._opening, self._closing)
 
     def run(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> R:
-        """What comes of work on the thing; for any thread but that of the room."""
+        """Run work on the resource and return its result; call from any other thread."""
         with self._lock:
             if self._open is None:
                 self._open = _Opened(self._opening(), *_loop())
                 asyncio.run_coroutine_threadsafe(self._until_idle(self._open), self._open.loop)
             thing, loop, _ = self._open
             self._busy += 1
-            # Before anybody can close the room: what is under way then is given up, and not waited for forever.
+            # Schedule while holding the lock, so that close() cancels this task instead of leaving it pending.
             coming = asyncio.run_coroutine_threadsafe(work(thing), loop)
         try:
             failure = coming.exception()
@@ -68,14 +68,14 @@ class Room(Generic[T]):
                 self._last = time.monotonic()
 
     async def close(self) -> None:
-        """Give up what is under way, close the thing where it is open, and end the thread."""
+        """Cancel running tasks, close the resource if it is open, and end the thread."""
         with self._lock:
             opened, self._open = self._open, None
         if opened is not None:
             await asyncio.shield(asyncio.wrap_future(self._emptied(opened)))
 
     async def _until_idle(self, opened: _Opened[T]) -> None:
-        """Wait until there was no work for long."""
+        """Close the resource after IDLE_TIMEOUT_S seconds without work."""
         while True:
             await asyncio.sleep(IDLE / 4)
             with self._lock:
@@ -102,12 +102,15 @@ class Room(Generic[T]):
 
 
 def _loop() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
-    """An event loop that runs in a thread of its own, and what ends it, to be called in it."""
+    """Start an event loop in its own thread; return it and a function that ends it.
+
+    Call the function in the loop.
+    """
     loop, ended = asyncio.new_event_loop(), threading.Event()
 
     def live() -> None:
-        # What ends a loop is told where the work is waited for, once the loop goes on; a stop that comes together with
-        # it the loop would forget.
+        # Such an exception is reported to the caller once the loop runs again. The loop would lose a stop that comes at
+        # the same time, so it is checked separately.
         while not ended.is_set():
             with suppress(*ENDINGS):
                 loop.run_forever()

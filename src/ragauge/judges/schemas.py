@@ -1,4 +1,4 @@
-"""Whether a reply has the shape that was asked for: the part of JSON Schema that judges use, and no more."""
+"""Check replies against the subset of JSON Schema that judges use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 CHECKED = {"type", "enum", "const", "properties", "required", "additionalProperties", "items", "minItems", "maxItems"}
 KNOWN = CHECKED | {"title", "description", "$schema"}
-"""Keywords that are checked, or that say nothing. Any other is refused: what is not checked must not look checked."""
+"""Keywords that are checked or have no effect. Others are refused, so that no constraint is silently ignored."""
 
 
 def words_of(schema: Mapping[str, Any] | None) -> list[str]:
-    """The words to choose from where a schema is nothing but an enum of words; otherwise none.
+    """Return the words of a schema that is only an enum of words; else an empty list.
 
     >>> words_of({"enum": ["yes", "no"]}), words_of({"type": "object"})
     (['yes', 'no'], [])
@@ -32,7 +32,7 @@ def words_of(schema: Mapping[str, Any] | None) -> list[str]:
 
 
 def obeys(value: Any, schema: Mapping[str, Any]) -> str | None:
-    """The first violation in words, or None where there is none.
+    """Describe the first violation of a schema; None if the value is valid.
 
     >>> schema = {"type": "array", "items": {"enum": ["k1", "k2"]}, "minItems": 1}
     >>> obeys(["k1"], schema), obeys([], schema), obeys(["k9"], schema)
@@ -89,7 +89,7 @@ def _of_array(value: list[Any], schema: Mapping[str, Any], where: str) -> str | 
 
 
 def _is(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):  # which Python counts among the integers, and JSON does not
+    if isinstance(value, bool):  # In Python a bool is an int; in JSON it is not.
         return kind == "boolean"
     if kind == "integer" and isinstance(value, float):
         return value.is_integer()

@@ -1,4 +1,7 @@
-"""Where sentences end. What comes out holds every character that went in, but for white space."""
+"""Text functions: sentences, words, shingles, and invisible characters.
+
+Sentences contain all characters of a text but white space.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ NEVER = frozenset(
         """
     )
 )
-"""Abbreviations (without their last full stop) that another word follows."""
+"""Abbreviations, without their last full stop, that another word follows."""
 SOMETIMES = frozenset(
     _listed(
         """
@@ -28,7 +31,7 @@ SOMETIMES = frozenset(
         """
     )
 )
-"""Abbreviations that may also end a sentence: they do where the next word often begins one."""
+"""Abbreviations that may also end a sentence. They do if the next word is a common start of a sentence."""
 STARTERS = frozenset(
     _listed(
         """
@@ -54,13 +57,15 @@ ENUMERATOR = re.compile(r"\W*(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})[.)]?\W*")
 LISTED = re.compile(r"[:;]\s+\(?(?:\d{1,3}|[a-zA-Z])$")
 INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
 REACH = 80
-"""How many characters around a stop decide what it is."""
+"""Number of characters before and after a stop that decide whether it ends a sentence."""
 SHORT = 50
-"""A line of fewer characters was ended on purpose; a longer one may have been wrapped."""
+"""Minimum length in characters of a line that may have been wrapped; shorter lines end on purpose."""
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, in order; items of lists, rows of tables and headings are sentences too.
+    """Split a text into sentences, in order.
+
+    Items of lists, rows of tables and headings count as sentences.
 
     >>> sentences("Dr. J. Smith paid $3.50 in the U.S. last May.[1] Was it much? It was.")
     ['Dr. J. Smith paid $3.50 in the U.S. last May.[1]', 'Was it much?', 'It was.']
@@ -70,7 +75,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Runs of lines that belong together: a wrapped line is joined to the one before."""
+    """Join wrapped lines; every other line is a paragraph."""
     runs: list[list[str]] = []
     for line in text.splitlines():
         if runs and runs[-1] and _goes_on(runs[-1][-1], line):
@@ -100,7 +105,7 @@ def _split(paragraph: str) -> list[str]:
 
 
 def _ends(text: str, start: int, match: re.Match[str], cased: bool) -> bool:
-    """Whether a sentence that began at `start` ends with this stop."""
+    """Return whether a sentence that began at `start` ends with this stop."""
     stop, rest = match["stop"], text[match.end() : match.end() + REACH]
     before = text[max(start, match.start() - REACH) : match.start()]
     if not rest.strip():
@@ -114,7 +119,7 @@ def _ends(text: str, start: int, match: re.Match[str], cased: bool) -> bool:
     if not rest[0].isspace():
         return _lacks_space(stop, word, match, rest)
     if not word:
-        return True  # a text in which stops stand apart
+        return True  # a text with spaces before its stops
     if follows[0].islower() and cased:
         return stop[-1] in "!?" and not match["closing"]
     if stop != ".":
@@ -123,7 +128,7 @@ def _ends(text: str, start: int, match: re.Match[str], cased: bool) -> bool:
 
 
 def _is_short(word: str, follows: str, noted: bool) -> bool:
-    """Whether the stop after a word only shortens it."""
+    """Return whether the stop after a word belongs to an abbreviation."""
     if noted:
         return False
     plain = word.lower().rstrip(".")
@@ -141,7 +146,10 @@ def _is_short(word: str, follows: str, noted: bool) -> bool:
 
 
 def _lacks_space(stop: str, word: str, match: re.Match[str], rest: str) -> bool:
-    """Whether a sentence ends although no space follows: `in the 19th century.First for Women is …`."""
+    """Return whether a sentence ends without a space after its stop.
+
+    An example is `in the 19th century.First for Women is …`.
+    """
     if match["notes"]:
         return rest[0].isupper()
     return (

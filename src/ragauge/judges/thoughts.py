@@ -1,4 +1,4 @@
-"""Thoughts that stand in a reply: what a model considers before it speaks is no part of what it says."""
+"""Remove the reasoning that some models write before their reply (`<think>` blocks)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ OPENED = re.compile(r"<think(?:ing)?>", re.I)
 
 
 def spoken(text: str) -> str:
-    """What stands after the last thought; some servers leave out where it began. What is JSON as a whole has none.
+    """Return the text after the last `</think>`; JSON objects are returned unchanged.
+
+    The opening tag may be missing, because some servers omit it.
 
     >>> spoken("Is it? Yes, or no.</think> no"), spoken("no"), spoken('{"reason": "it says </think>"}')
     (' no', 'no', '{"reason": "it says </think>"}')
@@ -21,7 +23,7 @@ def spoken(text: str) -> str:
 
 
 def unfinished(text: str) -> bool:
-    """Whether a thought begins in a text.
+    """Return whether a text contains the start of a thought.
 
     >>> unfinished(spoken("<think>It is")), unfinished(spoken("<think>It is</think> yes"))
     (True, False)

@@ -1,1 +1,1 @@
-"""What a document is worth: novelty, gain, freshness, lint; and whether a store is sound."""
+"""Analysis of a corpus: novelty, gain, freshness, lint and graph structure."""

@@ -1,9 +1,9 @@
-"""Freshness: what of a ranking is replaced by something newer, and what contradicts itself. Pure counting.
+"""Stale hits and version conflicts in rankings.
 
-A document is stale if the versions say what supersedes it, or if one that is not superseded stands for its key with a
-strictly later time; of equal times neither is stale. What the versions say outright decides before times: a document
-stands for the keys of all that it supersedes, through however many others, and its time is the latest of its own and of
-theirs. So one that came back in the place of a later version, which was withdrawn, is as new as that one was.
+A document is stale if the versions name a successor, or if a document that is not superseded has its key and a strictly
+later time. With equal times neither is stale. Stated successors take precedence over times. A document inherits the
+keys of all documents that it supersedes, directly or indirectly, and the latest of their times and its own. A version
+that is restored after a later one was withdrawn is therefore as new as the withdrawn one.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ NOTHING_RETURNED = "it returned nothing"
 NOT_THERE = "the run does not have the query"
 SUPERSEDED, OLDER = "superseded", "older"
 BEFORE, AFTER = 30, 70
-"""How many characters an excerpt has before and after the place where texts part."""
+"""Number of characters of an excerpt before and after the first difference."""
 
 
 class Newer(NamedTuple):
-    """What replaces a document."""
+    """Document that replaces another, and the reason."""
 
     doc: str
     why: str
 
 
 class Ages:
-    """Versions, looked up by document and by key; made in one pass."""
+    """Versions, indexed by document and by key."""
 
     def __init__(self, versions: Sequence[Version], as_of: float | None = None) -> None:
-        """With `as_of` nothing that began to hold later replaces anything."""
+        """Index the versions.
+
+        With `as_of`, versions that take effect later replace nothing.
+        """
         self.versions = {one.doc: one for one in versions}
         self.known = {*self.versions, *(one.superseded_by for one in versions if one.superseded_by is not None)}
-        """Every document that the versions speak of: what replaces another needs no row of its own."""
+        """Ids of all documents in the versions. A successor needs no row of its own."""
         self._as_of = as_of
         self._ends: dict[str, str] = {}
         self._newer: dict[str, Newer | None] = {}
@@ -62,17 +65,20 @@ class Ages:
         return one.effective <= self._as_of
 
     def holds(self, doc: str) -> bool:
-        """Whether a document holds already; one whose time is not known does."""
+        """Return whether a document is in effect; one without a time is."""
         return self._holds(self.versions.get(doc))
 
     def _said(self, doc: str) -> str | None:
-        """What the versions say supersedes a document, if that holds already."""
+        """Return the successor that the versions name, if it is in effect."""
         found = self.versions.get(doc)
         by = None if found is None else found.superseded_by
         return by if by is not None and self._holds(self.versions.get(by)) else None
 
     def _end(self, doc: str) -> str:
-        """The end of the chain of what supersedes a document outright; itself where nothing does."""
+        """Return the end of the chain of stated successors.
+
+        The document itself if it has none.
+        """
         path = [doc]
         while path[-1] not in self._ends and (after := self._said(path[-1])) is not None:
             path.append(after)
@@ -81,7 +87,10 @@ class Ages:
         return end
 
     def _latest(self, doc: str) -> str | None:
-        """What stands for the key of a document with a strictly later time; only a time of its own can be too early."""
+        """Return the document of the same key with a strictly later time.
+
+        None if there is none or if this document has no time.
+        """
         mine = self.versions.get(doc)
         if mine is None or mine.key is None or mine.effective is None:
             return None
@@ -89,7 +98,9 @@ class Ages:
         return found if found is not None and self._times[found] > self._times.get(doc, mine.effective) else None
 
     def newer(self, doc: str) -> Newer | None:
-        """The document that replaces this one, through however many others, and is not stale; None for a current one.
+        """Return the current document that replaces this one, directly or not.
+
+        None if it is current.
 
         >>> ages = Ages([Version("a", superseded_by="b"), Version("b", "vat", 1), Version("c", "vat", 2)])
         >>> ages.newer("a"), ages.newer("b"), ages.newer("c")
@@ -105,12 +116,12 @@ class Ages:
     def _walked(self, doc: str) -> Newer | None:
         here = self._end(doc)
         why = "" if here == doc else SUPERSEDED
-        while (after := self._latest(here)) is not None:  # each is later than the one before: there is no circle
+        while (after := self._latest(here)) is not None:  # times strictly increase, so there is no cycle
             why, here = why or OLDER, after
         return Newer(here, why) if why else None
 
     def groups(self, docs: Sequence[str]) -> dict[str, list[str]]:
-        """The keys that several of some documents share, each with its documents in their order."""
+        """Group documents by key, in their order; only keys shared by two or more."""
         found: dict[str, list[str]] = {}
         for doc in docs:
             version = self.versions.get(doc)
@@ -122,7 +133,9 @@ class Ages:
 def look(
     query: str, docs: Sequence[str], ages: Ages, text_of: Callable[[str], str | None] = lambda _: None
 ) -> QueryFreshness:
-    """What is stale and what conflicts among the first documents of a query; `text_of` gives None for an unknown one.
+    """Find the stale hits and version conflicts among the top documents of a query.
+
+    `text_of` returns None for an unknown text.
 
     >>> ages = Ages([Version("a", "vat", 1), Version("b", "vat", 2)])
     >>> found = look("q", ["a", "b", "x"], ages, {"a": "It is 19%.", "b": "It is 21%."}.get)
@@ -150,7 +163,9 @@ def look(
 
 
 def words(text: str) -> str:
-    r"""A text as it is compared: composed characters, single blanks; case, marks and figures count.
+    r"""Normalise a text for comparison: NFC and single spaces.
+
+    Case and punctuation count.
 
     >>> words(" VAT:\n 19 %") == words("VAT: 19 %"), words("vat: 19 %") == words("VAT: 19 %")
     (True, False)
@@ -159,12 +174,12 @@ def words(text: str) -> str:
 
 
 def parting(texts: Sequence[str]) -> tuple[str, ...]:
-    """From each text what stands around the first place where they are not all the same.
+    """Return an excerpt of each text around the first position where they differ.
 
     >>> parting(["The rate is 19 percent", "The rate is 21 percent"])
     ('The rate is 19 percent', 'The rate is 21 percent')
     """
-    least, most = min(texts), max(texts)  # all others lie between these two, and share what they share
+    least, most = min(texts), max(texts)  # the common prefix of the smallest and the largest text is common to all
     place = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(least, most, strict=False)))
     start = max(0, place - BEFORE)
     blank = least.find(" ", start, place)
@@ -181,7 +196,10 @@ def looked_over(
     ages: Ages,
     text_of: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[list[QueryFreshness], dict[str, str]]:
-    """Every query that returned something, and why the others have nothing to say."""
+    """Measure the freshness of every query with results.
+
+    Return also the reasons for the others.
+    """
     queries = [look(query, docs, ages, text_of) for query, docs in rankings.items() if docs]
     silent = {query: NOTHING_RETURNED for query, docs in rankings.items() if not docs}
     return queries, silent | {query: NOT_THERE for query in asked if query not in rankings}

@@ -1,1 +1,1 @@
-"""Counting: measures are pure functions of judged ranks; no file, no clock, no network."""
+"""Measures: pure functions of judged ranks and verdicts, without file, clock or network access."""

@@ -1,7 +1,7 @@
-"""Measures of answers by name, and from verdicts to scores.
+"""Answer measures by name, and their computation from verdicts.
 
-A name is `name(option=value)@cutoff`, as of every measure; the names of ragas, DeepEval, TruLens and RAGChecker are
-understood where they mean the same. Scoring asks nobody anything: it counts what a judge has said.
+Names have the form `name(option=value)@cutoff`, as for all measures. Names of ragas, DeepEval, TruLens and
+RAGChecker are accepted where they mean the same measure. Scoring makes no judge calls; it uses stored verdicts.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from ragauge.records import ByMeasure, Floats, Scores
 from ragauge.verdicts import Sample, Verdicts
 
 MAIN = ("faithfulness", "context_precision", "context_recall", "answer_relevance")
-"""The four that most people look for."""
+"""Measures computed by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerSpec:
-    """One row of the table."""
+    """Definition of an answer measure."""
 
     name: str
-    """The canonical name."""
+    """Canonical name."""
     function: Callable[..., float]
-    """From a case to its value; its docstring is what `ragauge measures NAME` prints."""
+    """Function from the input of a sample to its score; `ragauge measures NAME` prints its docstring."""
     needs: tuple[str, ...]
-    """What a sample must have been given with: `question`, `answer`, `contexts`, `reference`."""
+    """Sample fields that the measure needs: `question`, `answer`, `contexts`, `reference`."""
     asks: tuple[str, ...]
-    """Which of ASKS have to be judged."""
+    """Judge tasks that the measure needs."""
     aliases: tuple[str, ...] = ()
-    """Other names that mean the same, in lower case."""
+    """Other accepted names, in lower case."""
     cutoff: str = ""
-    """`rank?` where a number of chunks may be given, or nothing."""
+    """`rank?` if a number of chunks may be given, otherwise empty."""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values that an option may have."""
+    """Allowed values of each option."""
     lower_is_better: bool = False
-    """Whether a smaller value is a better one."""
+    """Whether lower values are better."""
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """The options and their defaults: the keyword-only parameters of the function."""
+        """Options and their defaults: the keyword-only parameters of the function."""
         parameters = signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
 
@@ -135,7 +135,7 @@ ANSWERS: Mapping[str, AnswerSpec] = {
         ),
     )
 }
-"""Every measure of answers there is. Adding one means writing its function and a row here."""
+"""Answer measures by name. To add one, write its function and a row here."""
 
 _PHRASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     f"noise_sensitivity_{word}{chunks}": ("noise_sensitivity", {"chunks": chunks})
@@ -147,13 +147,13 @@ ALIASES: Mapping[str, str] = {
     **{alias: spec.name for spec in ANSWERS.values() for alias in (spec.name, *spec.aliases)},
     **{phrase: name for phrase, (name, _) in _PHRASES.items()},
 }
-"""Every name that is understood, and the canonical one."""
+"""Canonical name for every accepted name."""
 _SHAPE = re.compile(r"(?P<name>[^(@]+?)\s*(?:\((?P<options>[^)]*)\))?\s*(?:@\s*(?P<cutoff>.+))?")
 
 
 @dataclass(frozen=True)
 class AnswerMeasure:
-    """A measure with its cutoff and options; prints as its canonical name."""
+    """Measure with its cutoff and options; `str()` gives its canonical name."""
 
     spec: AnswerSpec
     cutoff: int | None
@@ -166,12 +166,12 @@ class AnswerMeasure:
 
     @property
     def asks(self) -> frozenset[str]:
-        """Which of ASKS have to be judged."""
+        """Judge tasks that the measure needs."""
         split = self.spec.name == "noise_sensitivity" and dict(self.options)["chunks"] != "any"
         return frozenset(self.spec.asks) | ({"reference"} if split else set())
 
     def __call__(self, case: Case) -> float:
-        """The value of a case; NoVerdict where it has none."""
+        """Compute the score of a sample; raises `MissingVerdict` if it has none."""
         options = dict(self.options)
         if self.spec.cutoff:
             return self.spec.function(case, self.cutoff, **options)
@@ -179,7 +179,9 @@ class AnswerMeasure:
 
 
 def is_known(text: str) -> bool:
-    """Whether a name is that of a measure of answers, whatever stands behind it.
+    """Return whether a text starts with the name of an answer measure.
+
+    Options and cutoff may be invalid.
 
     >>> is_known("Answer Relevancy"), is_known("context_recall@five"), is_known("ndcg@10")
     (True, True, False)
@@ -188,18 +190,18 @@ def is_known(text: str) -> bool:
 
 
 def find_spec(text: str) -> AnswerSpec | None:
-    """Return the measure of answers that a name begins with; None if it names none."""
+    """Find the answer measure that a text starts with; None if there is none."""
     name = ALIASES.get(_key(re.split(r"[(@]", text.strip().lower())[0]))
     return None if name is None else ANSWERS[name]
 
 
 def parse(text: str, convention: Convention = PRESETS["default"]) -> AnswerMeasure:
-    """One measure by any of its names.
+    """Parse an answer measure by any of its names.
 
     >>> [str(parse(name)) for name in ("Response Relevancy", "contextual_recall@3", "faithfulness(by=probability)")]
     ['answer_relevance', 'context_recall@3', 'faithfulness(by=probability)']
     """
-    del convention  # none of these options is a convention's
+    del convention  # none of these options is part of a convention
     given = text.strip()
     shape = _SHAPE.fullmatch(given.lower())
     key = _key(shape["name"]) if shape else given.lower()
@@ -213,7 +215,7 @@ def parse(text: str, convention: Convention = PRESETS["default"]) -> AnswerMeasu
 
 
 def _refuse_ranked(given: str) -> None:
-    """Refuse a measure of rankings, which no answer is scored by."""
+    """Raise `BadInput` if the name is a ranking measure."""
     from ragauge.measures import names
 
     try:
@@ -254,7 +256,9 @@ def _read_cutoff(spec: AnswerSpec, text: str | None, given: str) -> int | None:
 def parse_all(
     measures: str | Iterable[str | AnswerMeasure], convention: Convention = PRESETS["default"]
 ) -> list[AnswerMeasure]:
-    """Several measures, each once; a text may be a list of them, separated by commas or blanks.
+    """Parse several answer measures without duplicates.
+
+    A text may list them with commas or blanks.
 
     >>> [str(one) for one in parse_all(["faithfulness, context_recall@3,5", "Answer Relevancy"])]
     ['faithfulness', 'context_recall@3', 'context_recall@5', 'answer_relevance']
@@ -269,7 +273,7 @@ def parse_all(
 
 
 def _is_readable(text: str) -> bool:
-    """Whether a text is one measure."""
+    """Return whether a text is a single answer measure."""
     try:
         parse(text)
     except (BadInput, LookupError):
@@ -278,7 +282,7 @@ def _is_readable(text: str) -> bool:
 
 
 def asks(measures: Iterable[str | AnswerMeasure]) -> frozenset[str]:
-    """Which of ASKS have to be judged for some measures.
+    """Collect the judge tasks that the measures need.
 
     >>> sorted(asks(["faithfulness", "context_utilisation"]))
     ['answer', 'cross', 'reference']
@@ -295,7 +299,11 @@ def score(
     run: str = "answers",
     judge: str = "",
 ) -> Scores:
-    """A value per sample for each measure, their means over the scored samples, and why some samples have none."""
+    """Score samples by each measure.
+
+    Returns per-sample scores, means, and reasons for unscored samples. Means are over the scored samples. Raises
+    `MissingEvidence` if no sample has an input that a measure needs.
+    """
     rules = find_convention(convention)
     wanted = parse_all(measures, rules)
     if not samples:
@@ -347,13 +355,16 @@ def _column(measure: AnswerMeasure, cases: Sequence[Case]) -> tuple[Floats, dict
 
 
 def lack(measure: AnswerMeasure, samples: Sequence[Sample]) -> str:
-    """What a measure needs and no sample was given with, in words; nothing where there is some."""
+    """Return the name of the first input that a measure needs and no sample has.
+
+    Empty if none is missing.
+    """
     cases = [Case(sample, Verdicts(sample.id)) for sample in samples]
     return next((GIVEN[one] for one in measure.spec.needs if not any(case.has(one) for case in cases)), "")
 
 
 def check_evidence(measures: Iterable[AnswerMeasure], samples: Sequence[Sample]) -> None:
-    """Refuse a measure that needs what no sample was given with."""
+    """Raise `MissingEvidence` if a measure needs an input that no sample has."""
     for measure in measures:
         if absent := lack(measure, samples):
             hint = "ragauge judge answers.jsonl: each with question, answer, contexts and reference"
@@ -366,7 +377,9 @@ def _mean(column: Floats) -> float:
 
 
 def canonical(name: str) -> str:
-    """The canonical name of a measure; whatever is none stays as it is.
+    """Return the canonical name of an answer measure.
+
+    Other names are returned unchanged.
 
     >>> canonical("Answer Relevancy"), canonical("my own")
     ('answer_relevance', 'my own')
@@ -375,7 +388,10 @@ def canonical(name: str) -> str:
 
 
 def _canonical(convention: Convention, name: str) -> str:
-    """The same under a convention."""
+    """Return the canonical name under a convention.
+
+    Other names are returned unchanged.
+    """
     try:
         return str(parse(name, convention))
     except (BadInput, LookupError):

@@ -1,4 +1,4 @@
-"""One judged sample, as measures of answers look at it. Whatever has no verdict stops the counting, with its reason."""
+"""Input of answer measures: one sample with its verdicts. A missing verdict stops the computation with its reason."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.verdicts import ANSWER, REFERENCE, TOGETHER, Claim, Sample, Support, Unscored, Verdicts
 
 OTHER = {ANSWER: REFERENCE, REFERENCE: ANSWER}
-"""The text that the claims of a text are held against."""
+"""Text that the claims of the answer, or of the reference, are checked against."""
 GIVEN = {"question": "questions", "answer": "answers", "contexts": "contexts", "reference": "reference answers"}
-"""What samples may be given with."""
+"""Plural names of the sample fields, for messages."""
 ABSENT = {
     "question": "no question",
     "answer": "no answer",
     "contexts": "no contexts",
     "reference": "no reference answer",
 }
-"""What is said of one that was given without it."""
+"""Reason why a sample without the field is unscored."""
 NOT_JUDGED = Unscored("it was not judged")
 
 
 class NoVerdict(Exception):
-    """A sample has no value, and why."""
+    """Exception for a sample that cannot be scored, with the reason in `why`."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -33,19 +33,25 @@ class NoVerdict(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A sample, what a judge said of it, and the convention to count by."""
+    """Input of an answer measure: a sample, its verdicts and the convention."""
 
     sample: Sample
     verdicts: Verdicts
     convention: Convention = PRESETS["default"]
 
     def has(self, what: str) -> bool:
-        """Whether the sample was given with something. A blank answer is one; a blank question or reference is none."""
+        """Return whether the sample has a field.
+
+        A blank answer counts, a blank question or reference does not.
+        """
         value = getattr(self.sample, what)
         return bool((value or "").strip()) if what in ("question", "reference") else value is not None
 
     def contexts(self) -> list[str]:
-        """The ids of the chunks, best first; where there is none the convention may say that nothing is counted."""
+        """Return the chunk ids, best first; raises `MissingVerdict` without contexts.
+
+        Empty contexts raise it too if the convention has no_context=unscored.
+        """
         if self.sample.contexts is None:
             raise NoVerdict(ABSENT["contexts"])
         if not self.sample.contexts and self.convention.no_context == "unscored":
@@ -54,11 +60,17 @@ class Case:
 
     @cached_property
     def sources(self) -> frozenset[str]:
-        """The chunks that say something. A blank one bears nothing out and is not useful: nobody is asked about it."""
+        """Ids of the chunks that are not blank.
+
+        A blank chunk supports nothing, is not useful, and is not judged.
+        """
         return frozenset(chunk for chunk, text in self.sample.chunks.items() if text.strip())
 
     def claims(self, text: str) -> Sequence[Claim]:
-        """What the answer, or the reference, claims."""
+        """Return the claims of the answer or the reference.
+
+        Raises `MissingVerdict` if they are unknown.
+        """
         if getattr(self.sample, text) is None:
             raise NoVerdict(ABSENT[text])
         without = self.verdicts.unscored.get(f"claims {text}")
@@ -67,22 +79,26 @@ class Case:
         return self.verdicts.claims[text]
 
     def some_claims(self, text: str) -> Sequence[Claim]:
-        """The same, of a text that claims something."""
+        """Return the claims of a text; raises `MissingVerdict` if there are none."""
         claims = self.claims(text)
         if not claims:
             raise NoVerdict(f"the {text} claims nothing")
         return claims
 
     def supports(self, text: str, *, contexts: bool = False, other: bool = False) -> list[Support]:
-        """What bears each claim of a text out, once it is sure that all were held against the sources that count."""
+        """Return the support of each claim of a text.
+
+        Raises `MissingVerdict` if a verdict is missing. The claims must have been checked against the contexts, the
+        other text, or both, as requested.
+        """
         claims = self.some_claims(text)
         chunks = [one for one in self.contexts() if one in self.sources] if contexts else []
         against = OTHER[text]
         if other:
-            self.claims(against)  # a judge holds two texts against each other once it knows what both of them claim
+            self.claims(against)  # a judge compares two texts only after extracting the claims of both
         said = other and bool(getattr(self.sample, against).strip())
         if not chunks and not said:
-            return [Support(())] * len(claims)  # what is empty bears nothing out: nobody has to be asked
+            return [Support(())] * len(claims)  # empty sources support nothing, so no verdict is needed
         if chunks and text not in self.verdicts.asked:
             raise NoVerdict(f"the claims of the {text} were not held against the contexts")
         if said and "cross" not in self.verdicts.asked:
@@ -92,7 +108,7 @@ class Case:
         return [self.verdicts.support[claim.id] for claim in claims]
 
     def _untold(self, claim: str, text: str) -> str | None:
-        """Why a claim has no verdict, if it has none."""
+        """Return the reason why a claim has no valid verdict; None if it has one."""
         without = self.verdicts.unscored.get(f"support {claim}")
         found = self.verdicts.support.get(claim)
         if without is not None or found is None:
@@ -108,7 +124,7 @@ class Case:
         return "it names one source together with nothing" if len(joint) == 1 else None
 
     def useful(self, first: int | None) -> list[bool]:
-        """Whether each of the first chunks is useful."""
+        """Return whether each of the first chunks is useful; None means all chunks."""
         chunks = self.contexts()[:first]
         untold = [
             self.verdicts.unscored.get(f"useful {chunk}", NOT_JUDGED).why
@@ -120,19 +136,25 @@ class Case:
         return [chunk in self.sources and self.verdicts.useful[chunk].useful for chunk in chunks]
 
     def among(self, support: Support, chunks: Iterable[str]) -> bool:
-        """Whether some chunks bear a claim out: one of them alone, or all that it takes together."""
+        """Return whether the given chunks support a claim, alone or jointly."""
         wanted = set(chunks)
         if wanted >= self.sources:
             return by_contexts(support)
         return _joint(support, wanted) or not wanted.isdisjoint(self.told(support))
 
     def each(self, support: Support, chunks: Sequence[str]) -> list[bool]:
-        """Whether each of some chunks bears a claim out, alone or as a part of what does among them."""
+        """Return for each given chunk whether it supports a claim.
+
+        It may do so alone, or jointly with others given.
+        """
         parts = set(support.together) if _joint(support, set(chunks)) else set()
         return [chunk in parts or self.among(support, [chunk]) for chunk in chunks]
 
     def told(self, support: Support) -> set[str]:
-        """The chunks that bear a claim out alone; refused where the judge did not tell them apart."""
+        """Return the chunks that support a claim alone.
+
+        Raises `MissingVerdict` if the judge named only the contexts as a whole and there are several.
+        """
         found = set(self.sources & set(support.by))
         if TOGETHER in support.by and not found:
             if len(self.sources) > 1:
@@ -142,22 +164,22 @@ class Case:
 
 
 def by_contexts(support: Support) -> bool:
-    """Whether the contexts bear a claim out, one of them alone or several together."""
+    """Return whether the contexts support a claim, one alone or several jointly."""
     return bool(support.together) or any(source not in (ANSWER, REFERENCE) for source in support.by)
 
 
 def _joint(support: Support, chunks: set[str]) -> bool:
-    """Whether all are there that bear a claim out together."""
+    """Return whether all chunks that support a claim jointly are among `chunks`."""
     return bool(support.together) and chunks.issuperset(support.together)
 
 
 def against_contexts(support: Support) -> bool:
-    """Whether any context says otherwise."""
+    """Return whether any context contradicts a claim."""
     return any(source not in (ANSWER, REFERENCE) for source in support.against)
 
 
 def refuse(what: str, n: int, untold: Sequence[str]) -> None:
-    """Refuse to count where anything has no verdict.
+    """Raise `MissingVerdict` if any verdict is missing.
 
     >>> refuse("claim", 5, ["the reply was cut off"])
     Traceback (most recent call last):

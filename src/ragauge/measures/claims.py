@@ -1,4 +1,4 @@
-"""Distances that a store claims, compared with the true ones."""
+"""Measures of neighbour searches: reported distances compared with exact ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 from ragauge.records import Floats
 
 SHARE = 0.9
-"""Share of neighbouring results whose claimed distances are in the opposite order of the true ones."""
+"""Minimum share of adjacent results whose reported distances are in the opposite order of the exact ones."""
 ROUNDING = 1e-5
-"""Difference of two true distances, as a share of the mean, below which their order may be rounding."""
+"""Minimum relative difference of two exact distances; below it their order may be due to rounding."""
 
 
 def are_similarities(claims: Floats, true: Floats, known: NDArray[np.bool_]) -> bool:
-    """Return whether claimed distances fall where the true ones rise: within the rows, or over the rows if k is 1.
+    """Return whether reported distances fall as the exact ones rise.
 
-    `known` says which results have both distances.
+    Adjacent results of a row are compared, or adjacent rows if k is 1. `known` marks the results with both
+    distances.
 
     >>> true = np.array([[0.1, 0.2, 0.4]])
     >>> known = np.ones((1, 3), dtype=bool)

@@ -1,6 +1,6 @@
-"""Every choice on which honest tools differ, and the presets that set all of them at once.
+"""Conventions: options on which evaluation tools differ, and presets that set all of them.
 
-CONVENTIONS.md explains each option and each preset; a test holds that page and this table together.
+CONVENTIONS.md explains each option and preset; a test keeps it in sync with this module.
 """
 
 from __future__ import annotations
@@ -39,68 +39,72 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 OF_ANSWERS = ("no_claims", "no_context", "refusal")
-"""The options that only measures of answers know."""
+"""Options that apply only to answer measures."""
 
 
 NO_OPTIONS = frozenset({"name", "rel_stated"})
-"""The fields of a convention that are not options."""
+"""Fields of a convention that are not options."""
 
 
 @dataclass(frozen=True)
 class Convention:
-    """One reading of every open question; the defaults are trec_eval 10 with `-c`."""
+    """Values of all options; the defaults are those of trec_eval 10 with `-c`."""
 
     name: str = "default"
     gain: str = "linear"
-    """What a grade is worth: linear, exp (2^g - 1), binary, or a table such as `1:3/2:9`."""
+    """Gain of a grade: linear, exp (2^g - 1), binary, or a table such as `1:3/2:9`."""
     rbp_gain: str = "scaled"
-    """The same for rank-biased precision: divided by the query's highest grade, or as `gain`."""
+    """Gain of a grade in rank-biased precision: divided by the query's highest grade, or as in `gain`."""
     rel: float = 1
-    """The least grade that counts as relevant."""
+    """Minimum relevant grade."""
     recall_of: str = "relevant"
-    """Recall is over all relevant documents, min(k, R), the k best, or those within (1 + eps) of the k-th distance."""
+    """Denominator of recall: all relevant documents, min(k, R), the k best, or those within (1 + eps) of the k-th
+    distance.
+    """
     precision_of: str = "k"
-    """Precision is over k, or over what was retrieved up to k."""
+    """Denominator of precision: k, or the number of documents retrieved up to k."""
     map_of: str = "relevant"
-    """Average precision is over all relevant documents, min(k, R), or those found."""
+    """Denominator of average precision: all relevant documents, min(k, R), or those found."""
     f1_of: str = "queries"
-    """F1 is the mean of each query's, or that of mean precision and mean recall."""
+    """F1: mean over queries, or F1 of mean precision and mean recall."""
     min_cutoff: int = 1
     """Smallest cutoff of precision; with 0, precision@0 is 0."""
     mrr_depth: int | None = None
-    """The depth of `mrr` without a cutoff; None is the whole list."""
+    """Cutoff of `mrr` without a cutoff; None is the whole ranking."""
     points: str = "round"
-    """How a recall level becomes a number of documents: rounded (trec_eval 10), or up from a tenth (9)."""
+    """Conversion of a recall level to a number of documents: rounded (trec_eval 10), or up from a tenth (9)."""
     targets: str = "map"
-    """Where `dr` takes its targets from: a target map, or each document is its own."""
+    """Targets of `dr`: from a target map, or each document is its own."""
     dedupe: str = "after"
-    """Whether `dr` drops repeated targets after the cut or before it."""
+    """Whether `dr` drops repeated targets after the cutoff or before it."""
     none: str = "zero"
-    """A query with no relevant document: 0, left out, 1 (precision stays 0), or 1 for recall and 0 for the others."""
+    """Score of a query without relevant documents: 0, left out, 1 (precision stays 0), or 1 for recall and 0 for
+    others.
+    """
     missing: str = "zero"
-    """A judged query that the run does not have: 0, left out, or an error."""
+    """Judged query that is missing from the run: 0, left out, or an error."""
     duplicates: str = "error"
-    """A document twice in a ranking: an error, its first place counts, or every place counts."""
+    """Duplicate document in a ranking: an error, only its first rank counts, or every rank counts."""
     ties: str = "trec"
-    """Equal scores: document id down, the order given, or the mean over all orders."""
+    """Order of equal scores: document id descending, input order, or the mean over all orders."""
     width: str = "double"
-    """Scores as 64-bit floats, or rounded to 32 bits first."""
+    """Precision of retrieval scores: 64-bit floats, or rounded to 32 bits first."""
     unjudged: str = "nonrelevant"
-    """Unjudged documents count as not relevant, or are taken out of the ranking first."""
+    """Unjudged documents: not relevant, or removed from the ranking first."""
     own: str = "kept"
-    """A document whose id is the query's own: kept, or taken out of the ranking first."""
+    """Document with the id of the query: kept, or removed from the ranking first."""
     depth: int | None = None
-    """Only the first so many documents of a query are looked at; None is all."""
+    """Maximum number of documents used per query; None uses all."""
     beyond_depth: str = "undefined"
-    """A cutoff deeper than the k of a run: undefined, or computed from the documents that were retrieved."""
+    """Cutoff deeper than the k of a run: undefined, or computed from the retrieved documents."""
     no_claims: str = "unscored"
-    """The faithfulness of an answer that claims nothing: none, or 1."""
+    """Faithfulness of an answer without claims: unscored, or 1."""
     no_context: str = "zero"
-    """A sample whose context is empty: it bears nothing out and is counted so, or it is left out."""
+    """Sample with empty contexts: scored as having no support, or unscored."""
     refusal: str = "zero"
-    """The relevance of an answer that commits itself to nothing: 0, or none."""
+    """Relevance of a refusal: 0, or unscored."""
     rel_stated: bool = field(default=False, compare=False, repr=False)
-    """Whether `rel` was set by the user, and is not the default; not an option itself."""
+    """Whether the user set `rel`; not an option itself."""
 
     def __post_init__(self) -> None:
         for option, allowed in CHOICES.items():
@@ -126,7 +130,7 @@ class Convention:
             )
 
     def but(self, **options: Any) -> Convention:
-        """The same convention with some options set otherwise; the name says which.
+        """Return the convention with some options changed; its name lists them.
 
         >>> PRESETS["default"].but(ties="ranked").name
         'default, ties=ranked'
@@ -143,13 +147,13 @@ class Convention:
         return replace(self, name=name, rel_stated=stated, **changed)
 
     def departures(self) -> dict[str, Any]:
-        """The options that differ from the default convention."""
+        """Return the options that differ from the default convention."""
         default = asdict(PRESETS["default"])
         return {k: v for k, v in asdict(self).items() if k not in NO_OPTIONS and v != default[k]}
 
 
 _LIST: Mapping[str, Any] = {"ties": "ranked", "duplicates": "first"}
-"""What evaluators that score plain lists of ids do: the order given is the ranking, and sets forget repetitions."""
+"""Options of evaluators of plain id lists: the input order is the ranking, and sets drop duplicates."""
 
 _RIG: Mapping[str, Any] = {
     "gain": "exp",
@@ -158,7 +162,7 @@ _RIG: Mapping[str, Any] = {
     "no_claims": "one",
     "no_context": "unscored",
 }
-"""What the document and the code of rig-retrieval-evals have in common."""
+"""Options shared by the document and the code of rig-retrieval-evals."""
 
 _ANY_DEPTH: Mapping[str, Any] = {"beyond_depth": "computed"}
 """Tools that score run files compute every cutoff, because a run file does not state its depth."""
@@ -197,7 +201,7 @@ PRESETS: Mapping[str, Convention] = MappingProxyType(
 
 
 def convention(which: str | Convention) -> Convention:
-    """A convention by name, or itself.
+    """Find a convention by name; a convention is returned unchanged.
 
     >>> convention("RIG").gain
     'exp'

@@ -1,7 +1,7 @@
-"""Measures of answers that have a reference: what the answer got right, and where what it got wrong came from.
+"""Answer measures that need a reference: correct claims, and sources of incorrect ones.
 
-With contexts and reference, each claim of an answer is one of four: borne out by both, by the contexts alone (noise),
-by the reference alone (the model's own knowledge), by neither (hallucination).
+With contexts and a reference, each claim of an answer is in one of four classes: supported by both, by the contexts
+alone (noise), by the reference alone (knowledge of the model), or by neither (hallucination).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ def _share(held: list[bool]) -> float:
 
 
 def claim_precision(case: Case) -> float:
-    """How much of what the answer claims is right: the reference says it too.
+    """Share of the answer's claims that the reference supports.
 
-    Formula: claims of the answer that the reference bears out / claims of the answer.
+    Formula: claims of the answer that the reference supports / claims of the answer.
 
-    Rule: an answer that claims nothing is unscored; one claim without a verdict leaves the sample unscored.
+    Rule: an answer without claims is unscored; one claim without a verdict leaves the sample unscored.
 
-    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024
-    (its precision).
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
+    2024 (its precision).
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887, in Rome.", reference="In 1887.")
@@ -35,14 +35,14 @@ def claim_precision(case: Case) -> float:
 
 
 def claim_recall(case: Case) -> float:
-    """How much of what a good answer has to say the answer says.
+    """Share of the reference's claims that the answer supports.
 
-    Formula: claims of the reference that the answer bears out / claims of the reference.
+    Formula: claims of the reference that the answer supports / claims of the reference.
 
-    Rule: a reference that claims nothing is unscored; one claim without a verdict leaves the sample unscored.
+    Rule: a reference without claims is unscored; one claim without a verdict leaves the sample unscored.
 
-    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024
-    (its recall; what it calls claim recall is context_recall here).
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
+    2024 (its recall; its claim recall is context_recall here).
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
@@ -55,13 +55,14 @@ def claim_recall(case: Case) -> float:
 
 
 def claim_f1(case: Case) -> float:
-    """How right and how complete the answer is, in one number.
+    """Harmonic mean of claim precision and claim recall.
 
     Formula: 2 * P * R / (P + R) of claim_precision P and claim_recall R.
 
-    Rule: 0 where both are 0; unscored where one of them is.
+    Rule: 0 if both are 0; unscored if one of them is.
 
-    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
+    2024.
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887.", reference="In 1887, in Paris.")
@@ -75,15 +76,16 @@ def claim_f1(case: Case) -> float:
 
 
 def context_utilisation(case: Case) -> float:
-    """How much of what the contexts hold of a good answer the answer says.
+    """Share of the supported reference claims that the answer uses.
 
-    Formula: claims of the reference that contexts and answer bear out / claims of the reference that contexts bear out.
+    Formula: claims of the reference that contexts and answer support / claims of the reference that contexts
+    support.
 
-    Rule: unscored where the contexts bear no claim of the reference out, an empty context among them; one claim
+    Rule: unscored if the contexts support no claim of the reference, which includes empty contexts; one claim
     without a verdict leaves the sample unscored.
 
-    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024
-    (the ragas library means something else by the name: context precision judged by the answer).
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
+    2024 (the ragas library uses the name for another measure: context precision judged by the answer).
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887.", contexts=("1887, Paris.",), reference="In 1887, in Paris.")
@@ -99,16 +101,18 @@ def context_utilisation(case: Case) -> float:
 
 
 def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
-    """How much of the answer is wrong because a context said so.
+    """Share of the answer's claims that are incorrect and supported by a context.
 
-    Formula: claims of the answer that some context bears out and the reference does not / claims of the answer. With
-    chunks=relevant only contexts that bear a claim of the reference out, alone or with others, count; with
-    chunks=irrelevant the others do, for claims that the relevant ones do not bear out: the two add up to any.
+    Formula: claims of the answer that some context supports and the reference does not / claims of the answer. With
+    chunks=relevant only contexts that support a claim of the reference, alone or jointly, count. With
+    chunks=irrelevant the other contexts count, for claims that the relevant ones do not support. The two add up to
+    chunks=any.
 
-    Rule: an answer that claims nothing is unscored; one claim without a verdict leaves the sample unscored. Less is
+    Rule: an answer without claims is unscored; one claim without a verdict leaves the sample unscored. Lower is
     better.
 
-    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
+    2024.
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.", "Rome."), reference="In 1887.")
@@ -130,14 +134,15 @@ def noise_sensitivity(case: Case, *, chunks: str = "any") -> float:
 
 
 def hallucination(case: Case) -> float:
-    """How much of what the answer claims comes from nowhere.
+    """Share of the answer's claims that neither a context nor the reference supports.
 
-    Formula: claims of the answer that neither a context nor the reference bears out / claims of the answer.
+    Formula: claims of the answer that neither a context nor the reference supports / claims of the answer.
 
-    Rule: an answer that claims nothing is unscored; an empty context bears nothing out, or leaves the sample unscored
-    (convention no_context); one claim without a verdict leaves the sample unscored. Less is better.
+    Rule: an answer without claims is unscored; empty contexts support nothing, or leave the sample unscored
+    (convention no_context); one claim without a verdict leaves the sample unscored. Lower is better.
 
-    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
+    2024.
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="1887, Rome.", contexts=("1887.",), reference="In 1887.")
@@ -151,14 +156,16 @@ def hallucination(case: Case) -> float:
 
 
 def self_knowledge(case: Case) -> float:
-    """How much of the answer is right without any context saying so.
+    """Share of the answer's claims that the reference supports and no context does.
 
-    Formula: claims of the answer that the reference bears out and no context does / claims of the answer.
+    Formula: claims of the answer that the reference supports and no context does / claims of the answer.
 
-    Rule: as hallucination; neither more nor less is better by itself, but a system that is to answer from its contexts
-    alone should have little.
+    Rule: an answer without claims is unscored; empty contexts support nothing, or leave the sample unscored
+    (convention no_context); one claim without a verdict leaves the sample unscored. Neither direction is better by
+    itself, but a system that should answer from its contexts alone should have a low value.
 
-    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS 2024.
+    Paper: Ru et al., RAGChecker: A Fine-grained Framework for Diagnosing Retrieval-Augmented Generation, NeurIPS
+    2024.
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="1887, Paris.", contexts=("1887.",), reference="In 1887, in Paris.")

@@ -1,4 +1,4 @@
-"""Directions of measures: whether a lower or a higher value is better, as stated, or by the name of a known measure."""
+"""Directions of measures: whether lower or higher values are better, as stated or by name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from ragauge.measures.table import Spec
 from ragauge.records import Scores
 
 COST_ENDINGS = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
-"""Units of time and size at the end of a name: lower is better."""
+"""Unit suffixes of measure names for which lower is better."""
 FRESHNESS = ("stale", "conflict", *RATES)
-"""Measures of freshness: lower is better."""
+"""Freshness measures, for which lower is better."""
 
 
 def is_lower_better(measure: str) -> bool | None:
-    """Return the direction of a measure by its name; None if the name is unknown.
+    """Return whether lower values of a measure are better, by its name.
+
+    None if unknown.
 
     >>> [is_lower_better(name) for name in ("hallucination", "p95_ms", "Latency (s)", "unjudged@10", "stale_rate@5")]
     [True, True, True, True, True]
@@ -47,9 +49,9 @@ def _find_ranking_spec(name: str, base: str) -> Spec | None:
 
 
 def resolve_directions(scores: Scores, given: Mapping[str, bool] = MappingProxyType({})) -> Scores:
-    """Return scores with the directions that their source does not state: as given, else by name.
+    """Set the directions that scores do not state: as given, else by name.
 
-    `given` is `{measure: whether lower is better}`. One that contradicts what the scores state is refused.
+    `given` is `{measure: whether lower is better}`. Raises `BadInput` if it contradicts a known direction.
     """
     named = {m if m in list(scores.values) else scores.values._canonical(m): is_lower for m, is_lower in given.items()}
     lower, unknown = assign_directions(scores.values, scores.lower_is_better, scores.direction_unstated, named)
@@ -59,7 +61,10 @@ def resolve_directions(scores: Scores, given: Mapping[str, bool] = MappingProxyT
 def assign_directions(
     measures: Iterable[str], lower: frozenset[str], unstated: frozenset[str], given: Mapping[str, bool]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the lower-is-better measures, and those whose direction stays unknown (higher is assumed better)."""
+    """Return the lower-is-better measures, and those with unknown direction.
+
+    Higher is assumed better for an unknown direction. Raises `BadInput` if `given` contradicts a known direction.
+    """
     found: dict[str, bool | None] = {}
     for measure in measures:
         known = is_lower_better(measure) if measure in unstated else measure in lower
@@ -79,7 +84,10 @@ def assign_directions(
 def given_directions(
     lower: Iterable[str], higher: Iterable[str], scores: Iterable[Mapping[str, object]]
 ) -> dict[str, bool]:
-    """Return `{measure: whether lower is better}`; a measure in both, or in none of the scores, is refused."""
+    """Return `{measure: whether lower is better}` from two lists of measures.
+
+    Raises `BadInput` for a measure in both lists, `UnknownName` for one in none of the scores.
+    """
     names_lower, names_higher = ([one] if isinstance(one, str) else list(one) for one in (lower, higher))
     both = next((name for name in names_lower if name in names_higher), None)
     if both is not None:

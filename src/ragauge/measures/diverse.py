@@ -1,8 +1,8 @@
-"""Measures of distinct answers: de-duplicated recall over targets, and coverage of the subtopics of a query.
+"""Diversity measures: de-duplicated recall over targets, and coverage of the subtopics of a query.
 
-`dr` and its kin need a target map (document -> the answers that it gives); the subtopic measures need subtopic
-judgments (topic, subtopic, document, grade). The latter follow TREC's ndeval, which breaks ties by document id
-*ascending*: they do so too wherever the convention breaks ties by id.
+`dr` and `diversity_count` use a target map (document -> its targets). The subtopic measures need subtopic judgments
+(topic, subtopic, document, grade). They follow TREC's ndeval, which breaks ties by document id *ascending*, if the
+convention breaks ties by id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _targets(judged: JudgedRanks, which: str, measure: str) -> Mapping[str, Sequ
 
 
 def _lists(judged: JudgedRanks, rel: float) -> Iterator[tuple[Sequence[str], set[str]]]:
-    """For each query the first documents that it got, and its relevant ones."""
+    """Yield the first documents and the relevant documents of each query."""
     nested = judged.judgments.nested
     for query, ids in zip(judged.pool.queries, _top(judged).ids, strict=True):
         yield ids, {doc for doc, grade in nested[query].items() if grade >= rel}
@@ -45,11 +45,11 @@ def _lists(judged: JudgedRanks, rel: float) -> Iterator[tuple[Sequence[str], set
 def deduplicated_recall(
     judged: JudgedRanks, k: int, *, rel: float = 1, targets: str = "map", dedupe: str = "after"
 ) -> Floats:
-    """The share of the distinct answers that the first k documents give.
+    """Share of the distinct targets that the first k documents cover.
 
     Formula: |targets of relevant documents in the first k| / |targets of all relevant documents|.
-    Rule: `dedupe=before` first drops documents whose targets all stand higher already, so that a repetition takes no
-    place; `after` (as GraphFlow's D-R@k) lets it take one. A document outside the map is its own target.
+    Rule: `dedupe=before` first drops documents whose targets are all covered at higher ranks, so that a repetition
+    uses no rank; `after` (as GraphFlow's D-R@k) keeps it. A document outside the map is its own target.
     Paper: the swarm study's de-duplicate recall; Zhai, Cohen and Lafferty (2003), Beyond Independent Relevance.
 
     >>> from ragauge import evaluate
@@ -74,10 +74,10 @@ def deduplicated_recall(
 
 
 def diversity_count(judged: JudgedRanks, k: int, *, rel: float = 1, targets: str = "map") -> Floats:
-    """How many distinct answers the first k documents give.
+    """Number of distinct targets of the relevant documents in the first k.
 
     Formula: |targets of relevant documents in the first k|.
-    Rule: a mean over queries, as in the swarm study. Without a target map each document is its own target.
+    Rule: averaged over queries, as in the swarm study. Without a target map each document is its own target.
     Paper: the swarm study's diversity count.
 
     >>> from ragauge import evaluate
@@ -93,10 +93,10 @@ def diversity_count(judged: JudgedRanks, k: int, *, rel: float = 1, targets: str
 
 
 def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
-    """The share of the first k places that hold a document not seen above.
+    """Share of the first k ranks that hold a document not returned at a higher rank.
 
     Formula: |distinct ids in the first k| / k, as GraphFlow's Diversity@k.
-    Rule: empty places count as repetitions.
+    Rule: empty ranks count as repetitions.
     Paper: the GraphFlow study's diversity.
 
     >>> from ragauge import evaluate
@@ -109,14 +109,14 @@ def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
 
 @dataclass(frozen=True)
 class _Topic:
-    """The subtopics of a query: which documents are relevant to which, as ndeval sees it."""
+    """Number of subtopics of a query, and the subtopics that each document is relevant to."""
 
     subtopics: int
     covers: Mapping[str, frozenset[int]]
 
 
 def _topics(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Topic]]:
-    """For each query its first documents, and its subtopics (those that some document covers)."""
+    """Yield the first documents and the covered subtopics of each query."""
     judgments = judged.judgments
     if judgments.subtopics is None:
         raise MissingEvidence(
@@ -139,10 +139,10 @@ def _topics(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Topic]]:
 
 
 def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
-    """The share of the subtopics that the first k documents cover.
+    """Share of the subtopics that the first k documents cover.
 
     Formula: |subtopics covered by the first k| / |subtopics that any document covers|.
-    Rule: 0 where no document covers any.
+    Rule: 0 if no document covers a subtopic.
     Paper: Zhai, Cohen and Lafferty (2003), Beyond Independent Relevance.
 
     >>> from ragauge import evaluate
@@ -159,7 +159,10 @@ def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
 
 
 def _novelty_gains(order: Sequence[str], topic: _Topic, alpha: float) -> Floats:
-    """What each document adds: each subtopic counts (1 - alpha) for every time that it was covered above."""
+    """Compute the gain of each document.
+
+    A subtopic counts (1 - alpha)^(times covered above).
+    """
     seen = np.zeros(topic.subtopics)
     worth = np.zeros(len(order))
     for place, doc in enumerate(order):
@@ -170,7 +173,10 @@ def _novelty_gains(order: Sequence[str], topic: _Topic, alpha: float) -> Floats:
 
 
 def _greedy(topic: _Topic, k: int, alpha: float) -> list[str]:
-    """The best order that a greedy choice finds; equal gains go to the later id, as in ndeval."""
+    """Return the ideal ranking by greedy choice.
+
+    Equal gains go to the later id, as in ndeval.
+    """
     left = sorted(topic.covers, reverse=True)
     seen = np.zeros(topic.subtopics)
     order: list[str] = []
@@ -183,11 +189,11 @@ def _greedy(topic: _Topic, k: int, alpha: float) -> list[str]:
 
 
 def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
-    """Discounted gain that shrinks each time a subtopic is repeated, relative to the best greedy ranking.
+    """Discounted gain that decreases for repeated subtopics, relative to the ideal.
 
     Formula: sum over ranks r <= k of (sum over its subtopics of (1 - alpha)^(times covered above)) / log2(r + 1),
     divided by that of the greedy ideal ranking.
-    Rule: 0 where no document covers any subtopic; grades above 0 count alike.
+    Rule: 0 if no document covers a subtopic; all grades above 0 count the same.
     Paper: Clarke et al. (2008), Novelty and Diversity in Information Retrieval Evaluation.
 
     >>> from ragauge import evaluate
@@ -208,11 +214,11 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
 
 
 def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
-    """Intent-aware expected reciprocal rank: ndeval's, where a repeated subtopic counts (1 - alpha) each time.
+    """Intent-aware expected reciprocal rank, as in ndeval.
 
     Formula: sum over ranks r <= k of (sum over its subtopics of (1 - alpha)^(times covered above)) / r, divided by
     the number of subtopics times the value of a ranking that covers one subtopic at every rank.
-    Rule: as ndeval normalises; 0 where no document covers any subtopic.
+    Rule: normalised as in ndeval; 0 if no document covers a subtopic.
     Paper: Chapelle et al. (2011), Intent-Based Diversification of Web Search Results.
 
     >>> from ragauge import evaluate

@@ -1,7 +1,7 @@
-"""What a measure is on average over all orders of equal scores.
+"""Expected values of measures over all orders of equal scores.
 
-After McSherry and Najork (2008), Computing IR Performance Measures Efficiently in the Presence of Tied Scores.
-A tie group is the ranks `first` to `last` that its documents share; each order of them is as likely as any other.
+After McSherry and Najork (2008), Computing IR Performance Measures Efficiently in the Presence of Tied Scores. A tie
+group consists of the ranks `first` to `last` that its documents share; all orders are equally likely.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from ragauge.records import Floats, Ints
 
 
 def bounds(judged: JudgedRanks) -> tuple[Ints, Ints]:
-    """The first and the last rank that each document could have."""
+    """Return the first and the last rank that each document can have."""
     if judged.tie_first is None or judged.tie_last is None:
         return judged.rank, judged.rank
     return judged.tie_first, judged.tie_last
 
 
 def mean_discount(judged: JudgedRanks, discount: Floats) -> Floats:
-    """For each document the mean of `discount[rank]` over the ranks that it could have; 0 beyond the array."""
+    """Average `discount[rank]` over the ranks that each document can have.
+
+    0 beyond the array.
+    """
     first, last = bounds(judged)
     upto = np.concatenate([[0.0], np.cumsum(discount[1:])])
     end = len(upto) - 1
@@ -32,7 +35,10 @@ def mean_discount(judged: JudgedRanks, discount: Floats) -> Floats:
 
 
 def _groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int, int, int]]:
-    """The tie groups with relevant documents: query, first rank, size, relevant ones in it, relevant ones above it."""
+    """Yield the tie groups with relevant documents.
+
+    Each is a tuple of query, first rank, size, number of relevant documents in it, and number above it.
+    """
     first, last = bounds(judged)
     good = judged.grade >= rel
     table = np.stack([judged.query[good], first[good], last[good] - first[good] + 1], axis=1)
@@ -46,7 +52,7 @@ def _groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int, in
 
 
 def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
-    """The chance that a relevant document stands in the first k."""
+    """Compute the probability that a relevant document is in the first k."""
     values = np.zeros(judged.n)
     for query, first, size, inside, above in _groups(judged, rel):
         taken = min(size, k - first + 1)
@@ -56,11 +62,11 @@ def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
 
 
 def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
-    """The expected reciprocal rank of the first relevant document."""
+    """Compute the expected reciprocal rank of the first relevant document."""
     values = np.zeros(judged.n)
     for query, first, size, inside, above in _groups(judged, rel):
         if above == 0:
-            # The first of `inside` relevant documents among `size` places is at place i with this chance.
+            # Probability that the first of `inside` relevant documents among `size` positions is at position i.
             ways = comb(size, inside)
             places = range(size - inside + 1)
             values[query] = sum(
@@ -70,7 +76,7 @@ def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
 
 
 def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
-    """The expected sum of the precisions at the relevant ranks up to k."""
+    """Compute the expected sum of the precisions at the relevant ranks up to k."""
     values = np.zeros(judged.n)
     for query, first, size, inside, above in _groups(judged, rel):
         ranks = np.arange(first, first + size)
@@ -81,14 +87,15 @@ def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
 
 
 def precision_of_found(judged: JudgedRanks, k: int, rel: float) -> Floats:
-    """The expected mean of the precisions at the relevant ranks up to k, over those that are there."""
+    """Compute the expected mean precision at the relevant ranks found up to k."""
     values = np.zeros(judged.n)
     complete = np.zeros(judged.n)
     for query, first, size, inside, above in _groups(judged, rel):
         taken = min(size, k - first + 1)
         if taken <= 0:
             continue
-        # Groups above the cut are complete; of the one that it parts, x relevant documents are in with this chance.
+        # Groups above the cutoff are complete. Of the group that it splits, x relevant documents are in with this
+        # probability.
         value = 0.0
         for x in range(max(0, taken - (size - inside)), min(inside, taken) + 1):
             chance = comb(inside, x) * comb(size - inside, taken - x) / comb(size, taken)

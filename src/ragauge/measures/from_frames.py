@@ -1,7 +1,7 @@
-"""The road from frames: blocks of whole queries, matched to the judgments by a 64-bit hash, then by the real ids.
+"""Compute judged ranks from frames, in blocks of whole queries.
 
-Nobody sorts, joins or copies what nobody judged: a table of bits says which rows may be judged, and only those are
-looked up. A hash decides nothing by itself: every match and every duplicate is confirmed on the ids.
+Rows are matched to judgments by a 64-bit hash, and every match and duplicate is confirmed on the ids. Bit tables
+filter out nearly all unjudged rows first, so that these are never sorted, joined or copied.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHIFTS = (0, 32, 16)
-"""Which bits of a hash each table looks at."""
+"""Number of bits to shift a hash for each bit table."""
 PAIRS = 1 << 21
-"""How many pairs of tied ids are compared at a time."""
+"""Maximum number of pairs of tied ids compared at a time."""
 GIVEN = 1 << 18
-"""How many rows, at least, are given to somebody else at a time."""
+"""Minimum number of rows per part that is sent to another process."""
 SOME = 1 << 16
-"""In how many rows, at least, documents are looked for that a query got twice."""
+"""Minimum number of rows checked at a time for duplicate documents."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some whole queries of a run, and where each starts."""
+    """Whole queries of a run, and the row at which each starts."""
 
     names: list[str]
     starts: Ints
@@ -44,12 +44,12 @@ class Block:
     scores: Floats
     hashes: Ints
     judged: Ints
-    """The index of each query in the judgments; -1 where nobody judged it."""
+    """Index of each query in the judgments; -1 if it is unjudged."""
     ranks: Floats | None
 
 
 class Index:
-    """The judged pairs by hash, and three tables of bits that keep almost all other rows from being looked up."""
+    """Judged pairs by hash, and three bit tables that filter out nearly all unjudged rows."""
 
     def __init__(self, judgments: Judgments) -> None:
         self.docs = judgments.frame["doc"]
@@ -69,19 +69,28 @@ class Index:
             table[hashes >> shift & self.mask] = True
 
     def prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """A frame with each document's hash, and whether each row starts another query; done where it was read."""
+        """Add the hash of each document, and whether each row starts a query.
+
+        This runs where the frame is read.
+        """
         import polars as pl
 
         return _with_starts(frame).with_columns(pl.col("doc").hash(self.seed).alias("hash"))
 
     @staticmethod
     def salted(hashes: pl.Series, queries: Ints, sizes: Ints) -> Ints:
-        """A hash of each document and its query, whose part is its number times a large odd one."""
+        """Combine the hashes of documents with their queries.
+
+        The query contributes its number times a large odd number.
+        """
         salts = (queries + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         return (hashes.to_numpy() ^ np.repeat(salts, sizes)).view(np.int64)
 
     def look_up(self, block: Block) -> tuple[Ints, Ints]:
-        """The rows of a block that are judged, and their rows in the pool."""
+        """Find the judged rows of a block.
+
+        Returns their rows in the block and in the pool.
+        """
         if not len(self.hashes):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         maybe = np.flatnonzero(self.tables[0].take(block.hashes & self.mask))
@@ -98,20 +107,23 @@ class Index:
 
 @dataclass(frozen=True, eq=False)
 class Counting:
-    """Judgments and rules, ready to count whatever has whole queries of a run; it can be sent to other processes."""
+    """Judgments and convention, to compute partial ranks of whole queries; can be pickled to other processes."""
 
     judgments: Judgments
     rules: Convention
     top: int = 0
-    """So many first documents of each query are wanted as well."""
+    """Number of first documents to return per query in addition."""
 
     @cached_property
     def index(self) -> Index:
-        """The judged pairs; each process makes its own, since another machine may hash otherwise."""
+        """Judged pairs by hash.
+
+        Built in each process, because hashes may differ between machines.
+        """
         return Index(self.judgments)
 
     def __getstate__(self) -> dict[str, Any]:
-        pairs = io.BytesIO()  # as they are they would be seven times as large
+        pairs = io.BytesIO()  # compressed, because pickled judgments are seven times as large
         self.judgments.frame.write_ipc(pairs, compression="zstd")
         return {"pairs": pairs.getvalue(), "source": self.judgments.source, "rules": self.rules, "top": self.top}
 
@@ -122,11 +134,17 @@ class Counting:
         self.__dict__.update(judgments=judgments, rules=state["rules"], top=state["top"])
 
     def __call__(self, part: Retrieved, watch: Callable[[int], None] = lambda _: None) -> Tally:
-        """What a part of a run comes to; `watch` hears how many rows are counted."""
+        """Compute the partial ranks of a part of a run.
+
+        `watch` receives the number of rows processed.
+        """
         return _count(self, part.name, part.frames(self.index.prepared), watch)
 
     def whole(self, run: Retrieved, tallies: Iterable[Tally]) -> JudgedRanks:
-        """The judged ranks of a run, from what its parts come to; where they share a query it is counted as a whole."""
+        """Merge the partial ranks of a run.
+
+        If parts share a query, the run is computed again as a whole.
+        """
         found = self._together(tallies, run.name)
         if found is None:
             gathered = _count(self, run.name, _gathered(run, self.index), lambda _: None)
@@ -145,18 +163,19 @@ def judged_ranks(
     top: int = 0,
     watch: Callable[[int], None] = lambda _: None,
 ) -> JudgedRanks:
-    """The ranks of the judged documents in `run`; `top` asks for that many first documents of each query as well.
+    """Compute the ranks of the judged documents in a run.
 
-    `watch` hears how many rows are counted.
+    `top` is the number of first documents to return per query in addition. `watch` receives the number of rows
+    processed.
     """
     counting = Counting(judgments, rules, top)
     return counting.whole(run, [counting(run, watch)])
 
 
 def parts_of(run: Retrieved) -> Iterator[Retrieved]:
-    """A run in parts that have whole queries, for whoever gives them to somebody else.
+    """Split a run into parts of whole queries, for distribution to other processes.
 
-    A run that knows where its rows are gives descriptions of them away; any other one gives the rows.
+    A run that knows where its rows are stored yields references to them; any other run yields its rows.
     """
     own = getattr(run, "parts", None)
     if own is not None:
@@ -171,7 +190,10 @@ def parts_of(run: Retrieved) -> Iterator[Retrieved]:
 
 
 def _gathered(run: Retrieved, index: Index) -> Iterator[pl.DataFrame]:
-    """The whole run with the rows of each query together: the slow way, for files that mix their queries."""
+    """Yield the whole run with the rows of each query together.
+
+    This is slow; it is for files that mix their queries.
+    """
     import polars as pl
 
     whole = _concatenated(list(run.frames()))
@@ -188,9 +210,9 @@ def _with_starts(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, Ints]]:
-    """The same rows, cut between queries, with where each query starts; the last one waits for the next frame.
+    """Cut frames between queries; yields frames with the start of each query.
 
-    Only a query that lies across two frames is put together; all others stay where they are, uncopied.
+    The last query of a frame waits for the next frame. Only a query that spans several frames is copied.
     """
     waiting: list[pl.DataFrame] = []
     for frame in frames:
@@ -219,7 +241,7 @@ def _one_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
 
 
 def _concatenated(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Frames as one; some may lack a rank, and then there is none."""
+    """Concatenate frames; the rank column is dropped if one of them lacks it."""
     import polars as pl
 
     shared = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
@@ -284,7 +306,7 @@ def _block(frame: pl.DataFrame, starts: Ints, index: Index, rules: Convention) -
 
 
 def _refuse_duplicates(block: Block, name: str) -> None:
-    """Stop at a document that a query got twice, as trec_eval does."""
+    """Raise `BadInput` if a judged query has a duplicate document, as trec_eval does."""
     seen: set[tuple[int, str]] = set()
     for row in _alike(block).tolist():
         segment = int(np.searchsorted(block.starts, row, side="right")) - 1
@@ -299,10 +321,10 @@ def _refuse_duplicates(block: Block, name: str) -> None:
 
 
 def _alike(block: Block) -> Ints:
-    """The rows of judged queries that may be the same document of the same query: their hashes are equal.
+    """Find rows of judged queries that may be duplicates (equal hashes).
 
-    Some queries at a time, each row writes its number at the place that its hash names, in a table that fits the cache.
-    A row that finds another number there shares its place: few do, and only those are looked at.
+    Each row of some queries writes its number into a table that fits the CPU cache, at an index given by its hash.
+    Only the few rows that find another number there are compared.
     """
     table = np.empty(1 << 20, np.int32)
     found = [np.zeros(0, np.int64)]
@@ -316,7 +338,7 @@ def _alike(block: Block) -> Ints:
         table[places] = own
         there = table[places]
         lost = np.flatnonzero(there != own)
-        # Of two that are alike either one has lost its place to the other, or both have to a third.
+        # Of two rows with equal hashes, either one was overwritten by the other, or both by a third.
         ordered = np.sort(hashes[lost])
         twice = [hashes[lost][hashes[lost] == hashes[there[lost]]], ordered[1:][ordered[1:] == ordered[:-1]]]
         if len(twice[0]) or len(twice[1]):
@@ -326,7 +348,7 @@ def _alike(block: Block) -> Ints:
 
 
 def _with_own(frame: pl.DataFrame, block: Block, rows: Ints, pool_rows: Ints) -> tuple[Ints, Ints]:
-    """The matches without those that are the query itself, and these as rows to take out."""
+    """Remove matches that are the query itself, and append them as rows to exclude."""
     own = (frame["query"] == frame["doc"]).arg_true().to_numpy().astype(np.int64)
     own = own[block.judged[np.searchsorted(block.starts, own, side="right") - 1] >= 0]
     other = ~np.isin(rows, own)
@@ -334,12 +356,12 @@ def _with_own(frame: pl.DataFrame, block: Block, rows: Ints, pool_rows: Ints) ->
 
 
 def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Convention) -> Ints:
-    """How many documents of equal score stand before each tied match, by the tie rule."""
+    """Count the equal scores that precede each tied match, by the tie rule."""
     order = np.arange(len(block.scores))
     for i in np.unique(segment[~stands.in_order[segment]]).tolist():
         begin, end = block.starts[i], block.starts[i + 1]
         order[begin:end] = begin + np.argsort(-block.scores[begin:end], kind="stable")
-    # Best first, equal scores stand together: those of a match at begin : begin + size.
+    # Sorted best first, equal scores are adjacent: those of a match are at begin : begin + size.
     begins = block.starts[segment] + stands.above[stands.tied]
     sizes = (stands.through - stands.above)[stands.tied]
     groups, which = np.unique(begins, return_inverse=True)
@@ -351,7 +373,7 @@ def _places(block: Block, rows: Ints, segment: Ints, stands: Standing, rules: Co
 
 
 def _spans(begins: Ints, sizes: Ints) -> Ints:
-    """The places begin, begin + 1, … of each span, one span after the other."""
+    """List the positions begin, begin + 1, … of each span, one span after the other."""
     ends = np.cumsum(sizes)
     spans: Ints = np.arange(int(sizes.sum())) + np.repeat(begins - (ends - sizes), sizes)
     return spans
@@ -366,7 +388,7 @@ def _places_by_pairs(block: Block, rows: Ints, order: Ints, begins: Ints, sizes:
         part = slice(done, max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + PAIRS))))
         match = np.repeat(np.arange(done, done + len(rows[part])), sizes[part])
         other, mine = order[_spans(begins[part], sizes[part])], rows[match]
-        # What is equal even so (a document twice, a rank column of zeros) stands in the order given.
+        # Remaining ties (a duplicate document, a rank column of zeros) are ordered as in the input.
         if rules.ties != "ranked":
             one, two = block.docs[other], block.docs[mine]
             before = (one > two).to_numpy() | ((one == two).to_numpy() & (other < mine))
@@ -381,7 +403,7 @@ def _places_by_pairs(block: Block, rows: Ints, order: Ints, begins: Ints, sizes:
 
 
 def _places_by_sorting(block: Block, rows: Ints, members: Ints, sizes: Ints, rules: Convention) -> Ints:
-    """Sort each group once, where so many matches are tied that comparing them one by one would cost more."""
+    """Sort each group once; faster if many matches are tied."""
     import polars as pl
 
     by_id = rules.ties != "ranked"

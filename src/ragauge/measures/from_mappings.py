@@ -1,7 +1,7 @@
-"""The road from nested dictionaries: no frame, no copy of an id, one NumPy kernel for many queries at a time.
+"""Compute judged ranks from nested dictionaries, in batches of queries.
 
-Judged ids are looked up in each query's dictionary; only the scores of a query are copied, because a rank is one plus
-the number of scores above it. Ids are compared only where a judged document is really tied.
+Judged ids are looked up in each query's dictionary. Only the scores are copied, because a rank is one plus the
+number of higher scores. Ids are compared only if a judged document is tied.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from ragauge.measures.ranks import OWN, Matches, Standing, assemble, leading, st
 from ragauge.records import Floats, Ints, Judgments, Nested
 
 BATCH = 1 << 17
-"""Scores per kernel call: few enough to stay in the cache, many enough to hide the cost of a call."""
+"""Number of scores per batch: few enough for the CPU cache, enough to amortise the cost of a call."""
 FEW_MATCHES = 32
-"""Up to this many tied matches, looking for equal scores costs less than sorting all of a query."""
+"""Maximum number of tied matches for which scanning for equal scores is faster than sorting the query."""
 QUOTED = 80
-"""Characters of a wrong score that an error message quotes."""
+"""Maximum number of characters of an invalid score in an error message."""
 SMALL = 64
-"""Up to this many equal scores that stand together, comparing ids one by one costs less than sorting them."""
+"""Maximum number of equal scores for which comparing ids one by one is faster than sorting them."""
 
 
 def judged_ranks(
     judgments: Judgments, run: Nested, rules: Convention, *, top: int = 0, name: str = "run"
 ) -> JudgedRanks:
-    """The ranks of the judged documents in `run`; `top` asks for that many first documents of each query as well."""
+    """Compute the ranks of the judged documents in a run.
+
+    `top` is the number of first documents to return per query in addition.
+    """
     pool = judgments.pool
     matches = Matches.none()
     lengths = np.zeros(len(pool.queries), np.int64)
@@ -75,18 +78,18 @@ def judged_ranks(
 
 @dataclass
 class Batch:
-    """Some queries that are judged and answered."""
+    """Batch of judged queries that the run contains."""
 
     names: list[str] = field(default_factory=list)
     queries: list[int] = field(default_factory=list)
     docs: list[Mapping[str, float]] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    """The number of documents of each query."""
+    """Number of documents of each query."""
     grades: list[Mapping[str, float]] = field(default_factory=list)
 
 
 def _batches(judged: Nested, run: Nested) -> Iterator[Batch]:
-    """The judged and answered queries, some hundred thousand scores at a time."""
+    """Yield the judged queries of the run in batches of about SCORES_PER_BATCH scores."""
     batch, size = Batch(), 0
     for index, (query, grades) in enumerate(judged.items()):
         docs = run.get(query)
@@ -106,10 +109,10 @@ def _batches(judged: Nested, run: Nested) -> Iterator[Batch]:
 
 
 def _scores(batch: Batch, total: int, rules: Convention) -> tuple[Floats, list[float]]:
-    """All scores of a batch, one query after the other, and those of the judged documents (NaN where not returned).
+    """Return all scores of a batch, and those of the judged documents.
 
-    A query's judged documents are looked up while its dictionary is being read and lies in the cache: one walk through
-    memory instead of two. A score that is no number is named.
+    The latter are NaN if not returned. Judged documents are looked up while the dictionary of their query is in the
+    CPU cache. Raises `BadInput` for a score that is not a number.
     """
     looked_up: list[float] = []
     absent = repeat(math.nan)
@@ -132,7 +135,7 @@ def _scores(batch: Batch, total: int, rules: Convention) -> tuple[Floats, list[f
 
 
 def _is_number(score: object) -> bool:
-    """Tell whether a score is a number that double precision holds."""
+    """Return whether a score is a number that fits double precision."""
     try:
         return isinstance(score, int | float | np.number) and not math.isnan(score)
     except OverflowError:
@@ -147,7 +150,10 @@ def _rounded(scores: Floats, rules: Convention) -> Floats:
 
 
 def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Convention) -> tuple[Ints, Ints, Floats]:
-    """The judged documents that were returned: the place of their query in the batch, their pool row, their score."""
+    """Return the judged documents that were returned.
+
+    Returns the position of the query in the batch, the pool row and the score.
+    """
     scores = np.fromiter(looked_up, np.float64, len(looked_up))
     queries = np.array(batch.queries)
     sizes = pool_starts[queries + 1] - pool_starts[queries]
@@ -170,7 +176,7 @@ def _found(batch: Batch, looked_up: list[float], pool_starts: Ints, rules: Conve
 
 @dataclass
 class _Places:
-    """Counts the documents of equal score that precede a judged document."""
+    """Count of the documents with equal scores that precede a judged document."""
 
     batch: Batch
     scores: Floats
@@ -179,7 +185,7 @@ class _Places:
     rules: Convention
 
     def of_tied(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
-        """Return the number of equal scores before each tied match; the ids of a query are listed once."""
+        """Return the number of equal scores before each tied match."""
         tied, by_id = self.stands.tied, self.rules.ties != "ranked"
         matches_per_query = np.bincount(segment[tied], minlength=len(self.starts) - 1)
         columns = (segment[tied], offset[tied], self.stands.above[tied], self.stands.through[tied], score[tied])
@@ -206,7 +212,10 @@ class _Places:
         return places
 
     def _keys(self, query: int, matches: int) -> tuple[list[str], Floats | None]:
-        """Return the ids of a query best first, or as given together with their scores if few of them are tied."""
+        """Return the ids of a query best first.
+
+        If few are tied, in input order with their scores.
+        """
         keys = list(self.batch.docs[query])
         if self.stands.in_order[query]:
             return keys, None

@@ -1,6 +1,6 @@
-"""Measures of graded relevance: discounted gain and its normalisations, expected reciprocal rank, rank bias.
+"""Measures of graded relevance: discounted gain and its variants, expected reciprocal rank, rank-biased precision.
 
-A grade becomes gain by `gain`: linear (the grade), exp (2^grade - 1), binary (1 for any positive grade), or a table
+`gain` converts a grade to gain: linear (the grade), exp (2^grade - 1), binary (1 for any positive grade), or a table
 such as `1:3/2:9` (other grades stay linear). Unjudged documents and negative grades have no gain.
 """
 
@@ -16,7 +16,7 @@ from ragauge.records import Floats, Ints
 
 
 def gains(grades: Floats, gain: str) -> Floats:
-    """What grades are worth.
+    """Convert grades to gains.
 
     >>> gains(np.array([-1.0, 0.0, 1.0, 3.0]), "exp").tolist()
     [0.0, 0.0, 1.0, 7.0]
@@ -38,7 +38,7 @@ def gains(grades: Floats, gain: str) -> Floats:
 
 
 def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
-    """Discounted cumulated gain: what the documents are worth, less the lower they stand.
+    """Discounted cumulated gain: sum of the gains, discounted by rank.
 
     Formula: sum over ranks r <= k of gain(grade) / log2(r + 1).
     Rule: unjudged documents have no gain.
@@ -60,7 +60,7 @@ def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> F
 
 
 def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
-    """The discounted gain of the best ranking that the judgments allow.
+    """Discounted cumulated gain of the best possible ranking of the judged documents.
 
     Formula: dcg of all judged documents, best first, cut at k.
     Rule: judged documents count whether they were retrieved or not.
@@ -72,7 +72,7 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
     """
     grade, place = judged.ideal
     owner, worth = judged.pool.owner, gains(grade, gain)
-    if ":" in gain:  # a table need not grow with the grade
+    if ":" in gain:  # gains in a table need not increase with the grade
         order = np.lexsort((-worth, owner))
         worth = worth[order]
     within = worth > 0 if k is None else (worth > 0) & (place < k)
@@ -80,10 +80,10 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
 
 
 def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
-    """Discounted cumulated gain relative to the best ranking that the judgments allow.
+    """Discounted cumulated gain relative to the best possible ranking.
 
     Formula: dcg@k / ideal_dcg@k. Without k the ideal has all judged documents; with k it is cut at k too.
-    Rule: 0 where no judged document has gain. The least relevant grade does not matter here: grades are gains.
+    Rule: 0 if no judged document has gain. The minimum relevant grade is not used: grades are gains.
     Paper: Järvelin and Kekäläinen (2002); gain=exp is that of Burges et al. (2005), Learning to Rank.
 
     >>> from ragauge import evaluate
@@ -97,7 +97,11 @@ def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> 
 
 
 def _by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, Floats, int]]:
-    """For each query: the ranks and gains of what it got, the ideal gains above 0, and how many it got."""
+    """Return gains by query.
+
+    For each query these are the ranks and gains of returned judged documents, the positive ideal gains, and the
+    number of documents returned.
+    """
     best, _ = judged.ideal
     ideal = gains(best, gain)
     bounds = np.searchsorted(judged.query, np.arange(judged.n + 1))
@@ -112,10 +116,11 @@ def _by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, Floats
 
 
 def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
-    """Ndcg averaged over the relevant documents: at the rank of each, or at the end for those not returned.
+    """Ndcg averaged over the relevant documents, at the rank of each.
 
-    Formula: mean over documents with gain of dcg@r / ideal_dcg@r, r the document's rank.
-    Rule: 0 where no judged document has gain; trec_eval's ndcg_rel.
+    Formula: mean over documents with gain of dcg@r / ideal_dcg@r, r the document's rank, or the end of the ranking
+    if it was not returned.
+    Rule: 0 if no judged document has gain; trec_eval's ndcg_rel.
     Paper: trec_eval, m_ndcg_rel.c.
 
     >>> from ragauge import evaluate
@@ -136,10 +141,10 @@ def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
 
 
 def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1) -> Floats:
-    """Ndcg averaged over the ranks at which the ideal ranking passes from one gain to the next.
+    """Ndcg averaged over the ranks at which the gain of the ideal ranking changes.
 
-    Formula: mean over those ranks r of dcg@r / ideal_dcg@r; the last is the end of the list where that is longer.
-    Rule: 0 where no document is relevant; trec_eval's Rndcg.
+    Formula: mean over those ranks r of dcg@r / ideal_dcg@r; the last is the end of the ranking if that is longer.
+    Rule: 0 if no document is relevant; trec_eval's Rndcg.
     Paper: trec_eval, m_Rndcg.c.
 
     >>> from ragauge import evaluate
@@ -155,18 +160,18 @@ def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1)
         changes = [*(np.flatnonzero(perfect[1:] != perfect[:-1]) + 1).tolist(), len(perfect)]
         discounted = worth / np.log2(rank + 1)
         at = [discounted[rank <= r].sum() / ideal[r - 1] for r in changes]
-        if retrieved > len(perfect) + 1:  # the list goes on after the ideal has ended: its own last point
+        if retrieved > len(perfect) + 1:  # the ranking is longer than the ideal: its end is a point of its own
             at.append(discounted.sum() / ideal[-1])
         values[i] = sum(at) / len(at)
     return values
 
 
 def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
-    """G: gain discounted by how much better the ranking could have been so far, relative to all there is to gain.
+    """G: gain discounted by the shortfall from the ideal ranking so far.
 
-    Formula: sum of gain / log2(2 + cost - own) over the documents, divided by the sum of all gains; cost is what the
-    best ranking would have gathered by that rank (at least 1 a rank), own what this one has.
-    Rule: 0 where no judged document has gain; trec_eval's G.
+    Formula: sum of gain / log2(2 + cost - own) over the documents, divided by the sum of all gains; cost is the gain
+    of the ideal ranking up to that rank (at least 1 per rank), own that of this ranking.
+    Rule: 0 if no judged document has gain; trec_eval's G.
     Paper: trec_eval, m_G.c.
 
     >>> from ragauge import evaluate
@@ -183,7 +188,7 @@ def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
 
 
 def binary_gain(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """Binary G: each relevant document discounted by the non-relevant ones above it.
+    """Binary G: relevant documents discounted by the non-relevant ones above.
 
     Formula: mean over relevant documents of 1 / log2(2 + non-relevant documents above), 0 for those not returned.
     Rule: unjudged documents are not relevant; trec_eval's binG.
@@ -199,7 +204,7 @@ def binary_gain(judged: JudgedRanks, *, rel: float = 1) -> Floats:
 
 
 def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: float = 4) -> Floats:
-    """The expected reciprocal of the rank at which a user who may stop at any good document stops.
+    """Expected reciprocal rank at which a user stops.
 
     Formula: sum over ranks r <= k of 1/r R(r) prod over s < r of (1 - R(s)), R = (2^grade - 1) / 2^top.
     Rule: `top` is the highest grade of the scale (4 in TREC's gdeval); unjudged documents never satisfy.
@@ -214,7 +219,7 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
         raise BadInput(f"a grade is above {top:g}", hint="err(top=5)@10 sets the highest grade of the scale")
     if k is not None:
         stop = np.where(judged.rank <= k, stop, 0.0)
-    # The product over earlier documents of the same query, as a running sum of logarithms.
+    # The product over earlier documents of the same query, as a cumulative sum of logarithms.
     with np.errstate(divide="ignore"):
         logs = np.log1p(-stop)
     running = np.cumsum(np.where(np.isfinite(logs), logs, 0.0))
@@ -228,11 +233,11 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
 
 
 def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float = 0.9, gain: str = "scaled") -> Floats:
-    """What a user gathers who goes on to the next document with probability p.
+    """Expected gain of a user who continues with probability p at each rank.
 
     Formula: (1 - p) times the sum over ranks r <= k of gain p^(r - 1).
-    Rule: `gain=scaled` divides grades by the query's highest where that is above 1 (trec_eval 10); `gain=binary`
-    counts relevant documents as 1; `gain=linear` takes grades as they are (ranx; can exceed 1).
+    Rule: `gain=scaled` divides grades by the query's highest if that is above 1 (trec_eval 10); `gain=binary` counts
+    documents with a positive grade as 1; `gain=linear` uses the grades (ranx; can exceed 1).
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
     >>> from ragauge import evaluate
@@ -250,10 +255,10 @@ def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float
 
 
 def rbp_residual(judged: JudgedRanks, *, p: float = 0.9) -> Floats:
-    """How much rank-biased precision could still rise if every unjudged document were relevant.
+    """Possible increase of rbp if every unjudged document were relevant.
 
-    Formula: p^n + (1 - p) times the sum over unjudged ranks r of p^(r - 1), n the length of the list.
-    Rule: 0 where every returned document is judged, and for queries without an answer; trec_eval's rbp_resid.
+    Formula: p^n + (1 - p) times the sum over unjudged ranks r of p^(r - 1), n the length of the ranking.
+    Rule: 0 if every returned document is judged, and for queries missing from the run; trec_eval's rbp_resid.
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
     >>> from ragauge import evaluate

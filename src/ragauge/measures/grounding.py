@@ -1,6 +1,7 @@
-"""Measures of answers: counts of what a judge said of claims, chunks and questions.
+"""Answer measures computed from verdicts on claims, chunks and questions.
 
-Each takes a Case and gives its value; where something that it needs has no verdict it raises NoVerdict instead.
+Each takes an `AnswerMeasureInput` and returns a score, or raises `MissingVerdict` if a verdict that it needs is
+missing.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ def _share(held: list[bool]) -> float:
 
 
 def faithfulness(case: Case, *, by: str = "verdict") -> float:
-    """How much of what the answer claims the contexts bear out.
+    """Share of the answer's claims that the contexts support.
 
-    Formula: claims that some context bears out / claims of the answer. With by=probability the mean of the judge's
-    probabilities that the contexts bear a claim out.
+    Formula: claims that some context supports / claims of the answer. With by=probability, the mean of the judge's
+    probabilities that the contexts support a claim.
 
-    Rule: an answer that claims nothing is unscored, or 1 (convention no_claims); an empty context bears nothing out
+    Rule: an answer without claims is unscored, or 1 (convention no_claims); empty contexts support nothing
     (convention no_context); one claim without a verdict leaves the sample unscored.
 
     Paper: Es et al., RAGAS: Automated Evaluation of Retrieval Augmented Generation, EACL 2024.
@@ -46,13 +47,13 @@ def faithfulness(case: Case, *, by: str = "verdict") -> float:
 
 
 def context_precision(case: Case, cutoff: int | None) -> float:
-    """How far up the useful chunks stand among those retrieved.
+    """Average precision of the useful chunks among those retrieved.
 
-    Formula: sum of P@i * useful(i) over ranks i up to k / useful chunks up to k; P@i is the useful share of the first
-    i. Without k, over all chunks.
+    Formula: sum of P@i * useful(i) over ranks i up to k / useful chunks up to k; P@i is the useful share of the
+    first i. Without k, over all chunks.
 
-    Rule: 0 where no chunk is useful; an empty context is 0, or unscored (convention no_context); one chunk without a
-    verdict leaves the sample unscored, unless it stands below k.
+    Rule: 0 if no chunk is useful; empty contexts are 0, or unscored (convention no_context); a chunk without a
+    verdict leaves the sample unscored, unless it ranks below k.
 
     Paper: Es et al., RAGAS: Automated Evaluation of Retrieval Augmented Generation, EACL 2024 (its library's
     definition).
@@ -73,13 +74,13 @@ def context_precision(case: Case, cutoff: int | None) -> float:
 
 
 def context_recall(case: Case, cutoff: int | None) -> float:
-    """How much of what a good answer has to say the contexts hold.
+    """Share of the reference's claims that the contexts support.
 
-    Formula: claims of the reference that the first k contexts bear out, one of them or several together / claims of the
-    reference. Without k, by any contexts.
+    Formula: claims of the reference that the first k contexts support, alone or jointly / claims of the reference.
+    Without k, by any contexts.
 
-    Rule: a reference that claims nothing is unscored; an empty context is 0, or unscored (convention no_context); one
-    claim without a verdict leaves the sample unscored, and so does a cutoff where the judge did not tell chunks apart.
+    Rule: a reference without claims is unscored; empty contexts are 0, or unscored (convention no_context); one
+    claim without a verdict leaves the sample unscored, and so does a cutoff if the judge did not distinguish chunks.
 
     Paper: Es et al., RAGAS: Automated Evaluation of Retrieval Augmented Generation, EACL 2024 (its library's
     definition; claim recall in RAGChecker).
@@ -98,12 +99,12 @@ def context_recall(case: Case, cutoff: int | None) -> float:
 
 
 def answer_relevance(case: Case) -> float:
-    """How near the questions that the answer would answer are to the one that was asked.
+    """Similarity of the question to questions generated from the answer.
 
-    Formula: mean cosine of the question with those that the judge thought up from the answer, cut to 0 .. 1.
+    Formula: mean cosine of the question with those that the judge generated from the answer, clipped to 0 .. 1.
 
-    Rule: an answer that commits itself to nothing is 0, or unscored (convention refusal); without all of the questions,
-    or where nobody said whether it is a refusal, the sample is unscored.
+    Rule: a refusal is 0, or unscored (convention refusal); unscored without the generated questions, or without a
+    verdict on whether the answer is a refusal.
 
     Paper: Es et al., RAGAS: Automated Evaluation of Retrieval Augmented Generation, EACL 2024.
 
@@ -133,12 +134,12 @@ def answer_relevance(case: Case) -> float:
 
 
 def contradiction(case: Case) -> float:
-    """How much of what the answer claims the contexts deny.
+    """Share of the answer's claims that the contexts contradict.
 
-    Formula: claims that some context contradicts and none bears out / claims of the answer.
+    Formula: claims that some context contradicts and none supports / claims of the answer.
 
-    Rule: an answer that claims nothing is unscored; an empty context denies nothing, or leaves the sample unscored
-    (convention no_context); one claim without a verdict leaves the sample unscored. Less is better.
+    Rule: an answer without claims is unscored; empty contexts contradict nothing, or leave the sample unscored
+    (convention no_context); one claim without a verdict leaves the sample unscored. Lower is better.
 
     Paper: Honovich et al., TRUE: Re-evaluating Factual Consistency Evaluation, NAACL 2022.
 
@@ -154,16 +155,16 @@ def contradiction(case: Case) -> float:
 
 
 def citation_recall(case: Case) -> float:
-    """How much of what the answer claims is borne out by what it cites for it.
+    """Share of the answer's claims that their citations support.
 
-    Formula: claims that the chunks cited in their sentence bear out, one of them or several together / claims of the
-    answer. A citation is [1], [1, 2], [2-4] or the like: the place of a chunk.
+    Formula: claims that the chunks cited in their sentence support, alone or jointly / claims of the answer. A
+    citation is [1], [1, 2], [2-4] or similar: the position of a chunk.
 
-    Rule: without any citation 0; an answer that claims nothing is unscored; an empty context bears nothing out
-    (convention no_context); unscored where a claim has no verdict, or the judge did not tell chunks apart.
+    Rule: 0 without any citation; an answer without claims is unscored; empty contexts support nothing (convention
+    no_context); unscored if a claim has no verdict, or if the judge did not distinguish chunks.
 
-    Paper: Gao et al., Enabling Large Language Models to Generate Text with Citations, EMNLP 2023 (where cited passages
-    are read together).
+    Paper: Gao et al., Enabling Large Language Models to Generate Text with Citations, EMNLP 2023 (where cited
+    passages are read together).
 
     >>> from ragauge.verdicts import Claim, Sample, Support, Verdicts
     >>> sample = Sample("s", "When?", answer="In 1887 [1]. In Paris [1].", contexts=("1887.", "Paris."))
@@ -176,13 +177,13 @@ def citation_recall(case: Case) -> float:
 
 
 def citation_precision(case: Case) -> float:
-    """How many of the answer's citations bear out what they are cited for.
+    """Share of the answer's citations that support their claim.
 
-    Formula: pairs of a claim and a chunk cited in its sentence where the chunk bears the claim out / all such pairs.
+    Formula: pairs of a claim and a chunk cited in its sentence where the chunk supports the claim / all such pairs.
 
-    Rule: chunks that bear a claim out only together do so if all of them are cited; without any citation unscored;
-    citing a chunk that there is not is a pair that does not hold; unscored where a claim has no verdict, or the judge
-    did not tell chunks apart.
+    Rule: chunks that support a claim only jointly count if all of them are cited; unscored without any citation; a
+    citation of a chunk that does not exist counts as unsupported; unscored if a claim has no verdict, or if the
+    judge did not distinguish chunks.
 
     Paper: Gao et al., Enabling Large Language Models to Generate Text with Citations, EMNLP 2023.
 
@@ -200,7 +201,7 @@ def citation_precision(case: Case) -> float:
 
 
 def _citations(case: Case) -> list[list[bool]]:
-    """For each claim, whether each chunk that it cites bears it out."""
+    """Return for each claim whether each chunk that it cites supports it."""
     supports = case.supports(ANSWER, contexts=True)
     held = []
     for claim, support in zip(case.claims(ANSWER), supports, strict=True):

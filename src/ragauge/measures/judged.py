@@ -1,4 +1,4 @@
-"""The one table that every rank measure is counted from: judged documents and the ranks at which they were returned."""
+"""Judged ranks: judged documents and the ranks at which they were returned, the input of all ranking measures."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from numpy.typing import NDArray
 from ragauge.records import Floats, Ints, Judgments, Pool, Run
 
 FEW_LEVELS = 16
-"""Up to this many different grades, counting them is faster than sorting the judged documents."""
+"""Maximum number of distinct grades for which counting is faster than sorting the judged documents."""
 
 
 @dataclass(frozen=True, eq=False)
 class Relevant:
-    """The relevant documents that were returned, by query and rank, at one least grade."""
+    """Relevant documents that were returned, by query and rank, for one minimum relevant grade."""
 
     query: Ints
     rank: Ints
     nth: Ints
     """1 for the first relevant document of its query, 2 for the second, …"""
     total: Ints
-    """How many relevant documents each query has."""
+    """Number of relevant documents of each query."""
     found: Ints
-    """How many of them each query got."""
+    """Number of relevant documents returned for each query."""
 
 
 @dataclass(frozen=True, eq=False)
 class Top:
-    """The first documents of each query, for measures that look at more than judged ranks.
+    """First documents of each query, for measures that need more than judged ranks.
 
-    At least as many as asked for, where there are so many; a tie at the end is there whole.
+    At least the requested number, if the run has that many; a tie at the end is included completely.
     """
 
     ids: Sequence[Sequence[str]]
@@ -43,25 +43,26 @@ class Top:
 
 @dataclass(frozen=True)
 class JudgedQuery:
-    """One query, as a measure of your own sees it."""
+    """One query, as passed to user-defined measures."""
 
     query: str
-    """Its id."""
+    """Query id."""
     ranks: list[int]
-    """The ranks (from 1) at which judged documents were returned, ascending."""
+    """Ranks (from 1) at which judged documents were returned, ascending."""
     grades: list[float]
-    """Their grades."""
+    """Grades of the returned judged documents."""
     judged: list[float]
-    """The grades of all judged documents, best first."""
+    """Grades of all judged documents, best first."""
     retrieved: int
-    """How many documents were returned."""
+    """Number of documents returned."""
 
 
 def defined_depth(run: Run) -> float | None:
-    """Return the deepest defined cutoff of a run: its k, infinity if all rankings are complete, None if unknown.
+    """Return the deepest defined cutoff of a run.
 
-    A ranking is complete if the system returned fewer documents than requested, or if k covers the corpus. A failed
-    query is an empty ranking at every depth.
+    It is the k of the run, or infinity if all rankings are complete. None if unknown. A ranking is complete if the
+    system returned fewer documents than requested, or if k covers the corpus. A failed query is an empty ranking at
+    every depth.
     """
     k = (run.manifest.get("plan") or {}).get("k")
     n_documents = (run.manifest.get("dataset") or {}).get("documents") or math.inf  # 0: the corpus is unknown
@@ -75,44 +76,44 @@ def defined_depth(run: Run) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class JudgedRanks:
-    """Each judged document that was returned, with its rank; ordered by query, then rank."""
+    """Judged documents that were returned, with their ranks; ordered by query, then rank."""
 
     judgments: Judgments
     query: Ints
-    """Which query, as an index into `pool.queries`."""
+    """Index of the query in `pool.queries`."""
     rank: Ints
-    """Its rank, from 1."""
+    """Rank, from 1."""
     row: Ints
-    """Which judged document, as a row of `pool`."""
+    """Row of the judged document in `pool`."""
     retrieved: Ints
-    """How many documents each query got."""
+    """Number of documents returned for each query."""
     answered: NDArray[np.bool_]
-    """Whether the run has the query at all."""
+    """Whether the run contains the query."""
     tie_first: Ints | None = None
-    """The best rank that each document could have among equal scores; only where ties are averaged."""
+    """Best rank that each document can have among equal scores; None unless ties are averaged."""
     tie_last: Ints | None = None
-    """And the worst."""
+    """Worst rank that each document can have among equal scores; None unless ties are averaged."""
     tie_span: tuple[Ints, Ints] | None = None
     """Best and worst rank of each document among equal scores, if a rule settled ties; None if ranks were changed."""
     top: Top | None = None
-    """The first documents of each query; only where a measure asked for them."""
+    """First documents of each query; None unless a measure needs them."""
     ties: str = "trec"
-    """The rule by which ties were settled."""
+    """Rule that ordered ties."""
     name: str = "run"
-    """The run's name."""
+    """Name of the run."""
     extra_queries: int = 0
-    """How many queries the run has that nobody judged."""
+    """Number of queries in the run that are unjudged."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """`{query: error}` of the judged queries that the system failed on, if the run recorded them."""
     tag: str = ""
-    """The last column of a TREC run, where there is one."""
+    """Last column of a TREC run; empty if there is none."""
     depth: float | None = None
-    """Deepest cutoff that is defined: the k of the run, infinity if its rankings are complete, None if unknown."""
+    """Deepest defined cutoff: the k of the run, infinity if its rankings are complete, None if unknown."""
     _relevant: dict[float, Relevant] = field(default_factory=dict)
 
     @property
     def averaged(self) -> bool:
-        """Whether measures are to be averaged over the orders of equal scores."""
+        """Whether measures are averaged over the orders of equal scores."""
         return self.tie_first is not None
 
     @property
@@ -122,20 +123,23 @@ class JudgedRanks:
 
     @property
     def n(self) -> int:
-        """How many queries were judged."""
+        """Number of judged queries."""
         return len(self.pool.queries)
 
     @cached_property
     def grade(self) -> Floats:
-        """The grade of each returned judged document."""
+        """Grade of each returned judged document."""
         return self.pool.grades[self.row]
 
     def count(self, query: Ints, weights: Floats | None = None) -> Floats:
-        """How many rows (or how much weight) each query has."""
+        """Count the rows, or sum their weights, per query."""
         return np.bincount(query, weights, self.n).astype(np.float64, copy=False)
 
     def relevant(self, rel: float) -> Relevant:
-        """The returned documents graded `rel` or more; counted once for all measures."""
+        """Return the returned documents with a grade of at least `rel`.
+
+        Cached for all measures.
+        """
         if rel not in self._relevant:
             keep = self.grade >= rel
             query = self.query[keep]
@@ -148,7 +152,10 @@ class JudgedRanks:
 
     @cached_property
     def pool_place(self) -> Ints:
-        """The place of each judged document in its query, best grade first and then as given, from 0."""
+        """Position of each judged document in its query, from 0.
+
+        Sorted by grade, best first, then in input order.
+        """
         pool = self.pool
         place = np.empty(len(pool.grades), np.int64)
         place[np.lexsort((-pool.grades, pool.owner))] = np.arange(len(place)) - pool.starts[pool.owner]
@@ -156,7 +163,7 @@ class JudgedRanks:
 
     @cached_property
     def ideal(self) -> tuple[Floats, Ints]:
-        """The grades of each query best first (queries in order), and the place of each, from 0."""
+        """Grades of each query, best first, and the position of each, from 0."""
         pool = self.pool
         place = np.arange(len(pool.grades)) - pool.starts[pool.owner]
         low, high = pool.grades.min(initial=0), pool.grades.max(initial=0)
@@ -168,11 +175,11 @@ class JudgedRanks:
         if len(levels) <= FEW_LEVELS:
             counts = np.bincount(keys, minlength=self.n * len(levels))
             return np.repeat(np.tile(levels[::-1], self.n), counts), place
-        # One integer key per document sorts several times faster than a sort by two columns.
+        # Sorting one integer key per document is several times faster than sorting by two columns.
         return levels[len(levels) - 1 - np.sort(keys) % len(levels)], place
 
     def each(self) -> Iterator[JudgedQuery]:
-        """The queries one by one, for measures written as plain functions."""
+        """Yield the queries one by one, for measures written as plain functions."""
         bounds = np.searchsorted(self.query, np.arange(self.n + 1))
         best, _ = self.ideal
         for i, name in enumerate(self.pool.queries):

@@ -1,9 +1,9 @@
-"""Names of measures: what people type, and the one canonical name that is printed.
+"""Names of ranking measures: parsing of accepted spellings, and the canonical name for output.
 
-A name is `name(option=value, …)@cutoff`. The canonical form leaves out whatever is the default, so that a name spells
-every departure from it: `recall@10`, `recall(of=capped)@10`, `ndcg(gain=exp)@10`. Aliases of trec_eval (`P_10`,
-`ndcg_cut.10`), ir_measures (`AP(rel=2)@100`), ranx (`ndcg_burges@10`, `map@100-l2`) and plain speech (`Hit Rate@5`) are
-understood; case is ignored.
+A name is `name(option=value, …)@cutoff`. The canonical form omits defaults, so that a name shows every difference
+from them: `recall@10`, `recall(of=capped)@10`, `ndcg(gain=exp)@10`. Accepted are also the names of trec_eval
+(`P_10`, `ndcg_cut.10`), ir_measures (`AP(rel=2)@100`), ranx (`ndcg_burges@10`, `map@100-l2`) and plain words (`Hit
+Rate@5`). Case is ignored.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ NICKNAMES: Mapping[str, tuple[str, ...]] = {
 """trec_eval's names for groups of measures."""
 
 USUAL_CUTOFFS: Mapping[str, int] = {"diversity_count": 20}
-"""Cutoffs of measures that are defined at one depth, as the swarm study's Diversity Count, if none is given."""
+"""Default cutoffs of measures that are defined at one depth, such as the swarm study's Diversity Count."""
 _CUT = {"ndcg_cut": "ndcg", "map_cut": "map"}
 _PHRASES = {
     "ndcg_burges": ("ndcg", {"gain": "exp"}),
     "dcg_burges": ("dcg", {"gain": "exp"}),
     "context_precision": ("map", {"of": "found"}),
 }
-"""Names that stand for a measure with options: ranx's, and RAGAS's."""
+"""Names of ranx and RAGAS that stand for a measure with options."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure with its cutoff and options; prints as its canonical name."""
+    """Measure with its cutoff and options; `str()` gives its canonical name."""
 
     spec: Spec
     cutoff: float | None
@@ -73,14 +73,14 @@ class Measure:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the greatest possible value."""
+        """Lowest and highest possible value."""
         if self.spec.name == "rbp" and dict(self.options)["gain"] in ("linear", "exp"):
             return 0.0, math.inf
         return self.spec.bounds
 
     @property
     def trec_name(self) -> str:
-        """The name as trec_eval prints it; the canonical one where trec_eval has no such measure."""
+        """Name in trec_eval; the canonical name if trec_eval has no such measure."""
         spec = self.spec
         if spec.name in ("ndcg", "map") and self.cutoff is not None:
             return f"{spec.name}_cut_{self.cutoff}"
@@ -105,14 +105,16 @@ _SHAPE = re.compile(
     rf"(?P<name>[a-z0-9_ -]+?)\s*(?:\((?P<options>.*)\))?\s*(?:@\s*(?P<cutoff>{_NUMBER}))?(?:-l(?P<level>\d+))?"
 )
 LONGEST = 1_000
-"""Maximum number of characters of a name: what a longer one may mean takes too long to find out."""
+"""Maximum number of characters of a name; longer ones would take too long to match."""
 _COMMA, _BLANK = (re.compile(rf"{sign}(?![^(]*\))") for sign in (",", r"\s+"))
 """Separators of a list of measures, outside of parentheses."""
 _TREC = re.compile(rf"(?P<name>[a-z0-9_]*[a-z])[_.](?P<cutoff>{_NUMBER})")
 
 
 def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
-    """One measure by any of its names; options that are not given are the convention's.
+    """Parse a measure by any of its names.
+
+    Options that are not given come from the convention.
 
     >>> [str(parse(name)) for name in ("nDCG@10", "P_5", "RR", "AP(rel=2)@100", "Hit Rate@3", "rbp.95")]
     ['ndcg@10', 'precision@5', 'mrr', 'map(rel=2)@100', 'hit_rate@3', 'rbp(p=0.95)']
@@ -125,7 +127,7 @@ def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
     if rbp:
         return make(TABLE["rbp"], None, {"p": float(rbp[1])}, convention)
     shape = _SHAPE.fullmatch(lower)
-    # `P_10` has the shape of a plain name; where that name is unknown, its end may be a cutoff.
+    # `P_10` has the form of a plain name; if that name is unknown, its suffix may be a cutoff.
     plain = shape is not None and _key(shape["name"]) in (*_ALIASES, *_PHRASES)
     found = shape if plain else _TREC.fullmatch(lower) or shape
     key, cutoff = (_key(found["name"]), found["cutoff"]) if found else (lower, None)
@@ -147,7 +149,7 @@ def parse(text: str, convention: Convention = PRESETS["default"]) -> Measure:
 
 
 def _refuse_cutoff(given: str, lower: str) -> None:
-    """Refuse a cutoff that is no number, as in `mrr@ten`."""
+    """Raise `BadInput` if a cutoff is not a number, as in `mrr@ten`."""
     head, at, cutoff = lower.partition("@")
     key = _key(re.sub(r"\(.*", "", head))
     name = _ALIASES.get(_PHRASES[key][0] if key in _PHRASES else key)
@@ -159,7 +161,7 @@ def _refuse_cutoff(given: str, lower: str) -> None:
 
 
 def _refuse_judged(given: str) -> None:
-    """Refuse a measure of answers, which no ranking is scored by."""
+    """Raise `BadInput` if the name is an answer measure."""
     from ragauge.measures.answers import is_known
 
     if is_known(given):
@@ -167,7 +169,10 @@ def _refuse_judged(given: str) -> None:
 
 
 def _without_at(lower: str) -> str | None:
-    """What `ndcg10` means, where it means something: a measure and its cutoff, with the @ between them."""
+    """Return `ndcg@10` for `ndcg10`.
+
+    None if the text is not a measure with its cutoff.
+    """
     for at in range(len(lower) - 1, 0, -1):
         name, cutoff = lower[:at].rstrip(" _-"), lower[at:]
         spec = TABLE.get(_ALIASES.get(_key(name), ""))
@@ -181,7 +186,10 @@ def _key(name: str) -> str:
 
 
 def make(spec: Spec, cutoff: float | None, chosen: Mapping[str, Any], convention: Convention) -> Measure:
-    """A measure with the convention's options where none are chosen, checked."""
+    """Build a measure and check its options.
+
+    Options that are not chosen come from the convention.
+    """
     options: dict[str, Any] = {}
     for option, default in spec.options.items():
         value = chosen.get(option, _from_convention(spec.name, option, convention, default))
@@ -222,9 +230,10 @@ def _check_cutoff(spec: Spec, cutoff: float | None, least: int) -> None:
 
 
 def _from_convention(measure: str, option: str, convention: Convention, default: Any) -> Any:
-    """The convention's value: `recall_of` for the `of` of recall, `rel` for the `rel` of all.
+    """Return the convention's value of an option.
 
-    A recall that has no F1 (`of=k`, `of=eps`) leaves F1's as it is.
+    It is `recall_of` for the option `of` of recall, and `rel` for `rel` of all measures. A recall without an F1
+    (`of=k`, `of=eps`) does not change F1.
     """
     own = f"{measure.removeprefix('gm_')}_{option}"
     value = getattr(convention, own if hasattr(convention, own) else option, default)
@@ -237,7 +246,7 @@ def _read_options(spec: Spec, text: str, given: str) -> dict[str, Any]:
         name, equals, value = (x.strip() for x in part.partition("="))
         if not equals:  # a bare value is the first option that takes a number: rbp(0.8)
             name, value = next((k for k, v in spec.options.items() if isinstance(v, float) and k != "rel"), ""), name
-        if name == "dcg":  # ir_measures' word for the gain
+        if name == "dcg":  # name of the gain in ir_measures
             name, value = "gain", {"exp-log2": "exp", "log2": "linear"}.get(value.strip("'\""), value)
         if name not in spec.options:
             raise UnknownName(f"option of {spec.name}", name or value, spec.options, hint=_options_hint(spec))
@@ -255,10 +264,11 @@ def _read_options(spec: Spec, text: str, given: str) -> dict[str, Any]:
 def parse_all(
     texts: Iterable[str], convention: Convention = PRESETS["default"], *, trec: bool = False
 ) -> list[Measure]:
-    """Several measures, groups and lists of cutoffs spread out, each once.
+    """Parse several measures without duplicates.
 
-    A text may be a list: measures separated by commas or blanks, and further cutoffs of the measure before them. `trec`
-    reads names as trec_eval does: `P` is P at all its usual cutoffs, `success.1,5` is two measures.
+    Groups and lists of cutoffs are expanded. A text may be a list: measures separated by commas or blanks, and
+    further cutoffs of the measure before them. `trec` reads names as trec_eval does: `P` is P at all its default
+    cutoffs, `success.1,5` is two measures.
 
     >>> [str(m) for m in parse_all(["ndcg_cut.5,10", "map"])]
     ['ndcg@5', 'ndcg@10', 'map']
@@ -277,7 +287,10 @@ def parse_all(
 
 
 def split_list(text: str, is_readable: Callable[[str], bool]) -> list[str]:
-    """Split a list of measures at commas and blanks outside of parentheses; a single measure stays as it is."""
+    """Split a list of measures at commas and blanks outside of parentheses.
+
+    A text that is a single measure is not split.
+    """
     if is_readable(text):
         return [text]
     parts = [part.strip() for part in _COMMA.split(text) if part.strip()]
@@ -292,7 +305,10 @@ def split_list(text: str, is_readable: Callable[[str], bool]) -> list[str]:
 
 
 def _is_readable(text: str, convention: Convention) -> bool:
-    """Whether a text is one measure, a group of them, or a measure with a list of cutoffs as trec_eval writes it."""
+    """Return whether a text can be parsed.
+
+    It may be a measure, a group, or a measure with a trec_eval list of cutoffs.
+    """
     if text.strip().lower() in NICKNAMES:
         return True
     try:
@@ -303,7 +319,7 @@ def _is_readable(text: str, convention: Convention) -> bool:
 
 
 def _spread(text: str, convention: Convention, *, trec: bool) -> list[Measure]:
-    """A name as trec_eval reads it: everything after the first dot is a list of parameters."""
+    """Parse a name as trec_eval does, with parameters after the first dot."""
     name, dot, parameters = text.strip().partition(".")
     base = _ALIASES.get(_CUT.get(name.lower(), name.lower()))
     if base is None or "@" in text or "(" in text or (dot and base == "rbp" and "=" not in parameters):
@@ -335,7 +351,7 @@ def _spread(text: str, convention: Convention, *, trec: bool) -> list[Measure]:
 
 
 def _trec_order(measure: Measure) -> tuple[int, float]:
-    """trec_eval's own order of printing."""
+    """Return the position of a measure in the output of trec_eval, as a sort key."""
     names = list(TABLE)
     place = names.index(measure.spec.name) * 10
     if measure.cutoff is not None and measure.spec.name == "ndcg":

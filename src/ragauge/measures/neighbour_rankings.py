@@ -1,4 +1,4 @@
-"""Binary ranking measures of neighbour searches, for all queries at once: nDCG, MAP, hit rate and F1."""
+"""Ranking measures of neighbour searches with binary relevance: nDCG, MAP, hit rate and F1 for all queries."""
 
 from __future__ import annotations
 

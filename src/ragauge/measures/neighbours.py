@@ -1,4 +1,4 @@
-"""Measures of vector search: what approximate neighbours cost in distance. Run scores are negative distances."""
+"""Measures of vector search, for runs whose scores are negative distances."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ragauge.records import Floats
 
 
 def relative_distance_error(judged: JudgedRanks, k: int) -> Floats:
-    """How much farther the k neighbours found are than the k true ones.
+    """Relative increase in distance of the neighbours found over the exact ones.
 
     Formula: mean over ranks r <= k of found distance / true distance - 1.
-    Rule: less is better; a query that the run does not have is unscored, since 0 would be perfect. A true distance of 0
-    is left out; places that were not filled count as the worst found (or true) distance.
+    Rule: lower is better; a query missing from the run is unscored, since 0 would be perfect. A true distance of 0
+    is left out; unfilled ranks count as the largest found (or true) distance.
     Paper: Patella and Ciaccia (2008), The Many Facets of Approximate Similarity Search.
 
     >>> from ragauge import evaluate, neighbours

@@ -1,4 +1,4 @@
-"""The share of one text's words that another has: what any judge of answers has to beat."""
+"""Word overlap of two texts: the baseline that a judge of answers has to beat."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ COUNTED: Mapping[str, tuple[Part, Part, str]] = {
     "claim_precision": (_answer, _reference, "the answer's words that the reference has"),
     "claim_recall": (_reference, _answer, "the reference's words that the answer has"),
 }
-"""For each measure whose words are looked for in whose, and that in words."""
+"""Texts compared for each measure: whose words, in which text, and a description."""
 
 
 def overlap(sample: Sample, measure: str) -> float:
-    """The share of words, each as often as it is said, that are found; NaN where there are none to look for.
+    """Return the share of words, repetitions included, that are found.
+
+    NaN without words.
 
     >>> overlap(Sample("1", "Who?", "Ann and Bob.", ("Bob came and went.",)), "faithfulness")
     0.6666666666666666

@@ -1,4 +1,4 @@
-"""Measures that know what was judged: preferences, inference from samples, and how much of a list is judged at all.
+"""Measures that depend on which documents were judged: preferences, inferred AP, share of judged documents.
 
 A negative grade means pooled but unjudged, as in trec_eval.
 """
@@ -13,16 +13,16 @@ from ragauge.records import Floats, Ints
 
 
 def _running(judged: JudgedRanks, chosen: Floats) -> Floats:
-    """For each judged document, how many chosen ones stand above it in its query."""
+    """Count for each judged document the chosen ones above it in its query."""
     before = np.cumsum(chosen) - chosen
     return before - before[np.searchsorted(judged.query, judged.query)] if len(chosen) else before
 
 
 def bpref(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """How often relevant documents stand above judged non-relevant ones.
+    """Share of relevant documents ranked above judged non-relevant ones.
 
     Formula: mean over relevant documents of 1 - min(non-relevant above, R) / min(N, R); those not returned count 0.
-    Rule: only judged documents count; with no judged non-relevant document above, a relevant one counts 1.
+    Rule: only judged documents count; a relevant document without judged non-relevant ones above it counts 1.
     Paper: Buckley and Voorhees (2004), Retrieval Evaluation with Incomplete Information.
 
     >>> from ragauge import evaluate
@@ -68,10 +68,10 @@ def inferred_ap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
 
 
 def judged_share(judged: JudgedRanks, k: int) -> Floats:
-    """The share of the first k documents that were judged.
+    """Share of the first k documents that are judged.
 
     Formula: |judged in the first k| / min(k, retrieved), as ir_measures' Judged@k.
-    Rule: a negative grade is unjudged; 0 where nothing was returned.
+    Rule: a negative grade is unjudged; 0 if nothing was returned.
     Paper: Lu, Moffat and Culpepper (2016), The Effect of Pooling and Evaluation Depth on IR Metrics.
 
     >>> from ragauge import evaluate
@@ -82,10 +82,10 @@ def judged_share(judged: JudgedRanks, k: int) -> Floats:
 
 
 def unjudged_share(judged: JudgedRanks, k: int) -> Floats:
-    """The share of the first k places that hold an unjudged document.
+    """Share of the first k ranks that hold an unjudged document.
 
     Formula: |unjudged in the first k| / k.
-    Rule: empty places are not unjudged; trec_eval's unj.
+    Rule: empty ranks are not unjudged; trec_eval's unj.
     Paper: trec_eval, m_unjudged.c.
 
     >>> from ragauge import evaluate
@@ -100,10 +100,10 @@ def _judged_in(judged: JudgedRanks, k: int) -> Floats:
 
 
 def judged_nonrelevant_retrieved(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """How many returned documents were judged not relevant.
+    """Number of returned documents that are judged not relevant.
 
     Formula: |returned and graded 0 or more, below `rel`|.
-    Rule: a count; over queries it is summed.
+    Rule: a count; summed over queries.
     Paper: trec_eval, m_num_nonrel_judged_ret.c.
 
     >>> from ragauge import evaluate

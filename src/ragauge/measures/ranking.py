@@ -1,8 +1,8 @@
-"""Measures of where relevant documents stand: precision, recall, reciprocal rank, average precision and their kin.
+"""Binary measures of ranks: precision, recall, reciprocal rank, average precision and variants.
 
-Every function takes the judged ranks and returns one value per judged query. `rel` is the least grade that counts as
-relevant; unjudged documents are not relevant; ties were settled when the ranks were counted. A query without relevant
-documents gets 0 here, and what becomes of it is the convention's `none`.
+Every function takes judged ranks and returns one value per judged query. `rel` is the minimum relevant grade.
+Unjudged documents are not relevant. Ties were ordered when the ranks were computed. A query without relevant
+documents gets 0 here; the convention's `none` is applied afterwards.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ragauge.measures.judged import JudgedRanks
 from ragauge.records import Floats, Ints
 
 SLACK = 1e-12
-"""Where the k-th true neighbour is at distance 0 a share of that is nothing, and doubles round all the same."""
+"""Absolute tolerance for distances; a relative one has no effect if the k-th exact neighbour is at distance 0."""
 
 
 def hits(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
-    """How many relevant documents each query got in the first k."""
+    """Count the relevant documents in the first k of each query."""
     relevant = judged.relevant(rel)
     if k is None:
         return relevant.found.astype(np.float64)
@@ -32,15 +32,15 @@ def hits(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
 
 
 def ratio(part: Floats | Ints, whole: Floats | Ints) -> Floats:
-    """Part of whole; 0 where there is no whole."""
+    """Divide element by element; 0 where the denominator is 0."""
     return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) != 0)
 
 
 def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: float = 1) -> Floats:
-    """The share of the first k documents that are relevant.
+    """Share of the first k documents that are relevant.
 
     Formula: |relevant in the first k| / k. Without k, and with `of=retrieved`, over what was retrieved.
-    Rule: a list shorter than k is not excused: the empty places count as not relevant. At k = 0 it is 0.
+    Rule: in a ranking shorter than k, the empty ranks count as not relevant. At k = 0 it is 0.
     Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
 
     >>> from ragauge import evaluate
@@ -56,13 +56,13 @@ def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: 
 def recall(
     judged: JudgedRanks, k: int | None = None, *, of: str = "relevant", rel: float = 1, eps: float = 0.001
 ) -> Floats:
-    """The share of the relevant documents that stand in the first k.
+    """Share of the relevant documents that are in the first k.
 
     Formula: |relevant in the first k| / R. `of=capped` divides by min(k, R); `of=k` counts only the k best judged
-    documents (best grade first, then as given: the true neighbours) and divides by k; `of=eps` counts documents whose
-    distance is within (1 + eps) of the k-th true one (and 1e-12, which matters only near 0) and divides by k:
-    `eps=1e-06` allows for ties and rounding alone.
-    Rule: 0 where no document is relevant. `of=eps` needs true distances, and run scores that are negative distances.
+    documents (best grade first, then in input order: the exact neighbours) and divides by k; `of=eps` counts
+    documents whose distance is within (1 + eps) of the k-th exact one (and 1e-12, which matters only near 0) and
+    divides by k: `eps=1e-06` allows only for ties and rounding.
+    Rule: 0 if no document is relevant. `of=eps` needs exact distances, and run scores that are negative distances.
     Paper: Cleverdon, Mills and Keen (1966); Aumüller, Bernhardsson and Faithfull (2020), ANN-Benchmarks.
 
     >>> from ragauge import evaluate
@@ -92,7 +92,9 @@ def _within(judged: JudgedRanks, k: int, eps: float) -> Floats:
 
 
 def at_most(bar: Floats, eps: float) -> Floats:
-    """A distance and a share of it more, away from 0 to the far side: inner products as distances are below 0.
+    """Return the largest distance within a factor of (1 + eps) of a distance.
+
+    Inner products as distances are negative; the limit is always above the distance.
 
     >>> at_most(np.array([2.0, -2.0, 0.0, -np.inf]), 0.1).round(9).tolist()
     [2.2, -1.8, 0.0, -inf]
@@ -101,7 +103,11 @@ def at_most(bar: Floats, eps: float) -> Floats:
 
 
 def true_and_found(judged: JudgedRanks, k: int, measure: str) -> Iterator[tuple[Floats, Floats]]:
-    """For each query the distances of its k true neighbours, and of the first k found, each document once."""
+    """Yield the distances of the k exact and the first k returned neighbours.
+
+    There is one pair of arrays per query. Duplicate documents are counted once. Raises `MissingEvidence` without
+    exact distances.
+    """
     if judged.judgments.distances is None or judged.top is None:
         raise MissingEvidence(
             f"{measure} needs the distances of the true neighbours",
@@ -114,10 +120,10 @@ def true_and_found(judged: JudgedRanks, k: int, measure: str) -> Iterator[tuple[
 
 
 def hit_rate(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
-    """Whether any relevant document stands in the first k: 1 or 0 for a query, a share for a set of queries.
+    """Share of queries with a relevant document in the first k.
 
     Formula: 1 if |relevant in the first k| > 0, else 0. trec_eval calls it success.
-    Rule: a query without relevant documents cannot be hit.
+    Rule: a query without relevant documents is 0.
     Paper: Craswell and Hawking (2004), Overview of the TREC Web Track, as success@n.
 
     >>> from ragauge import evaluate
@@ -130,7 +136,7 @@ def hit_rate(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Fl
 
 
 def reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
-    """The reciprocal of the rank of the first relevant document; 0 if none is returned.
+    """Reciprocal of the rank of the first relevant document; 0 if none is returned.
 
     Formula: 1 / rank of the first document graded `rel` or more; with k, 0 if that rank is beyond k.
     Rule: only the first relevant document counts. The depth is part of the name.
@@ -152,7 +158,7 @@ def reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, rel: float = 1
 
 
 def average_precision(judged: JudgedRanks, k: int | None = None, *, of: str = "relevant", rel: float = 1) -> Floats:
-    """The mean of the precisions at the ranks of the relevant documents, those not returned counting 0.
+    """Mean of the precisions at the ranks of the relevant documents.
 
     Formula: sum over relevant ranks r <= k of precision@r, divided by R; `of=capped` by min(k, R); `of=found` by the
     number of relevant documents in the first k (RAGAS context precision, torchmetrics).
@@ -186,18 +192,18 @@ def f1(
     recall_of: str = "relevant",
     rel: float = 1,
 ) -> Floats:
-    """The harmonic mean of precision and recall at k.
+    """Harmonic mean of precision and recall at k.
 
-    Formula: 2PR / (P + R), of each query; `of=means` takes it of mean precision and mean recall; `precision_of` and
-    `recall_of` are theirs.
-    Rule: 0 where both are 0.
+    Formula: 2PR / (P + R) per query; `of=means` uses mean precision and mean recall; `precision_of` and `recall_of`
+    are the options `of` of precision and recall.
+    Rule: 0 if both are 0.
     Paper: van Rijsbergen (1979), Information Retrieval, chapter 7.
 
     >>> from ragauge import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 2.0, "x": 1.0}}, ["f1@2"]).means
     {'f1@2': 0.5}
     """
-    del of  # how the queries are put together is the table's business
+    del of  # used for the aggregation over queries in measures.scoring
     p, r = precision(judged, k, of=precision_of, rel=rel), recall(judged, k, of=recall_of, rel=rel)
     return ratio(2 * p * r, p + r)
 
@@ -220,7 +226,7 @@ def r_precision_mult(judged: JudgedRanks, k: float, *, rel: float = 1, up: float
     """Precision at a multiple of R, the number of relevant documents.
 
     Formula: |relevant in the first c| / c with c = floor(k R + 0.9), as trec_eval's Rprec_mult.
-    Rule: 0 where the cutoff is 0.
+    Rule: 0 if the cutoff is 0.
     Paper: trec_eval, m_Rprec_mult.c.
 
     >>> from ragauge import evaluate
@@ -233,10 +239,10 @@ def r_precision_mult(judged: JudgedRanks, k: float, *, rel: float = 1, up: float
 
 
 def relative_precision(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats:
-    """Precision at k relative to the best that is possible there: precision up to R, recall beyond.
+    """Precision at k relative to the highest possible precision at k.
 
     Formula: |relevant in the first k| / min(k, R).
-    Rule: the same number as recall(of=capped)@k; trec_eval's relative_P.
+    Rule: equal to recall(of=capped)@k; trec_eval's relative_P.
     Paper: trec_eval, m_relative_P.c.
 
     >>> from ragauge import evaluate
@@ -247,10 +253,10 @@ def relative_precision(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats
 
 
 def interpolated_precision(judged: JudgedRanks, k: float, *, rel: float = 1, points: str = "round") -> Floats:
-    """The best precision at any rank where recall is at least k.
+    """Highest precision at any rank with a recall of at least k.
 
     Formula: max of precision@r over the ranks r with at least c relevant documents, c = round(k R).
-    Rule: 0 if fewer than c relevant documents are returned. `points=up` takes c = floor(k R + 0.9), as trec_eval did
+    Rule: 0 if fewer than c relevant documents are returned. `points=up` uses c = floor(k R + 0.9), as trec_eval did
     up to version 9.
     Paper: Salton and McGill (1983), Introduction to Modern Information Retrieval.
 
@@ -275,10 +281,10 @@ ELEVEN = tuple(level / 10 for level in range(11))
 def eleven_point_average(
     judged: JudgedRanks, *, rel: float = 1, points: str = "round", levels: tuple[float, ...] = ELEVEN
 ) -> Floats:
-    """The mean of the interpolated precisions at recall 0, 0.1, … 1.
+    """Mean of the interpolated precisions at recall 0, 0.1, … 1.
 
     Formula: mean of iprec_at_recall over the levels (others can be given: `11pt_avg(levels=0.2/0.5/0.8)`).
-    Rule: as iprec_at_recall.
+    Rule: a level counts 0 if too few relevant documents are returned to reach it.
     Paper: Salton and McGill (1983), Introduction to Modern Information Retrieval.
 
     >>> from ragauge import evaluate
@@ -291,10 +297,10 @@ def eleven_point_average(
 
 
 def yaap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """Yet another average precision: average precision as log odds, so that extreme queries average better.
+    """Yet another average precision: average precision as log odds.
 
     Formula: log((1 + s) / (1 + R - s)) with s the sum of the precisions at the relevant ranks.
-    Rule: 0 where nothing is relevant.
+    Rule: 0 if no document is relevant.
     Paper: Robertson (2012), On Smoothing Average Precision, ECIR.
 
     >>> from ragauge import evaluate

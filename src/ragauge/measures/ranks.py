@@ -1,4 +1,4 @@
-"""The kernel both roads share: where a score stands among all scores of its query, and the table made of it."""
+"""Ranks of scores among all scores of their query, and the table of judged ranks built from them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from ragauge.measures.judged import JudgedRanks, Top
 from ragauge.records import Floats, Ints, Judgments
 
 OWN = -1
-"""The pool row of a document that is the query itself, where such documents are taken out."""
+"""Pool row of a document that is the query itself, if such documents are removed."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How many scores of its query are above each match, and how many are not below it (itself included)."""
+    """Number of scores of the query above each match, and number that are not below it (itself included)."""
 
     above: Ints
     through: Ints
     in_order: NDArray[np.bool_]
-    """For each segment, whether its scores came best first."""
+    """Whether the scores of each segment are sorted best first."""
 
     @property
     def tied(self) -> Ints:
-        """The matches whose score another document of the query has too."""
+        """Matches whose score another document of the query has too."""
         return np.flatnonzero(self.through - self.above > 1)
 
 
 def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Standing:
-    """Where each match `(segment, score)` stands among `scores[starts[segment]:starts[segment + 1]]`.
+    """Rank each match among the scores of its segment.
+
+    The scores of a segment are `scores[starts[segment]:starts[segment + 1]]`.
 
     >>> s = standing(np.array([3.0, 2.0, 2.0, 1.0]), np.array([0, 4]), np.array([0, 0]), np.array([2.0, 1.0]))
     >>> s.above.tolist(), s.through.tolist()
@@ -58,7 +60,10 @@ def standing(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> Stan
 
 
 def _bisect(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: bool) -> Ints:
-    """For each score, the first place in its descending stretch where the scores are no longer above (or equal)."""
+    """Find positions in descending ranges of scores.
+
+    For each score it is the first position whose score is not above it, or not equal if not strict.
+    """
     low = low.copy()
     step = 1 << int((high - low).max(initial=0)).bit_length()
     while step := step >> 1:
@@ -72,7 +77,7 @@ def _bisect(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: boo
 
 @dataclass
 class Matches:
-    """What the roads collect: judged documents that were returned, in any order."""
+    """Judged documents that were returned, in any order, as lists of arrays."""
 
     query: list[Ints]
     rank: list[Ints]
@@ -82,11 +87,11 @@ class Matches:
 
     @classmethod
     def none(cls) -> Matches:
-        """An empty collection."""
+        """Return an empty collection."""
         return cls([], [], [], [], [])
 
     def add(self, query: Ints, row: Ints, place: Ints, standing: Standing) -> None:
-        """Add matches; `place` is how many documents of equal score stand before each."""
+        """Add matches; `place` is the number of documents with equal score before each."""
         self.query.append(query)
         self.row.append(row)
         self.rank.append(standing.above + place + 1)
@@ -110,7 +115,7 @@ def assemble(
     extra_queries: int,
     top: tuple[Sequence[Sequence[str]], Sequence[Floats]] | None,
 ) -> JudgedRanks:
-    """Order the matches and apply the rules that take documents out of the ranking."""
+    """Sort the matches, and apply the options that remove documents from the ranking."""
     columns = (matches.query, matches.rank, matches.row, matches.first, matches.last)
     table = np.stack([_joined(parts) for parts in columns])
     table = table[:, np.argsort(table[0] * (table[1].max(initial=0) + 1) + table[1])]
@@ -163,9 +168,9 @@ def leading(
     query: str,
     judged: Mapping[str, float],
 ) -> tuple[Sequence[str], Floats]:
-    """The first documents of one query and their scores, in the order that the tie rule gives.
+    """Return the first documents of one query and their scores, by the tie rule.
 
-    Documents that tie with the last of them are there too, so that another rule can settle the same ties.
+    Documents tied with the last one are included, so that another tie rule can be applied.
     """
     order = list(range(len(ids)))
     if rules.ties != "ranked":

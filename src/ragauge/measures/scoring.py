@@ -1,4 +1,4 @@
-"""From judged ranks to scores: the measures are counted, then the convention says what becomes of odd queries."""
+"""Scores from judged ranks: measures are computed, then the convention handles special queries."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from ragauge.measures.table import TABLE, mean
 from ragauge.records import ByMeasure, Floats, Scores
 
 OwnMeasure = Callable[[JudgedQuery], float]
-"""A measure of your own: a function from one judged query to a number (NaN for none)."""
+"""User-defined measure: a function from one judged query to a number (NaN for no value)."""
 
 MISSING = "the run does not have the query"
 NONE = "no document is relevant"
 NO_VALUE = "the measure gave no number"
 WHOLE_RANKING = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
-"""Measures that, without a cutoff, change if a run is cut."""
+"""Measures that, without a cutoff, change if a run is truncated."""
 TREC_DEPTH = 1000
-"""The depth of a run in TREC, at which measures of whole rankings are published."""
+"""Depth of a TREC run, at which measures of whole rankings are published."""
 
 
 def score(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> Scores:
-    """A value per query for each measure, their means, and why some queries have none."""
+    """Score each query by each measure.
+
+    Returns values, means, and reasons for unscored queries.
+    """
     _check_missing(judged, convention)
     values: dict[str, Floats] = {}
     means: dict[str, float] = {}
@@ -65,7 +68,10 @@ def _name_of(measure: Measure | OwnMeasure) -> str:
 
 
 def _is_lower_better(measure: Measure | OwnMeasure) -> bool | None:
-    """Return the direction of a measure; a function states it by an attribute `lower_is_better`, or not at all."""
+    """Return the direction of a measure.
+
+    None if a function has no attribute `lower_is_better`.
+    """
     if isinstance(measure, Measure):
         return measure.spec.lower_is_better
     stated = getattr(measure, "lower_is_better", None)
@@ -73,7 +79,7 @@ def _is_lower_better(measure: Measure | OwnMeasure) -> bool | None:
 
 
 def _canonical(convention: Convention, name: str) -> str:
-    """The canonical name of a measure; whatever is none stays as it is."""
+    """Return the canonical name of a measure; other names are returned unchanged."""
     try:
         return str(parse(name, convention))
     except (BadInput, LookupError):
@@ -83,7 +89,7 @@ def _canonical(convention: Convention, name: str) -> str:
 def _one(
     judged: JudgedRanks, measure: Measure | OwnMeasure, convention: Convention
 ) -> tuple[Floats, dict[str, str], float]:
-    """The values, the reasons of those without one, and the mean."""
+    """Compute the values of a measure, the reasons for missing values, and the mean."""
     if convention.beyond_depth == "undefined" and judged.depth is not None and is_beyond(measure, judged.depth):
         reason = f"{measure} is undefined: the run was made with k={judged.depth:g}"
         return np.full(judged.n, math.nan), dict.fromkeys(judged.pool.queries, reason), math.nan
@@ -115,7 +121,7 @@ def _one(
 
 
 def is_beyond(measure: Measure | OwnMeasure, depth: float) -> bool:
-    """Whether a measure needs documents below a depth."""
+    """Return whether a measure needs documents below a depth."""
     if not isinstance(measure, Measure) or measure.spec.cutoff == "level":
         return False
     judgments_only = measure.spec.keeps_missing and not measure.spec.lower_is_better
@@ -123,7 +129,10 @@ def is_beyond(measure: Measure | OwnMeasure, depth: float) -> bool:
 
 
 def _grade_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> list[str]:
-    """Name the measures that count every relevant grade equally, unless the minimum relevant grade was set."""
+    """Return a note on measures that count every relevant grade equally.
+
+    There is none if the user set `rel`.
+    """
     grades = np.unique(judged.pool.grades[judged.pool.grades >= convention.rel])
     if convention.rel_stated or convention.rel != 1 or len(grades) < 2:
         return []
@@ -138,7 +147,7 @@ def _grade_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], 
 
 
 def _depth_notes(judged: JudgedRanks, measures: Sequence[Measure | OwnMeasure], convention: Convention) -> list[str]:
-    """Name the measures that the depth of the run limits, and what that means for their values."""
+    """Return notes on measures that the depth of the run limits."""
     if judged.depth == math.inf:
         return []
     undefined = convention.beyond_depth == "undefined" and judged.depth is not None
@@ -169,7 +178,10 @@ def _list_names(measures: Sequence[Measure]) -> str:
 
 
 def _is_cut(judged: JudgedRanks, measure: Measure, depth: int) -> bool:
-    """Whether a measure of whole rankings lacks relevant documents because most rankings end at the depth."""
+    """Return whether the run's depth limits a measure of whole rankings.
+
+    True only if most rankings end at that depth.
+    """
     if measure.spec.name not in WHOLE_RANKING or measure.cutoff is not None or depth >= TREC_DEPTH:
         return False
     full = judged.retrieved == depth
@@ -183,7 +195,11 @@ def _is_cut(judged: JudgedRanks, measure: Measure, depth: int) -> bool:
 def _counted(
     judged: JudgedRanks, measure: Measure | OwnMeasure, convention: Convention
 ) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.bool_]], bool, Callable[[Floats], float]]:
-    """The bare values, the queries that `none` is for, whether missing queries keep theirs, and the mean's kind."""
+    """Compute raw values and how to treat them.
+
+    Returns the values, a mask of queries without relevant documents to which the option `none` applies, whether
+    missing queries keep their values, and the aggregate function.
+    """
     nobody = np.zeros(judged.n, np.bool_)
     if not isinstance(measure, Measure):
         column = np.fromiter((measure(query) for query in judged.each()), np.float64, judged.n)
@@ -199,7 +215,7 @@ def _counted(
     zeros = {"one": ("precision", "set_precision"), "recall-one": set(TABLE) - {"recall", "set_recall"}}
     kept = convention.none == "zero" or spec.name in zeros.get(convention.none, ())
     if spec.needs_relevant and not kept:
-        # Measures of gain know no least relevant grade: any grade above 0 is worth something to them.
+        # Gain measures have no minimum relevant grade: any grade above 0 has gain.
         pool = judged.pool
         good = pool.grades >= options["rel"] if "rel" in options else pool.grades > 0
         nobody = np.bincount(pool.owner[good], minlength=judged.n) == 0

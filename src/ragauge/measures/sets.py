@@ -1,4 +1,4 @@
-"""Measures of the whole returned set, rank forgotten: counts, set precision and recall, utility."""
+"""Measures of the returned set, independent of rank: counts, set precision and recall, utility."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ragauge.records import Floats
 
 
 def num_ret(judged: JudgedRanks) -> Floats:
-    """How many documents were returned.
+    """Number of documents returned.
 
-    Formula: the length of the list.
-    Rule: a count; over queries it is summed.
+    Formula: the length of the ranking.
+    Rule: a count; summed over queries.
     Paper: trec_eval, m_num_ret.c.
 
     >>> from ragauge import evaluate
@@ -24,10 +24,10 @@ def num_ret(judged: JudgedRanks) -> Floats:
 
 
 def num_q(judged: JudgedRanks) -> Floats:
-    """Count the queries that are scored.
+    """Number of queries that are scored.
 
     Formula: 1 for each query.
-    Rule: a count; over queries it is summed.
+    Rule: a count; summed over queries.
     Paper: trec_eval, m_num_q.c.
 
     >>> from ragauge import evaluate
@@ -38,10 +38,10 @@ def num_q(judged: JudgedRanks) -> Floats:
 
 
 def num_rel(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """How many documents are relevant.
+    """Number of relevant documents.
 
     Formula: R, the number of documents graded `rel` or more.
-    Rule: a count; over queries it is summed, those the run does not answer included.
+    Rule: a count; summed over queries, including those missing from the run.
     Paper: trec_eval, m_num_rel.c.
 
     >>> from ragauge import evaluate
@@ -52,10 +52,10 @@ def num_rel(judged: JudgedRanks, *, rel: float = 1) -> Floats:
 
 
 def num_rel_ret(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
-    """How many relevant documents were returned.
+    """Number of relevant documents returned.
 
     Formula: |relevant and returned|, with k |relevant in the first k|.
-    Rule: a count; over queries it is summed.
+    Rule: a count; summed over queries.
     Paper: trec_eval, m_num_rel_ret.c.
 
     >>> from ragauge import evaluate
@@ -66,10 +66,10 @@ def num_rel_ret(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) ->
 
 
 def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """The share of the returned documents that are relevant.
+    """Share of the returned documents that are relevant.
 
     Formula: |relevant and returned| / returned.
-    Rule: 0 where nothing was returned.
+    Rule: 0 if nothing was returned.
     Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
 
     >>> from ragauge import evaluate
@@ -80,10 +80,10 @@ def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
 
 
 def set_recall(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """The share of the relevant documents that were returned.
+    """Share of the relevant documents that were returned.
 
     Formula: |relevant and returned| / R.
-    Rule: 0 where nothing is relevant.
+    Rule: 0 if no document is relevant.
     Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
 
     >>> from ragauge import evaluate
@@ -94,10 +94,10 @@ def set_recall(judged: JudgedRanks, *, rel: float = 1) -> Floats:
 
 
 def set_relative_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
-    """Set precision relative to the best that is possible for a set of that size.
+    """Set precision relative to the highest possible for a set of that size.
 
     Formula: |relevant and returned| / min(returned, R).
-    Rule: 0 where nothing was returned or nothing is relevant.
+    Rule: 0 if nothing was returned or no document is relevant.
     Paper: trec_eval, m_set_rel_P.c.
 
     >>> from ragauge import evaluate
@@ -112,7 +112,7 @@ def set_map(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     """Set precision times set recall.
 
     Formula: |relevant and returned|² / (returned x R).
-    Rule: 0 where either is 0.
+    Rule: 0 if either is 0.
     Paper: trec_eval, m_set_map.c.
 
     >>> from ragauge import evaluate
@@ -123,10 +123,10 @@ def set_map(judged: JudgedRanks, *, rel: float = 1) -> Floats:
 
 
 def set_f(judged: JudgedRanks, *, rel: float = 1, beta: float = 1) -> Floats:
-    """The harmonic mean of set precision and set recall, recall weighing `beta`.
+    """Harmonic mean of set precision and set recall, with weight `beta` for recall.
 
-    Formula: (beta + 1) P R / (R + beta P); beta as trec_eval has it, not squared.
-    Rule: 0 where nothing relevant was returned.
+    Formula: (beta + 1) P R / (R + beta P); beta is not squared, as in trec_eval.
+    Rule: 0 if no relevant document was returned.
     Paper: van Rijsbergen (1979), Information Retrieval, chapter 7.
 
     >>> from ragauge import evaluate
@@ -138,11 +138,11 @@ def set_f(judged: JudgedRanks, *, rel: float = 1, beta: float = 1) -> Floats:
 
 
 def utility(judged: JudgedRanks, *, rel: float = 1, weights: tuple[float, ...] = (1.0, -1.0, 0.0, 0.0)) -> Floats:
-    """What the returned set is worth: so much for each relevant and non-relevant document, returned or missed.
+    """Weighted count of relevant and non-relevant documents, returned and missed.
 
     Formula: w1 x relevant returned + w2 x other returned + w3 x relevant missed + w4 x others missed.
-    Rule: the collection's size is not known, so that the last count is minus the documents that are known; 0 for
-    queries without an answer.
+    Rule: the size of the corpus is unknown, so the last count is minus the number of known documents; 0 for queries
+    missing from the run.
     Paper: Lewis (1996), The TREC-4 Filtering Track; trec_eval, m_utility.c.
 
     >>> from ragauge import evaluate

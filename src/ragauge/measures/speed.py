@@ -1,4 +1,4 @@
-"""How fast: percentiles of each stage, queries per second, and what was left out of them."""
+"""Latency percentiles of each stage, and throughput."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PERCENTILES = (50, 90, 95, 99)
 
 
 def latency(milliseconds: Floats) -> Latency:
-    """The figures of one stage.
+    """Summarise the latencies of one stage, in milliseconds.
 
-    Formula: the p-th percentile of n sorted values lies at place (n - 1) p / 100, between the two nearest.
+    Formula: the p-th percentile of n sorted values is at position (n - 1) p / 100, interpolated linearly.
 
     >>> latency(np.array([1.0, 2.0, 3.0, 4.0])).p50
     2.5
@@ -35,7 +35,10 @@ def latency(milliseconds: Floats) -> Latency:
 
 
 def milliseconds(timings: pl.DataFrame) -> dict[str, Floats]:
-    """How long each stage took, and the total, for every query that counts: see `Speed` for which do."""
+    """Return the latencies of each stage and the total, in milliseconds.
+
+    Stages cover successful queries; the total also covers timeouts.
+    """
     status = timings["status"].to_numpy()
     answered = status == "ok"
     waited = answered | (status == "timeout")
@@ -51,7 +54,10 @@ def milliseconds(timings: pl.DataFrame) -> dict[str, Floats]:
 
 
 def speed(timings: pl.DataFrame) -> Speed:
-    """The figures of a run's timings (columns `status`, `session`, `began_ns`, `total_ns`, and `<stage>_ns`)."""
+    """Summarise the timings of a run: latency, throughput, failures, timeouts.
+
+    Columns are `status`, `session`, `began_ns`, `total_ns` and `<stage>_ns`.
+    """
     status = timings["status"].to_numpy()
     return Speed(
         {stage: latency(values) for stage, values in milliseconds(timings).items()},
@@ -63,7 +69,11 @@ def speed(timings: pl.DataFrame) -> Speed:
 
 
 def _rate(timings: pl.DataFrame, answered: int) -> float:
-    """Answers per second from the first question to the last answer, the breaks between sessions left out."""
+    """Return the number of successful queries per second.
+
+    Time runs from the first start to the last end of each session. Breaks between sessions are excluded. NaN if no
+    time passed.
+    """
     seconds = 0.0
     for part in timings.partition_by("session"):
         began, total = part["began_ns"].to_numpy(), part["total_ns"].to_numpy()

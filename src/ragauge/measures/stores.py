@@ -1,7 +1,7 @@
-"""Measures of vector stores: from positions and raw nanoseconds to quality, latency, load, changes and filters.
+"""Measures of vector stores: positions and raw nanoseconds to quality, latency, load, updates and filters.
 
-Distances are always recomputed here in double precision from the vectors; what a store claims is only held against it.
-Positions are rows of the base; -1 where nothing was found, -2 for an id that nobody gave to the store.
+Distances are always recomputed from the vectors in double precision; the distances that a store reports are only
+checked against them. Positions are rows of the base; -1 is a missing result, -2 an id that was never added.
 """
 
 from __future__ import annotations
@@ -26,34 +26,38 @@ Raw = Mapping[str, NDArray[Any]]
 Mask = NDArray[np.bool_]
 
 TIES = 1e-6
-"""How much farther than the k-th true neighbour one may be and still count as equally near, as a share: `RECALL`."""
+"""Relative tolerance within which a result counts as near as the k-th exact neighbour (RECALL_MEASURE)."""
 EPS = 0.001
-"""The same as ANN-benchmarks have it, `recall(of=eps)`: where distances are much alike, strangers count as well."""
+"""Relative tolerance of ANN-benchmarks (`recall(of=eps)`); if distances differ little, it accepts wrong results."""
 PAIRS_AT_ONCE = 4_096
 COMPARED_AT_ONCE = 1 << 18
 CLAIM = 0.01
-"""How far a claimed distance may be from the true one, as a share: below what 16-bit floats do to it."""
+"""Maximum relative error of a reported distance; 16-bit floats stay below it."""
 ROUNDING = 1e-5
-"""How far two claims may be out of order, as a share of the usual distance: single precision."""
+"""Maximum disorder of two reported distances relative to the mean distance, as from single precision."""
 SINGLE = 1e-6
-"""How far single precision may be off, as a share of what goes into a distance."""
+"""Maximum error of single precision relative to the terms of a distance."""
 FLOOR_DRIFT = 1.5
-"""Limit of the harness's own time per query, as a multiple of its usual value: at most 1.1 by CPU time."""
+"""Maximum latency of the null store as a multiple of its usual value; in CPU time it varies by at most 1.1."""
 QPS_ERROR = 0.1
-"""Limit of the standard error of QPS over the repeats, as a share: at most 0.04 by CPU time."""
+"""Maximum relative standard error of QPS over the repeats; in CPU time it is at most 0.04."""
 DISPLACED = 0.05
-"""Limit of the share of time in which other processes had the CPU: below 0.01 on an idle machine."""
+"""Maximum share of time in which other processes had the CPU; on an idle machine it is below 0.01."""
 SLICE_SECONDS = 0.01
-"""Longest time that one involuntary switch to another process is taken to cost. A process that waits by itself, for a
-disk or for its own threads, is rarely switched involuntarily."""
+"""Maximum time that an involuntary context switch is assumed to cost.
+
+A process that waits by itself, for a disk or for its own threads, is rarely switched involuntarily.
+"""
 STOLEN = 0.02
 STOLEN_TICKS = 3
-"""A tick is 10 ms: one or two occur on any host."""
+"""Minimum number of stolen ticks of 10 ms; one or two occur on any host."""
 LATE_NS = 1_000_000
 
 
 def distances(base: Matrix, queries: Matrix, positions: Ints, metric: str) -> Floats:
-    """The distance of each query to each of its positions, in double precision; infinity where there is no vector.
+    """Compute the distance of each query to each of its positions in double precision.
+
+    The distance is infinite if there is no vector.
 
     >>> base = np.array([[0, 0], [3, 4]], np.float32)
     >>> distances(base, base[:1], np.array([[1, 0, -1]]), "l2").tolist()
@@ -78,13 +82,13 @@ def distances(base: Matrix, queries: Matrix, positions: Ints, metric: str) -> Fl
 
 
 def quality(truth: Truth, positions: Ints, data: VectorSet, k: int) -> dict[str, float]:
-    """Means over all queries, by canonical name.
+    """Compute mean scores over all queries, by canonical name.
 
-    `recall(of=eps,eps=1e-06)@k` counts whatever is no farther than the k-th true neighbour, but for rounding (a
-    millionth), so that of equally near ones each will do; `recall(of=eps)@k` is ANN-benchmarks' way, which lets a
-    thousandth pass; `recall(of=k)@k` is the share of the k true neighbours that were found. `recall@k`, `precision@k`,
-    `precision(of=retrieved)@k`, `mrr@k`, nDCG, MAP, hit rate and F1 take all neighbours of the truth for relevant, as
-    RAGdbEval does: with 100 of them a perfect recall@10 is 0.10. A vector that is returned more than once counts once.
+    `recall(of=eps,eps=1e-06)@k` counts results that are no farther than the k-th exact neighbour within a millionth, so
+    that ties count. `recall(of=eps)@k` is the definition of ANN-benchmarks, with a tolerance of a thousandth.
+    `recall(of=k)@k` is the share of the k exact neighbours that were found. In `recall@k`, `precision@k`,
+    `precision(of=retrieved)@k`, `mrr@k`, nDCG, MAP, hit rate and F1 all exact neighbours are relevant, as in RAGdbEval:
+    with 100 of them a perfect recall@10 is 0.10. A vector that is returned more than once counts once.
     """
     true = _true(truth, k, len(data.base))
     mine = np.where(_once(positions[:, :k]), positions[:, :k], -1)
@@ -108,7 +112,10 @@ def quality(truth: Truth, positions: Ints, data: VectorSet, k: int) -> dict[str,
 
 
 def lies(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> list[str]:
-    """What is wrong with answers, whatever their recall: one sentence for each kind, none for an honest store."""
+    """Describe errors in results and reported distances, one sentence per kind.
+
+    The list is empty if there are none. Recall is not considered.
+    """
     rows = len(positions)
     there = positions >= 0
     found = []
@@ -119,7 +126,7 @@ def lies(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> list[str]:
         found.append(f"{twice} of {rows} queries got the same vector twice")
     true = distances(data.base, data.queries[:rows], positions, data.metric)
     claims = np.asarray(claimed, np.float64)[:, : positions.shape[1]]
-    # Near 0 a share means nothing: cosines of single precision are off by some 1e-7 whatever they are.
+    # Relative errors are meaningless near 0: cosines in single precision are off by about 1e-7 at any distance.
     scale = np.abs(true[there]).mean() if there.any() else 0.0
     least = _rounding(data.base, data.queries[:rows], positions, true, data.metric)
     if unsaid := int((there & np.isnan(claims)).sum()):
@@ -150,12 +157,14 @@ def lies(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> list[str]:
 
 
 def latency_of(nanoseconds: NDArray[Any]) -> Latency:
-    """The figures of raw times, those of all repeats together: percentiles are never averaged."""
+    """Summarise raw times of all repeats together; percentiles are never averaged."""
     return latency(np.asarray(nanoseconds, np.float64).ravel() / 1e6)
 
 
 def qps_spread(nanoseconds: NDArray[Any]) -> float:
-    """The largest less the smallest QPS of the repeats, as a share of the middle one; NaN for a single repeat.
+    """Return the range of QPS over the repeats as a share of the median.
+
+    NaN for a single repeat.
 
     >>> qps_spread(np.array([[1e6, 1e6], [2e6, 2e6]]))
     0.6666666666666666
@@ -167,7 +176,9 @@ def qps_spread(nanoseconds: NDArray[Any]) -> float:
 
 
 def qps_error(nanoseconds: NDArray[Any]) -> float:
-    """Return the standard error of QPS over the repeats, as a share of QPS; NaN for a single repeat.
+    """Return the relative standard error of QPS over the repeats.
+
+    NaN for a single repeat.
 
     >>> round(qps_error(np.array([[1e6], [1e6], [1.3e6]])), 3)
     0.091
@@ -179,15 +190,16 @@ def qps_error(nanoseconds: NDArray[Any]) -> float:
 
 
 def clock(raw: Raw, *, in_process: bool = True, usual_floor_ns: float = math.inf) -> Clock:
-    """Decide from `nanoseconds`, `floor_ns` and `readings` whether the times of a configuration are reliable.
+    """Assess whether the times of a configuration are reliable.
 
-    Reasons for doubt: the repeats leave QPS uncertain by more than 10% (standard error); the harness itself was much
-    slower than usual, by its median over the repeats; other processes or the host had the CPU. `usual_floor_ns` is what
-    the harness usually takes. A store that waits by itself is not in doubt, nor is a server that is waited for.
+    They are not if QPS is uncertain by more than 10% (standard error over the repeats), if the median latency of the
+    null store is much larger than usual, or if other processes or the host had the CPU. `usual_floor_ns` is the usual
+    latency of the null store. A store that waits by itself is not penalised, nor is a client that waits for a server.
+    `raw` has `nanoseconds`, `floor_ns` and `readings`.
     """
     floors = np.asarray(raw["floor_ns"], np.float64).reshape(-1, 2)
     seconds, cpu, switches, _, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
-    # The smaller of the two around a round: a short delay between two rounds says nothing about either.
+    # The smaller of the two around a round: a short delay between two rounds does not affect either.
     drift = float(np.median(floors.min(axis=1))) / usual_floor_ns if floors.size and usual_floor_ns > 0 else math.nan
     steal = float(stolen / ticks) if ticks > 0 else math.nan
     error = qps_error(raw["nanoseconds"])
@@ -205,19 +217,25 @@ def clock(raw: Raw, *, in_process: bool = True, usual_floor_ns: float = math.inf
 
 
 def _displaced(seconds: float, cpu: float, switches: float) -> float:
-    """Return the share of time in which a process wanted the CPU and another had it; NaN if the system does not say."""
+    """Return the share of time in which a process was ready but another had the CPU.
+
+    NaN if the system does not report it.
+    """
     return float(min(seconds - cpu, SLICE_SECONDS * switches) / seconds) if seconds > 0 and switches >= 0 else math.nan
 
 
 def load(raw: Raw, note: str = "") -> Load:
-    """What came of several clients. A query that was given up has waited at least until the end, and counts so."""
+    """Summarise a load test.
+
+    A dropped query counts with its waiting time until the end of the test.
+    """
     due, began, ended = (np.asarray(raw[name], np.int64) for name in ("due_ns", "began_ns", "ended_ns"))
     sent = began >= 0
     rate = float(raw["rate"])
     until = max(int(raw["stopped_ns"]), int(ended.max(initial=0)))
     wall = float(ended.max() - began[sent].min()) / 1e9 if sent.any() else math.nan
     if not math.isnan(rate):
-        # The last query of a rate is due a gap before the end: to be idle until then is part of it.
+        # The last scheduled query is due one interval before the end, so this idle time is part of the test.
         wall = max(len(due) / rate, float(ended.max(initial=0)) / 1e9)
     waited = np.where(sent, ended - due, until - due)
     late = np.where(sent, began, until) - due > LATE_NS
@@ -246,7 +264,7 @@ def load(raw: Raw, note: str = "") -> Load:
 
 
 def change(operation: str, raw: Raw) -> Change:
-    """What came of changing one vector at a time."""
+    """Summarise operations on one vector at a time."""
     seen = np.asarray(raw["seen"], np.float64)
     seen = seen[~np.isnan(seen)]
     visible = float(seen.mean()) if len(seen) else math.nan
@@ -254,9 +272,10 @@ def change(operation: str, raw: Raw) -> Change:
 
 
 def filtered(raw: Raw, mask: Mask, data: VectorSet, k: int, neighbours: Ints) -> Filtered:
-    """What came of a condition; `neighbours` are the exact ones among the rows that match, nearest first.
+    """Summarise searches with a filter.
 
-    Where fewer than k match, all of them are what can be found.
+    `neighbours` are the exact neighbours among the matching rows, nearest first. If fewer than k rows match, all of
+    them are expected.
     """
     positions, times = np.asarray(raw["positions"], np.int64)[:, :k], raw["nanoseconds"]
     matching = int(mask.sum())
@@ -279,10 +298,11 @@ def filtered(raw: Raw, mask: Mask, data: VectorSet, k: int, neighbours: Ints) ->
 
 
 def mixed(raw: Raw, truth: Truth, data: VectorSet, k: int) -> Mixed:
-    """What came of searching while vectors came in, each search held against the exact neighbours of its moment.
+    """Summarise searches during inserts.
 
-    The bar is the distance of the k-th nearest among the base and the newcomers that were surely in when the search
-    began. One that came in meanwhile and is nearer than that counts as well; one that was not even on its way does not.
+    A result counts if it is as near as the k-th exact neighbour among the base and the vectors inserted when the search
+    began. A vector inserted during the search counts too if it is that near. One whose insert had not begun does not
+    count.
     """
     query, positions = np.asarray(raw["query"], np.int64), np.asarray(raw["positions"], np.int64)[:, :k]
     before, after = np.asarray(raw["before"], np.int64), np.asarray(raw["after"], np.int64)
@@ -290,7 +310,7 @@ def mixed(raw: Raw, truth: Truth, data: VectorSet, k: int) -> Mixed:
     n = len(data.base)
     everything = np.concatenate([data.base, fresh])
     near_base = distances(data.base, data.queries, _true(truth, k, n)[:, :k], data.metric)
-    # Newcomers are few; for each query all of their distances, once.
+    # There are few new vectors, so all of their distances are computed once per query.
     asked, of = np.unique(query, return_inverse=True)
     each = np.broadcast_to(np.arange(len(fresh)), (len(asked), len(fresh)))
     near_fresh = distances(fresh, data.queries[asked], each, data.metric)
@@ -315,7 +335,7 @@ def mixed(raw: Raw, truth: Truth, data: VectorSet, k: int) -> Mixed:
 
 
 def _true(truth: Truth, k: int, n: int) -> Ints:
-    """The true neighbours, of which there must be k, or all that there are."""
+    """Return the exact neighbours; raise MissingEvidence if there are fewer than k."""
     if truth.neighbours.shape[1] < min(k, n):
         raise MissingEvidence(
             f"there are {truth.neighbours.shape[1]} true neighbours for each query, and {k} are asked for",
@@ -325,23 +345,26 @@ def _true(truth: Truth, k: int, n: int) -> Ints:
 
 
 def _kth(true: Ints, data: VectorSet, k: int) -> Floats:
-    """The distance of the k-th true neighbour, or of the last where there are fewer; -inf where there is none."""
+    """Return the distance of the k-th exact neighbour of each query.
+
+    If there are fewer, it is the distance of the last; -inf if there is none.
+    """
     last = np.maximum((true[:, :k] >= 0).sum(axis=1) - 1, 0)
     far = distances(data.base, data.queries[: len(true)], np.take_along_axis(true, last[:, None], axis=1), data.metric)
     return np.asarray(np.where(np.isfinite(far[:, 0]), far[:, 0], -np.inf))
 
 
 def _near(far: Floats, bar: Floats, k: int, eps: float = TIES) -> Ints:
-    """How many distances of each row are as near as the bar, k at most."""
+    """Count the distances per row that are within the bound, at most k."""
     return np.asarray(np.minimum((far <= at_most(bar, eps)[:, None]).sum(axis=1), k))
 
 
 def _rounding(base: Matrix, queries: Matrix, positions: Ints, true: Floats, metric: str) -> Floats:
-    """How far an honest store of single precision may be off, whatever the distance is; 0 where there is no vector.
+    """Return the maximum error of correct distances in single precision.
 
-    That goes by the size of what is added up: 1 for cosines, the product of both lengths for inner products, their
-    sum for Euclidean distances. The latter may be the root of a small difference of large squares, so that near 0 they
-    are off by much more.
+    It is proportional to the terms of the sum: 1 for cosines, the product of both lengths for inner products, their sum
+    for Euclidean distances. The latter may be the root of a small difference of large squares, so their error is much
+    larger near 0. The error is 0 if there is no vector.
     """
     there = positions >= 0
     if metric == "cosine":
@@ -367,7 +390,7 @@ def _lengths(vectors: Matrix) -> Floats:
 
 
 def _once(positions: Ints) -> Mask:
-    """Where a position stands for the first time in its row.
+    """Mark the first occurrence of each position in its row.
 
     >>> _once(np.array([[4, 7, 4]])).tolist()
     [[True, True, False]]
@@ -382,7 +405,7 @@ def _once(positions: Ints) -> Mask:
 
 
 def _among(positions: Ints, true: Ints) -> Mask:
-    """Which positions are among the true ones of their row: all are compared, some rows at a time."""
+    """Mark the positions that are among the exact neighbours of their row."""
     found = np.zeros(positions.shape, np.bool_)
     rows = max(1, COMPARED_AT_ONCE // max(1, positions.shape[1] * true.shape[1]))
     for start in range(0, len(positions), rows):

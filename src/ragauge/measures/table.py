@@ -1,4 +1,4 @@
-"""Every measure there is, in one literal table. Adding one means writing its function and a row here."""
+"""Registry of ranking measures. To add one, write its function and a row here."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ragauge.records import Floats
 
 TREC_CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 LEAST = 0.00001
-"""What a query counts at least in a geometric mean; trec_eval's MIN_GEO_MEAN."""
+"""Minimum value of a query in a geometric mean; trec_eval's MIN_GEO_MEAN."""
 
 
 def mean(values: Floats) -> float:
-    """The arithmetic mean."""
+    """Compute the arithmetic mean."""
     return float(values.mean())
 
 
 def total(values: Floats) -> float:
-    """The sum, for counts."""
+    """Compute the sum, for counts."""
     return float(values.sum())
 
 
 def geometric_mean(values: Floats) -> float:
-    """The geometric mean, each value at least 0.00001.
+    """Compute the geometric mean of the values, each at least 0.00001.
 
     >>> round(geometric_mean(np.array([0.0, 1.0])), 6)
     0.003162
@@ -41,47 +41,48 @@ def geometric_mean(values: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """One row of the table."""
+    """Definition of a ranking measure."""
 
     name: str
-    """The canonical name."""
+    """Canonical name."""
     function: Callable[..., Floats]
-    """From judged ranks to a value per query; its docstring is what `ragauge measures NAME` prints."""
+    """Function from judged ranks to a value per query; `ragauge measures NAME` prints its docstring."""
     aliases: tuple[str, ...] = ()
-    """Other names that mean the same, in lower case."""
+    """Other accepted names, in lower case."""
     cutoff: str = ""
-    """`rank` where a cutoff is needed, `rank?` where it may be left out, `level` for a recall level, or nothing."""
+    """`rank` if a cutoff is required, `rank?` if it is optional, `level` for a recall level, empty for none."""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values that an option may have, where they are few."""
+    """Allowed values of options with a fixed set of values."""
     aggregate: Callable[[Floats], float] = mean
-    """How the queries are put together."""
+    """Function that aggregates the values of queries."""
     needs_relevant: bool = True
     """Whether the convention's `none` applies to queries without relevant documents."""
     needs_top: bool = False
-    """Whether it looks at the first documents themselves, not only at judged ranks."""
+    """Whether the measure needs the first documents, not only judged ranks."""
     needs_subtopics: bool = False
-    """Whether it needs subtopic judgments."""
+    """Whether the measure needs subtopic judgments."""
     keeps_missing: bool = False
-    """Whether a query that the run does not have keeps its value: judgments are counted alone, or 0 would be best."""
+    """Whether a query missing from the run keeps its value: only judgments are counted, or 0 would be the best value.
+    """
     lower_is_better: bool = False
-    """Whether a smaller value is a better one."""
+    """Whether lower values are better."""
     bounds: tuple[float, float] = (0.0, 1.0)
-    """The least and the greatest possible value."""
+    """Lowest and highest possible value."""
     averages_ties: bool = False
-    """Whether it is defined as a mean over the orders of equal scores."""
+    """Whether the measure is defined as a mean over the orders of equal scores."""
     trec: str = ""
-    """trec_eval's name, where it has the measure."""
+    """Name in trec_eval; empty if trec_eval does not have the measure."""
     trec_cutoffs: tuple[float, ...] = ()
-    """The cutoffs that trec_eval counts when none is given."""
+    """Cutoffs that trec_eval uses by default."""
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """The options and their defaults: the keyword-only parameters of the function."""
+        """Options and their defaults: the keyword-only parameters of the function."""
         parameters = signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
 
     def __call__(self, judged: JudgedRanks, cutoff: float | None, options: Mapping[str, Any]) -> Floats:
-        """One value per query."""
+        """Compute one value per query."""
         return self.function(judged, cutoff, **options) if self.cutoff else self.function(judged, **options)
 
 
@@ -92,7 +93,7 @@ OF_RECALL = {"of": ("relevant", "capped", "k", "eps")}
 TABLE: Mapping[str, Spec] = {
     spec.name: spec
     for spec in (
-        # The order is that in which trec_eval prints, then ragauge's own.
+        # In the order in which trec_eval prints, then the measures that only ragauge has.
         Spec("num_q", sets.num_q, ("numq",), aggregate=total, needs_relevant=False, keeps_missing=True, bounds=COUNT),
         Spec("num_ret", sets.num_ret, ("numret",), aggregate=total, needs_relevant=False, trec="num_ret", bounds=COUNT),
         Spec(

@@ -1,4 +1,4 @@
-"""What parts of a run come to, each counted by itself, and the one table that they make together."""
+"""Partial ranks of parts of a run, and their merge into the judged ranks of the whole run."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from ragauge.measures.ranks import Matches, assemble
 from ragauge.records import Floats, Ints, Judgments
 
 First = tuple[Sequence[str], Floats]
-"""The first documents of a query, and their scores."""
+"""First documents of a query, and their scores."""
 
 
 @dataclass
 class Tally:
-    """What some whole queries come to. Parts may come from anywhere: they are put together in the order of the run."""
+    """Judged ranks of some whole queries; the parts of a run are merged in its order."""
 
     matches: Matches = field(default_factory=Matches.none)
     judged: list[Ints] = field(default_factory=list)
-    """The judged queries among them, as indexes into the pool."""
+    """Judged queries in this part, as indexes into the pool."""
     lengths: list[Ints] = field(default_factory=list)
-    """How many documents each of those got."""
+    """Number of documents of each of these queries."""
     firsts: list[First] = field(default_factory=list)
-    """And the first of them, where a measure looks at more than judged ranks."""
+    """First documents of each of these queries; empty unless a measure needs them."""
     others: list[str] = field(default_factory=list)
-    """The queries that nobody judged."""
+    """Queries that are unjudged."""
     rows: int = 0
-    """How many rows were counted."""
+    """Number of rows processed."""
     scattered: bool = False
-    """Whether the rows of a query do not stand together: nothing else here counts then."""
+    """Whether the rows of a query are not adjacent; if True, the other fields are not valid."""
 
 
 def put_together(
     judgments: Judgments, rules: Convention, tallies: Iterable[Tally], *, name: str, top: bool
 ) -> JudgedRanks | None:
-    """The judged ranks of a whole run; None where a query is in two places, so that neither is the whole of it."""
+    """Merge partial ranks into those of a whole run.
+
+    None if a query is in several parts.
+    """
     n = len(judgments.pool.queries)
     matches = Matches.none()
     lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)

@@ -1,1 +1,1 @@
-"""Showing it: tables for people and for machines; nothing here counts."""
+"""Build and render reports on systems, and register reports of other results."""

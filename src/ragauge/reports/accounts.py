@@ -1,4 +1,4 @@
-"""An account: what came of looking at a knowledge base, as sentences, tables and charts, before it has a form."""
+"""Format-independent reports: sentences, tables and charts of a result, rendered for terminals, Markdown and files."""
 
 from __future__ import annotations
 
@@ -18,44 +18,47 @@ from ragauge.reports.tables import JOINERS, Rows, cell, counted, drawn, one_line
 
 
 class Part(NamedTuple):
-    """A part of an account. Charts are drawn on pages only; a table that is `long` is folded there."""
+    """A section of a report. Charts are rendered only in HTML pages; a table of a `long` section is collapsed there."""
 
     id: str
     title: str
     short: str
-    """The title in a word, for the navigation of a page; nothing for what is found without it."""
+    """Short title for the navigation of a page; empty if the section is not in the navigation."""
     text: str = ""
     rows: Sequence[Rows] = ()
     charts: Mapping[str, Drawing] = MappingProxyType({})
     long: bool = False
-    """Whether it is for pages and Markdown only: a terminal goes without."""
+    """Whether it is left out in terminals."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """What is told of one result."""
+    """Report of one result."""
 
     kind: str
-    """`lint`, `gain`, …: also what the ids of its parts begin with."""
+    """`lint`, `gain`, …; also the prefix of the ids of its sections."""
     title: str
     about: Sequence[str]
-    """The circumstances in a few words each."""
+    """Provenance in a few words each."""
     headline: str
-    """The result in one sentence."""
+    """Summary in one sentence."""
     parts: Sequence[Part] = ()
     more: Sequence[str] = ()
-    """What else is to be known before anything is read, a sentence each."""
+    """Further sentences of the summary."""
     notes: Sequence[str] = ()
     circumstances: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
     @property
     def made(self) -> str:
-        """When, where that is known."""
+        """Date of the result; empty if unknown."""
         return str(self.circumstances.get("made") or "")
 
 
 def apart(accounts: Sequence[Account]) -> list[Account]:
-    """The same accounts as a page can have them: no two of a kind (`stress`, `stress-2`), and only text in texts."""
+    """Prepare reports for one page: unique kinds, no control characters.
+
+    Duplicate kinds are numbered: `stress`, `stress-2`.
+    """
     seen: Counter[str] = Counter()
     found = []
     for one in accounts:
@@ -73,12 +76,15 @@ def _texts(rows: Rows) -> Rows:
 
 
 def _text(text: str) -> str:
-    """Line breaks stay: an error may have some. What a terminal would act on does not."""
+    """Replace characters that a terminal would act on.
+
+    Line breaks stay, because error messages have some.
+    """
     return "".join(c if c.isprintable() or c in f"\n\t{JOINERS}" else "\ufffd" for c in text)
 
 
 def titles(accounts: Sequence[Account]) -> list[str]:
-    """What accounts are called beside each other: where a title comes twice, with what it is about.
+    """Return the titles of reports; duplicates are followed by what they are about.
 
     >>> gain = Account("gain", "Gain", [], "")
     >>> titles([*(Account("lint", "Lint", [name], "") for name in "ab"), gain])
@@ -89,7 +95,7 @@ def titles(accounts: Sequence[Account]) -> list[str]:
 
 
 def shared(accounts: Sequence[Account]) -> list[tuple[str, dict[str, Any]]]:
-    """The circumstances of accounts by title: first those that all of them share, then what is each one's own.
+    """Split the provenance of reports into shared and individual values.
 
     >>> one, other = (Account(name, name, [], "", circumstances={"python": "3.13", "seed": name}) for name in "ab")
     >>> shared([one, other])
@@ -106,7 +112,10 @@ def shared(accounts: Sequence[Account]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def tables(account: Account, width: int) -> tuple[list[RenderableType], list[str]]:
-    """Everything for a terminal, and the titles of the columns for which it is too narrow."""
+    """Render a report for a terminal.
+
+    Also return the columns that did not fit its width.
+    """
     pieces: list[RenderableType] = [
         cell(f"{account.title}: {', '.join(account.about)}", "bold"),
         cell(account.headline),
@@ -131,7 +140,7 @@ def tables(account: Account, width: int) -> tuple[list[RenderableType], list[str
 
 
 def markdown(accounts: Sequence[Account]) -> str:
-    """A page of Markdown; of several accounts one below the other."""
+    """Render reports as one Markdown document."""
     lines: list[str] = []
     for account in accounts:
         lines += [f"# {safe(account.title)}", "", safe(account.headline), ""]
@@ -154,7 +163,7 @@ def markdown(accounts: Sequence[Account]) -> str:
 
 
 def told_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Circumstances as names and texts; what is not known is left out.
+    """Format provenance as names and texts; missing values are left out.
 
     >>> told_facts({"seed": 3, "machine": {"cores": 2, "memory": None}, "folder": None})
     [('seed', '3'), ('machine', 'cores 2')]

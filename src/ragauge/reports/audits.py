@@ -1,4 +1,4 @@
-"""An audit on a terminal, as JSON and as Markdown: what was asked for, what to mend, and what is unknown."""
+"""Reports of an audit for a terminal, as JSON and as Markdown."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from ragauge.reports.markdown import safe
 from ragauge.reports.tables import one_line, without_nan
 
 ASKED = "expected"
-"""The findings that somebody asked for: they come first, problem or not."""
+"""Name of findings on expected scores: they come first, problem or not."""
 ALWAYS = ("conventions", ASKED)
-"""Findings whose table is the answer, problem or not."""
+"""Findings whose table is shown even without a problem."""
 BELOW = {"conventions": "what the presets are: CONVENTIONS.md"}
-"""What stands below the table of a finding."""
+"""Notes below the table of a finding, by the name of the finding."""
 NAMES = 16
-"""Room for what was looked for."""
+"""Width of the column of finding names, in characters."""
 
 
 def rendered(audit: Audit, *, full: bool = False) -> list[RenderableType]:
-    """What was asked for, problems by subject with their evidence, what is in order, what was not looked at."""
+    """Render an audit for a terminal.
+
+    Expected scores come first, then problems by subject, other findings and skipped checks.
+    """
     out: list[RenderableType] = []
     asked, problems, quiet = _sorted(audit)
     if asked:
@@ -60,7 +63,7 @@ def rendered(audit: Audit, *, full: bool = False) -> list[RenderableType]:
 
 
 def _sorted(audit: Audit) -> tuple[list[Finding], list[Finding], list[Finding]]:
-    """The findings that were asked for, the problems, and the others."""
+    """Group findings into those on expected scores, problems, and others."""
     others = [one for one in audit.findings if one.what != ASKED]
     return (
         [one for one in audit.findings if one.what == ASKED],
@@ -70,7 +73,7 @@ def _sorted(audit: Audit) -> tuple[list[Finding], list[Finding], list[Finding]]:
 
 
 def summary(audit: Audit) -> str:
-    """How many problems there are, and how many checks were not made.
+    """Return the numbers of problems and of skipped checks in a sentence.
 
     >>> summary(Audit([Finding("run", "ties", True, 1, "…")], {"orphans": "no corpus"}))
     '1 problem found, 1 check not made'
@@ -81,7 +84,11 @@ def summary(audit: Audit) -> str:
 
 
 def _quiet(findings: Sequence[Finding], runs: Sequence[str], *, full: bool) -> list[RenderableType]:
-    """A line for each; checks that found three runs or more in order share one. Tables where these are the answer."""
+    """Render findings that are not problems, one line each.
+
+    Unless `full`, checks without a problem in three or more subjects share a line. Tables are shown only if always
+    required.
+    """
     out: list[RenderableType] = []
     shared: dict[tuple[str, ...], list[str]] = {}
     for what in dict.fromkeys(one.what for one in findings):
@@ -126,7 +133,10 @@ def _entry(mark: str, style: str, one: Finding, *, grid: bool, lead: str = "") -
 
 
 def cells(grid: Grid) -> list[list[str]]:
-    """A grid in letters: four decimals for a number, none for a count, a dash for nothing."""
+    """Format the cells of a grid as texts.
+
+    Floats have four decimals, counts none; a missing value is a dash.
+    """
     return [[_cell(value, title) for value, title in zip(row, grid.header, strict=True)] for row in grid.rows]
 
 
@@ -161,7 +171,10 @@ def _is_figure(text: str) -> bool:
 
 
 def as_data(audit: Audit) -> dict[str, Any]:
-    """`{"problems": n, "findings": […], "skipped": {check: reason}, "notes": […]}`."""
+    """Convert an audit to JSON data.
+
+    `{"problems": n, "findings": […], "skipped": {check: reason}, "notes": […]}`.
+    """
     found: dict[str, Any] = {
         "problems": len(audit.problems),
         "findings": [_data(one) for one in audit.findings],
@@ -172,7 +185,7 @@ def as_data(audit: Audit) -> dict[str, Any]:
 
 
 def as_json(audit: Audit) -> str:
-    """`as_data` as text."""
+    """Return an audit as JSON text."""
     return json.dumps(as_data(audit), ensure_ascii=False, indent=2, allow_nan=False)
 
 
@@ -184,7 +197,7 @@ def _data(one: Finding) -> dict[str, Any]:
 
 
 def markdown(audit: Audit) -> str:
-    """The whole audit as a page."""
+    """Render an audit as a Markdown page."""
     lines = ["# Audit", "", *(f"{safe(note)}." for note in audit.notes), ""]
     lines += [f"{summary(audit)}.", ""]
     titles = ("What you asked for", "Problems", "In order, or only to know")

@@ -1,4 +1,4 @@
-"""Calibrations in words and tables, for a terminal and as Markdown."""
+"""Report of calibrations: tables, notes, Markdown, JSON, CSV and charts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = {
 
 
 def number(value: float) -> str:
-    """Three decimals; a dash for nothing.
+    """Format a number with three decimals; a dash for NaN.
 
     >>> number(0.81249), number(math.nan)
     ('0.812', '-')
@@ -35,7 +35,7 @@ def number(value: float) -> str:
 
 
 def interval(figure: Figure) -> str:
-    """Its ends.
+    """Format the bounds of a confidence interval.
 
     >>> interval(Figure(0.8, 0.7, 0.9, 10)), interval(Figure(0.8))
     ('0.700 to 0.900', '-')
@@ -44,17 +44,17 @@ def interval(figure: Figure) -> str:
 
 
 def good(one: Calibration) -> str:
-    """From where on a sample is good, for the judge and for whoever labelled it."""
+    """Describe the minimum score and label of a good sample."""
     return f"good is {one.measure} >= {one.threshold:g}, and a label >= {one.label_threshold:g}"
 
 
 def title(one: Calibration) -> str:
-    """Who judged what."""
+    """Return the judge and the dataset as a title."""
     return f"{called(one.judge, one.identity)} on {one.dataset}"
 
 
 def figures(one: Calibration) -> Rows:
-    """Every figure of the judge with its interval, and those of the others beside it."""
+    """Build the table of all statistics of the judge and the other raters."""
     judge, *others = one.raters
     header = ["", "judge", f"{100 * one.confidence:g}% interval", *map(_short, others)]
     rows = []
@@ -74,7 +74,7 @@ def _short(rater: Rater) -> str:
 
 
 def table_of_verdicts(one: Calibration) -> Rows:
-    """How often both said what, and of how many the judge said nothing."""
+    """Build the confusion table of judge and people, with unscored samples."""
     whose = "people" if one.people else "labels"
     header = ["verdicts", f"{whose}: good", f"{whose}: bad"]
     if one.confusion is None:
@@ -88,7 +88,7 @@ def table_of_verdicts(one: Calibration) -> Rows:
 
 
 def movers(one: Calibration) -> Rows:
-    """What moves the judge and should not."""
+    """Build the table of biases: consistency, order of contexts and length of answers."""
     found: list[tuple[str, Figure]] = []
     if one.consistency is not None:
         again = one.consistency
@@ -118,7 +118,7 @@ def _signed(figure: Figure, name: str) -> str:
 
 
 def corrected(one: Calibration) -> Rows:
-    """The mean of people's labels, three ways."""
+    """Build the table of estimates of the mean label."""
     found = one.corrected
     header = ["mean label", "", f"{100 * one.confidence:g}% interval", "labels", "judged"]
     if found is None:
@@ -141,26 +141,29 @@ def _both(figure: Figure) -> list[str]:
 
 
 def worth(found: Corrected) -> float:
-    """How many labels alone would give as narrow an interval; NaN where that is not known."""
+    """Return the number of labels that would be as precise without the judge.
+
+    NaN if unknown.
+    """
     widths = [one.high - one.low for one in (found.people, found.powered)]
     return found.labels * (widths[0] / widths[1]) ** 2 if widths[1] > 0 else math.nan
 
 
 def robustness(one: Calibration) -> Rows:
-    """Attempts to talk the judge into a verdict."""
+    """Build the table of prompt-injection attempts."""
     words = {True: "held", False: "moved", None: "-"}
     rows = [[row.case, row.step, row.where, row.clean, row.attacked, words[row.held]] for row in one.robustness]
     return Rows("Robustness", ["attempt", "step", "in", "clean", "attacked", ""], rows, numbers=False, goes=(2, 1))
 
 
 def curve_rows(one: Calibration) -> Rows:
-    """What scores promise, and what people say."""
+    """Build the table of the calibration curve: scores and shares of good samples."""
     rows = [[number(b.score), number(b.share.value), interval(b.share), str(b.share.n)] for b in one.curve]
     return Rows("Scores and labels", ["mean score", "good", f"{100 * one.confidence:g}% interval", "n"], rows)
 
 
 def overview(several: Sequence[Calibration]) -> Rows:
-    """A row for each set."""
+    """Build the overview table with one row per dataset."""
     header = ["set", "n", "unscored", "good", "accuracy", "kappa", "AC1", "AUC", "interval", "words", "Spearman"]
     rows = []
     for one in several:
@@ -184,13 +187,13 @@ def overview(several: Sequence[Calibration]) -> Rows:
 
 
 def sections(one: Calibration) -> list[Rows]:
-    """All tables that there is something in."""
+    """Return all tables of a calibration that are not empty."""
     tables = [figures(one), table_of_verdicts(one), movers(one), corrected(one), robustness(one)]
     return [table for table in tables if table.rows]
 
 
 def sentences(one: Calibration) -> list[str]:
-    """What to know beside the tables."""
+    """Return the notes on a calibration that complement the tables."""
     told = [f"{title(one)}: {good(one)}", f"{counted(one.scored, 'sample')} of {one.labelled} have a verdict"]
     if one.unscored:
         told[-1] += f", {sum(one.unscored.values())} have none ({_why(one)})"
@@ -209,7 +212,7 @@ def sentences(one: Calibration) -> list[str]:
 
 
 def sentences_of_all(several: Sequence[Calibration]) -> list[str]:
-    """What to know of several sets: each sentence once, with the sets that it is true of."""
+    """Return the notes on several calibrations, each once with its datasets."""
     sets: dict[str, list[str]] = {}
     for one in several:
         missing = sum(one.unscored.values())
@@ -225,7 +228,7 @@ def _why(one: Calibration) -> str:
 
 
 def reasons(one: Calibration) -> list[str]:
-    """Why some figures are none, each reason once."""
+    """Return the reasons for undefined statistics, each once."""
     parts: dict[str, Figure] = dict(one.figures)
     if one.consistency is not None:
         parts["alpha of replicates"] = one.consistency.alpha
@@ -241,7 +244,7 @@ def reasons(one: Calibration) -> list[str]:
 
 
 def as_markdown(several: Sequence[Calibration]) -> str:
-    """A page: an overview of several, and everything of each."""
+    """Render calibrations as Markdown: an overview, then all tables of each."""
     lines = ["# May this judge be believed?", ""]
     if len(several) > 1:
         rows = overview(several)
@@ -262,5 +265,5 @@ def as_markdown(several: Sequence[Calibration]) -> str:
 
 
 def legend(one: Calibration) -> Mapping[str, str]:
-    """What each figure that is shown means."""
+    """Return descriptions of the statistics that are shown."""
     return {NAMES.get(name, name): text for name, text in FIGURES.items() if name in one.figures}

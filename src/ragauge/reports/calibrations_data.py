@@ -1,4 +1,4 @@
-"""Calibrations as plain data for JSON, and as long CSV; `calibration.schema.json` beside it says what things mean."""
+"""Calibrations as data for JSON, described by `calibration.schema.json`, and as long CSV."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from ragauge.reports.overviews_data import plain
 from ragauge.reports.tables import csv_text, number, without_nan
 
 SCHEMA = "ragauge-calibration/1"
-"""The shape of the data. Another number would mean that what was there is gone or means something else."""
+"""Schema version; it changes if a field is removed or changes its meaning."""
 LEFT_OUT = {"pairs"}
 
 
 def as_data(several: Sequence[Calibration], *, per_sample: bool = False) -> dict[str, Any]:
-    """Everything; what is not a number is None. The samples one by one only where they are wanted."""
+    """Convert calibrations to JSON data; NaN becomes None.
+
+    `per_sample` includes the samples.
+    """
     return {"schema": SCHEMA, "calibrations": [_one(one, per_sample=per_sample) for one in several]}
 
 
@@ -24,13 +27,13 @@ def _one(one: Calibration, *, per_sample: bool) -> dict[str, Any]:
     found = {
         field.name: _told(getattr(one, field.name)) for field in fields(one) if per_sample or field.name not in LEFT_OUT
     }
-    # What most readers look for stands on top, and again among the raters.
+    # The main results are at the top level too, not only in the list of raters.
     top = {"figures": _told(one.figures), "confusion": _told(one.confusion), "scored": one.scored}
     return dict(without_nan(plain({**found, **top})))
 
 
 def _told(thing: Any) -> Any:
-    """Records as mappings, all the way down."""
+    """Convert records to mappings recursively."""
     if is_dataclass(thing) and not isinstance(thing, type):
         return {field.name: _told(getattr(thing, field.name)) for field in fields(thing)}
     if hasattr(thing, "_asdict"):
@@ -44,7 +47,7 @@ def _told(thing: Any) -> Any:
 
 
 def as_csv(several: Sequence[Calibration]) -> str:
-    """Long: a row for each figure of each rater of each set."""
+    """Render calibrations as long CSV: one row for each dataset, rater and statistic."""
     rows = (
         [one.dataset, one.judge, one.measure, rater.name, name, *map(number, figure[:3]), str(figure.n), figure.why]
         for one in several

@@ -1,4 +1,4 @@
-"""Comparisons on a terminal, as Markdown, as CSV and as plain data: differences, and how sure one can be of them."""
+"""Render comparisons for the terminal, as Markdown, CSV and JSON data."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ TESTS = {
 CORRECTIONS = {"holm": "Holm-corrected", "bonferroni": "Bonferroni-corrected", "bh": "Benjamini-Hochberg-corrected"}
 STARS = "*** below 0.001, ** 0.01, * 0.05"
 PROFILE = 40
-"""How wide a profile of differences is."""
+"""Width of a profile of differences, in characters."""
 Columns = list[tuple[str, Callable[[Comparison], str], int]]
-"""Title, what stands in it, and how soon a narrow terminal does without it: 1 first, 0 never."""
+"""Title, cell function and drop order of each column. A narrow terminal drops order 1 first and never 0."""
 
 
 class Part(NamedTuple):
-    """A titled table."""
+    """Table of comparisons with its title."""
 
     title: str
     header: list[str]
     rows: list[list[str]]
     sure: list[bool]
-    """Which rows are more than chance."""
+    """Whether each row is a significant difference."""
     goes: Sequence[int] = ()
-    """Which columns a narrow terminal does without, the first first."""
+    """Indices of the columns that a narrow terminal drops, in this order."""
     left: Sequence[int] = ()
-    """Columns of numbers with something after them: they begin at the left, so that the numbers are aligned."""
+    """Indices of left-aligned columns: numbers with a suffix, so that the numbers are aligned."""
 
 
 def parts(found: Comparisons) -> Iterator[Part]:
-    """The tables in the order in which they are read."""
+    """Yield the tables in reading order."""
     if found.baseline is None and len(found.systems) > 2:
         yield letters(found)
     yield from _against(found, found.rows)
@@ -54,7 +54,7 @@ def parts(found: Comparisons) -> Iterator[Part]:
 
 
 def marks(systems: Sequence[str]) -> dict[str, str]:
-    """A letter for each system; a number where the alphabet does not go so far.
+    """Assign a letter to each system, or a number if there are too many systems.
 
     >>> marks(["bm25", "dense"])
     {'bm25': 'a', 'dense': 'b'}
@@ -64,7 +64,10 @@ def marks(systems: Sequence[str]) -> dict[str, str]:
 
 
 def beaten(found: Comparisons) -> dict[tuple[str, str], list[str]]:
-    """`{(measure, system): the systems that it is surely better than}`, in the order of the systems."""
+    """Return `{(measure, system): systems that it is significantly better than}`.
+
+    The systems are in their original order.
+    """
     losers: dict[tuple[str, str], list[str]] = {}
     for row in found:
         if found.sure(row):
@@ -74,7 +77,7 @@ def beaten(found: Comparisons) -> dict[tuple[str, str], list[str]]:
 
 
 def letters(found: Comparisons) -> Part:
-    """Each system's means; a letter stands for each system that it is surely better than."""
+    """Build a table of means with letters for significantly worse systems."""
     names, losers = marks(found.systems), beaten(found)
     means = {(row.measure, name): mean for row in found for name, mean in zip(_names(row), row.means, strict=True)}
     rows = []
@@ -92,7 +95,7 @@ def letters(found: Comparisons) -> Part:
 
 
 def _tag(found: Comparisons) -> str:
-    """The tag by which strata were made; `stratum` where they have no common one."""
+    """Return the tag of the strata, or `stratum` if they have no common tag."""
     tags = {row.stratum.partition("=")[0] for row in found.strata if "=" in row.stratum}
     return tags.pop() if len(tags) == 1 else "stratum"
 
@@ -102,7 +105,7 @@ def _names(row: Comparison) -> tuple[str, str]:
 
 
 def _against(found: Comparisons, rows: Sequence[Comparison], tag: str = "") -> Iterator[Part]:
-    """A table for each measure; one for all measures where only two systems are compared."""
+    """Yield a table per measure, or a single table if only two systems are compared."""
     if not rows:
         return
     if len(found.systems) == 2:
@@ -162,11 +165,11 @@ def _part(found: Comparisons, rows: Sequence[Comparison], title: str, first: Col
 
 
 def _one_line(text: str) -> str:
-    return text if text.isprintable() else one_line(text)  # blanks before a number stay
+    return text if text.isprintable() else one_line(text)  # Leading blanks of a number are kept.
 
 
 def _decides(found: Comparisons) -> str:
-    """The title of the column to decide by."""
+    """Return the title of the column with the p-value to decide by."""
     method = found.method
     if method.correction != "none":
         return f"p {method.correction}"
@@ -180,19 +183,19 @@ def _by_seed(row: Comparison) -> str:
 
 
 def signed(value: float, digits: int = 4) -> str:
-    """A number with its sign; a dash for nothing."""
+    """Format a number with its sign, or "-" for NaN."""
     return "-" if math.isnan(value) else f"{value:+.{digits}f}"
 
 
 def interval(ends: tuple[float, float]) -> str:
-    """The two ends in brackets."""
+    """Format an interval in brackets, or "-" if it is NaN."""
     return "-" if math.isnan(ends[0]) else f"[{ends[0]:+.4f}, {ends[1]:+.4f}]"
 
 
 def tables(found: Comparisons, width: int, moved: int, marks: str = BLOCKS) -> tuple[list[Table | Text], list[str]]:
-    """Everything for a terminal, and the titles of the columns for which it is too narrow; JSON and CSV have them.
+    """Render all tables for a terminal, and list the columns that do not fit.
 
-    `marks` are what small profiles are drawn with, where two systems are compared.
+    `marks` are the characters of the profiles, which are drawn if two systems are compared.
     """
     pieces: list[Table | Text] = []
     left: dict[str, None] = {}
@@ -218,7 +221,10 @@ def tables(found: Comparisons, width: int, moved: int, marks: str = BLOCKS) -> t
 
 
 def profiles(found: Comparisons, marks: str = BLOCKS) -> list[str]:
-    """A line for each measure: the differences query by query, in order; a gap where there is none."""
+    """Render the sorted per-query differences of each measure as a line.
+
+    A gap marks queries without a difference.
+    """
     lines = []
     wide = max(map(len, found.measures))
     for row in found.rows:
@@ -231,7 +237,10 @@ def profiles(found: Comparisons, marks: str = BLOCKS) -> list[str]:
 
 
 def moved_parts(found: Comparisons, count: int) -> Iterator[Part]:
-    """The queries that moved most by the first measure, up and then down, for each pair."""
+    """Yield a table per pair of the queries that rose and fell most.
+
+    Only the first measure is used.
+    """
     for row in found.rows:
         if row.measure != found.measures[0] or not row.moved:
             continue
@@ -249,7 +258,10 @@ def moved_parts(found: Comparisons, count: int) -> Iterator[Part]:
 
 
 def _moved_table(part: Part, width: int) -> Table:
-    """Only the text of a query gives way to a narrow terminal."""
+    """Render the changed queries.
+
+    On a narrow terminal, only the query texts are shortened.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     asked = part.header.index("asked", 5) if len(part.header) > 5 else None
     taken = sum(max(len(line[i]) for line in [part.header, *part.rows]) + 2 for i in range(5))
@@ -263,11 +275,11 @@ def _moved_table(part: Part, width: int) -> Table:
 
 
 def verdicts(found: Comparisons) -> list[str]:
-    """What may be believed, in words: a line for each measure, and for each question that a margin asks."""
+    """Summarise the significant differences, one line per measure and per margin test."""
     lines = []
     for measure in found.measures:
         mine = [row for row in found.rows if row.measure == measure and row.n]
-        if not mine:  # undefined for every pair; the notes say why
+        if not mine:  # The measure is undefined for every pair; the notes give the reason.
             continue
         words: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
         for row in mine:
@@ -295,12 +307,12 @@ def _within_margin(row: Comparison, alpha: float) -> str:
 
 
 def _family(rows: Sequence[Comparison], found: Comparisons) -> int:
-    """How many comparisons p is corrected for."""
+    """Return the number of comparisons that p is corrected for."""
     return len(rows) if found.method.family == "all" else sum(row.measure == rows[0].measure for row in rows)
 
 
 def decided_by(found: Comparisons) -> str:
-    """The test whose p-values decide, and what they are corrected for."""
+    """Describe the test that decides, and its correction."""
     method = found.method
     over = " over queries and seeds" * (method.test == "t" and any(row.seeds is not None for row in found.rows))
     if method.correction == "none":
@@ -312,7 +324,7 @@ def decided_by(found: Comparisons) -> str:
 
 
 def about(found: Comparisons) -> list[str]:
-    """What the numbers are."""
+    """Describe how the numbers were computed, with notes and conclusions."""
     method = found.method
     first = [row for row in found.rows if row.measure == found.measures[0]]
     seeds = any(row.seeds is not None for row in found.rows)
@@ -346,7 +358,7 @@ def about(found: Comparisons) -> list[str]:
 
 
 def markdown(found: Comparisons, moved: int) -> str:
-    """The tables and what they are, as Markdown."""
+    """Render the tables and their description as Markdown."""
     lines: list[str] = []
     for part in (*parts(found), *(moved_parts(found, moved) if moved else ())):
         lines += [f"### {safe(part.title)}", ""] if part.title else []
@@ -355,12 +367,12 @@ def markdown(found: Comparisons, moved: int) -> str:
 
 
 def as_csv(found: Comparisons) -> str:
-    """A row for each comparison and stratum."""
+    """Format the comparisons as CSV with one row per comparison and stratum."""
     return str(found.to_polars().write_csv())
 
 
 def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
-    """`{"comparisons": […], "strata": […], "method": …, "notes": …}`; what is not a number is null."""
+    """Return all comparisons as JSON data; NaN becomes None."""
     data = {
         "comparisons": [row_data(row, moved, found.texts) for row in found.rows],
         "strata": [row_data(row, moved, found.texts) for row in found.strata],
@@ -377,8 +389,11 @@ def as_data(found: Comparisons, moved: int) -> dict[str, Any]:
 
 
 def row_data(row: Comparison, moved: int, texts: Mapping[str, str]) -> dict[str, Any]:
-    """One comparison as plain data, with so many queries that rose and that fell most."""
-    held = ("ci_low", "ci_high", "seeds_share")  # in `ci` and `seeds`
+    """Return one comparison as data.
+
+    `moved` is the number of queries that rose most, and that fell most.
+    """
+    held = ("ci_low", "ci_high", "seeds_share")  # These are in `ci` and `seeds`.
     flat: dict[str, Any] = {name: value for name, value in figures(row).items() if name not in held}
     flat["ci"] = list(row.ci)
     flat["lower_is_better"] = row.lower_is_better

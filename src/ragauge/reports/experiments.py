@@ -1,4 +1,4 @@
-"""The same systems over several datasets: one table of a measure, as text, Markdown, a page and CSV."""
+"""Report the same systems on several datasets: tables, Markdown, page and CSV."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from ragauge.reports.overviews import UNKNOWN, asked, known_n, leading, manifest
 from ragauge.reports.tables import Rows, best_of, cell, counted, csv_text, fitting, number, plain_table, shown
 
 MOST = 2
-"""Measures with a table of their own on a terminal."""
+"""Number of measures with their own table on a terminal."""
 RANK = "mean rank"
 
 
 @dataclass(frozen=True)
 class Joint:
-    """One measure of every system on every dataset, as texts."""
+    """Table of one measure for every system and dataset, as text."""
 
     measure: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    """The name of a system, its means with stars, and its mean rank."""
+    """Rows of system name, means with stars, and mean rank."""
     strong: frozenset[tuple[int, int]]
-    """The places of the best of each column."""
+    """`(row, column)` positions of the best values."""
 
 
 def measures(overviews: Overviews) -> list[str]:
-    """All measures in the order of whoever has most of them, but the first is one that every dataset has."""
+    """Return all measures, starting with one that every dataset has, if any.
+
+    The rest follows the order of the dataset with the most measures.
+    """
     fullest = sorted(overviews.values(), key=lambda one: -len(one.measures))
     every = list(dict.fromkeys(measure for one in fullest for measure in one.measures))
     shared = [measure for measure in every if all(measure in one.measures for one in fullest)]
@@ -45,7 +48,7 @@ def measures(overviews: Overviews) -> list[str]:
 
 
 def short(names: Sequence[str]) -> list[str]:
-    """Names of datasets without their options, where that tells them apart.
+    """Return dataset names without options, if they stay unique.
 
     >>> short(["synthetic:graph(documents=500)", "pydocs"]), short(["a(seed=0)", "a(seed=1)"])
     (['synthetic:graph', 'pydocs'], ['a(seed=0)', 'a(seed=1)'])
@@ -55,7 +58,10 @@ def short(names: Sequence[str]) -> list[str]:
 
 
 def joint(overviews: Overviews, measure: str) -> Joint:
-    """Systems against datasets, the best of each in bold, stars against the baseline, and the mean rank."""
+    """Build a table of systems by datasets with significance stars and mean ranks.
+
+    The best value of each column is marked.
+    """
     names = systems(overviews)
     columns: list[list[str]] = []
     strong: set[tuple[int, int]] = set()
@@ -79,7 +85,7 @@ def _mean(overview: Overview, system: str, measure: str) -> float:
 
 
 def _column(overview: Overview, names: Sequence[str], measure: str) -> list[str]:
-    """Means with their stars."""
+    """Return the means of a dataset with their stars."""
     gaps = [overview.difference(name, measure) for name in names]
     means = [shown(_mean(overview, name, measure), measure) for name in names]
     stars = ["" if gap is None else gap.stars.replace("ns", "") for gap in gaps]
@@ -87,7 +93,7 @@ def _column(overview: Overview, names: Sequence[str], measure: str) -> list[str]
 
 
 def tables(overviews: Overviews, width: int) -> tuple[list[Table], list[str]]:
-    """The tables of the first measures, and the datasets for which a terminal is too narrow."""
+    """Render the tables of the first measures, and list the columns that do not fit."""
     found: list[Table] = []
     left: dict[str, None] = {}
     for measure in measures(overviews)[:MOST]:
@@ -96,7 +102,7 @@ def tables(overviews: Overviews, width: int) -> tuple[list[Table], list[str]]:
         kept = fitting(one.header, one.rows, width, list(goes))
         table = plain_table([one.header[i] for i in kept])
         for column in table.columns[1:]:
-            column.justify = "left"  # stars after a number must not move it
+            column.justify = "left"  # Left-aligned, so that stars after a number do not move it.
         wide = [max(len(cells[i].partition(" ")[0]) for cells in one.rows) for i in range(len(one.header))]
         for row, cells in enumerate(one.rows):
             table.add_row(cell(cells[0]), *(_aligned(cells[i], wide[i], (row, i) in one.strong) for i in kept[1:]))
@@ -111,7 +117,7 @@ def _aligned(text: str, wide: int, best: bool) -> Text:
 
 
 def headline(overviews: Overviews) -> str:
-    """Who has the best mean rank by the first measure, in a sentence."""
+    """Summarise which system has the best mean rank by the first measure."""
     first = measures(overviews)[0]
     ranked = mean_ranks(overviews, first)
     several = counted(len(overviews), "dataset")
@@ -126,7 +132,7 @@ def headline(overviews: Overviews) -> str:
 
 
 def _sure(overviews: Overviews, measure: str) -> str:
-    """How many differences from the baseline are more than chance: a rank says nothing of that."""
+    """Describe how many differences from the baseline are significant."""
     known = [one for one in overviews.values() if one.compared is not None and one.baseline is not None]
     gaps = [(one.compared, gap) for one in known for name in one.systems if (gap := one.difference(name, measure))]
     sure = sum(compared is not None and compared.sure(gap) for compared, gap in gaps)
@@ -139,7 +145,7 @@ def _winner(overview: Overview, measure: str) -> str:
 
 
 def about(overviews: Overviews) -> list[str]:
-    """What stars and ranks are, as far as they are there."""
+    """Describe the stars and ranks, if there are any."""
     first = measures(overviews)[0]
     known = next((one for one in overviews.values() if one.compared is not None and one.baseline is not None), None)
     told = []
@@ -153,7 +159,10 @@ def about(overviews: Overviews) -> list[str]:
 
 
 def markdown(title: str, overviews: Overviews, failures: Mapping[str, str], places: Mapping[str, str]) -> str:
-    """The page in Markdown; `places` are the folders of the datasets, beside it."""
+    """Render the report as Markdown.
+
+    `places` are the folders of the datasets, relative to it.
+    """
     lines = [f"# {safe(title)}", "", safe(headline(overviews)), ""]
     for place, measure in enumerate(measures(overviews)):
         one = joint(overviews, measure)
@@ -167,7 +176,7 @@ def markdown(title: str, overviews: Overviews, failures: Mapping[str, str], plac
 
 
 def account(title: str, overviews: Overviews, failures: Mapping[str, str], places: Mapping[str, str]) -> Account:
-    """The same for a page; a bullet marks the best of a column."""
+    """Build the report for a page. A bullet marks the best value of a column."""
     first, *others = measures(overviews)
     said = [*about(overviews), "• is the best of a column"]
     text = " ".join(f"{line[:1].upper()}{line[1:]}." for line in said)
@@ -184,7 +193,10 @@ def account(title: str, overviews: Overviews, failures: Mapping[str, str], place
 
 
 def _where(overviews: Overviews, failures: Mapping[str, str], places: Mapping[str, str]) -> Rows:
-    """The datasets, each with the way to its own report, and those that could not be run."""
+    """Build a table of the datasets with links to their reports.
+
+    It includes datasets that failed.
+    """
     rows = [[name, ", ".join(_sizes(one))] for name, one in overviews.items()]
     rows += [[name, f"could not be run: {why}"] for name, why in failures.items()]
     links = [*(f"{quote(places[name])}/report.html" for name in overviews), *("" for _ in failures)]
@@ -207,7 +219,7 @@ def _marked(overviews: Overviews, measure: str) -> Rows:
 
 
 def _circumstances(overviews: Overviews) -> dict[str, Any]:
-    """What the runs on all datasets share; what is one dataset's own is in its report."""
+    """Return the provenance that the runs on all datasets share."""
     manifests = [manifest_of(one) for one in overviews.values()]
     first = manifests[0]
     shared = {
@@ -221,7 +233,7 @@ def _circumstances(overviews: Overviews) -> dict[str, Any]:
 
 
 def _described(overviews: Overviews) -> list[str]:
-    """Systems with what they are, where their names do not say it."""
+    """Return system names, with descriptions that differ from the names."""
     found = dict.fromkeys(systems(overviews), "")
     for one in overviews.values():
         for name, entry in one.entries.items():
@@ -230,7 +242,10 @@ def _described(overviews: Overviews) -> list[str]:
 
 
 def csv(overviews: Overviews) -> str:
-    """Long: a row for each dataset, system and measure; empty where there is no value or no baseline."""
+    """Format all means as CSV with one row per dataset, system and measure.
+
+    Cells are empty if there is no value or no baseline.
+    """
     header = ["dataset", "system", "measure", "value", "low", "high", "n", "difference", "p_corrected", "rank"]
     rows = []
     for dataset, one in overviews.items():

@@ -1,4 +1,4 @@
-"""Freshness as tables: how much is stale, which documents and queries it is, and what contradicts itself."""
+"""Report of freshness: rates, stale documents, queries and conflicts."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ DERIVED: tuple[str, ...] = (
     "conflict_query_count",
     *RATES,
 )
-"""What stands in the JSON beside the fields, by rig's names."""
+"""Properties written to the JSON in addition to the fields, named as by rig."""
 FEW = 6
-"""So many documents, queries and versions in conflict are shown; pages have all of them."""
+"""Maximum number of table rows on a terminal; other formats have all rows."""
 LONG = 40
-"""Characters of a query's text."""
+"""Maximum number of characters of a query text."""
 
 
 class Returned(NamedTuple):
-    """A stale document, over all queries."""
+    """Stale document with its hits over all queries."""
 
     doc: str
     newer: str
     why: str
     times: int
     best: int
-    """The best rank that it had."""
+    """Best rank of the document."""
     beside: int
-    """How often what replaces it was returned too."""
+    """Number of queries that also returned its replacement."""
 
 
 def account(told: Freshness) -> Account:
-    """What is told of it."""
+    """Build the report of a freshness result."""
     about = [told.run, f"top {told.k}", f"{told.versions:,} versions"]
     as_of = told.circumstances.get("as_of")
     parts = [Part("rates", "How much is stale", "Rates", rows=[_rates(told)], charts=by_rank(told))]
@@ -72,7 +72,7 @@ def account(told: Freshness) -> Account:
 
 
 def headline(told: Freshness) -> str:
-    """The result in one sentence.
+    """Summarise the result in one sentence.
 
     >>> headline(Freshness("run", 2, [QueryFreshness("q", 2, 2, [StaleHit("a", 1, "b")])], compared=True))
     '1 of 1 query returns something stale: 50.0% of positions; none returns versions that contradict each other.'
@@ -97,7 +97,7 @@ def headline(told: Freshness) -> str:
 
 
 def percent(rate: float) -> str:
-    """A rate for people.
+    """Format a rate as percent with one decimal; a dash for NaN.
 
     >>> percent(0.03125), percent(math.nan), percent(0.00004), percent(0.0)
     ('3.1%', '-', '<0.1%', '0.0%')
@@ -136,7 +136,7 @@ def _part(some: int, whole: int) -> float:
 
 
 def _listed(rows: Rows, id: str, title: str, short: str, text: str = "") -> list[Part]:
-    """The first few rows, and where there are more, all of them for pages."""
+    """Return a section with the first rows, and one with all rows if there are more."""
     few = rows._replace(rows=rows.rows[:FEW])
     found = [Part(id, title, short, text, [few])]
     if len(rows.rows) > FEW:
@@ -147,7 +147,7 @@ def _listed(rows: Rows, id: str, title: str, short: str, text: str = "") -> list
 
 
 def stale_documents(told: Freshness) -> list[Returned]:
-    """The documents that were returned though they are stale, the most often returned first."""
+    """Return the stale documents of a run, most often returned first."""
     found: dict[str, list[StaleHit]] = {}
     for one in told.queries:
         for hit in one.stale:
@@ -176,7 +176,7 @@ def _documents(documents: Iterable[Returned]) -> Rows:
 
 
 def _marked(told: Freshness) -> list[QueryFreshness]:
-    """The queries with something stale or a conflict, the most stale first."""
+    """Return the queries with a stale hit or a conflict, most stale first."""
     found = [one for one in told.queries if one.stale or one.conflicts]
     return sorted(found, key=lambda one: (-len(one.stale) / one.considered, -one.conflicting, one.query))
 
@@ -200,7 +200,10 @@ def _about_conflicts(told: Freshness) -> tuple[str, str]:
 
 
 def _conflicts(conflicts: Sequence[tuple[str, Conflict]]) -> Rows:
-    """A row for each document of the groups that differ from each other, with the first query that has them."""
+    """Build a table with one row per document of each distinct conflict.
+
+    The first query of the conflict is named.
+    """
     groups: dict[tuple[str, frozenset[str]], tuple[Conflict, list[str]]] = {}
     for query, one in conflicts:
         groups.setdefault((one.key, frozenset(one.docs)), (one, []))[1].append(query)
@@ -217,7 +220,7 @@ def _conflicts(conflicts: Sequence[tuple[str, Conflict]]) -> Rows:
 
 
 def _unscored(told: Freshness) -> Rows:
-    """A row for each reason."""
+    """Build a table with one row per reason."""
     reasons: dict[str, list[str]] = {}
     for query, why in told.unscored.items():
         reasons.setdefault(why, []).append(query)
@@ -229,7 +232,7 @@ def _unscored(told: Freshness) -> Rows:
 
 
 def compared(several: Sequence[Freshness]) -> Account:
-    """Runs beside each other: a row for each."""
+    """Build a report that compares runs, one row per run."""
     header = ["run", "queries", "unscored", "stale", "stale queries", "conflict", "conflict queries"]
     rows = [
         [one.run, f"{one.query_count:,}", f"{len(one.unscored):,}", *(percent(getattr(one, name)) for name in RATES)]
@@ -244,7 +247,7 @@ def compared(several: Sequence[Freshness]) -> Account:
 
 
 def csv(told: Freshness) -> str:
-    """A row for each query, unscored ones with nothing in it; `compare` and `gate` read it as scores."""
+    """Render one CSV row per query; `compare` and `gate` read it as scores."""
     scores = told.scores()
     rows = [
         [told.run, query, *(number(float(column[at])) for column in scores.values.values()), scores.judge]

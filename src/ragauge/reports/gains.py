@@ -1,4 +1,4 @@
-"""Gain as tables: its terms, the queries that moved, what each document did, and the best batch."""
+"""Report of a gain: terms, queries, document contributions and best batch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ragauge.reports.tables import Rows, counted, csv_text, number, one_line, p_
 from ragauge.worths import DocumentWorth, Gain, QueryChange, Term
 
 FEW = 8
-"""So many documents and queries a terminal shows at either end."""
+"""Maximum number of documents and queries shown at either end of a table."""
 LONG = 30
-"""Characters of a query's text on a terminal."""
+"""Maximum number of characters of a query text on a terminal."""
 WHOLE = 240
-"""And where there is more room."""
+"""Maximum number of characters of a query text in other formats."""
 NOVELTY = "novelty"
-"""The term that no query has a part in."""
+"""Name of the term that is not computed per query."""
 CONTEXT_RECALL = "context_recall"
 WAYS = {
     "rebuilt": "the system was built anew without each document",
@@ -28,7 +28,7 @@ WAYS = {
 
 
 def account(told: Gain) -> Account:
-    """What is told of it."""
+    """Build the report of a gain."""
     about = [
         f"{told.before or 'before'} to {told.after or 'after'}",
         *([counted(told.added, "document") + " added"] if told.known else []),
@@ -45,7 +45,7 @@ def account(told: Gain) -> Account:
 
 
 def headline(told: Gain) -> str:
-    """The result in one sentence.
+    """Summarise the result in one sentence.
 
     >>> headline(Gain(0.75, math.nan, math.nan, 0.95, [], 10, 2, 0, 0, 3, []))
     'Gain +0.750: 0 queries gained, 0 lost, 3 did not move.'
@@ -166,7 +166,7 @@ def _document(one: DocumentWorth, weights: Mapping[str, float]) -> list[str]:
 
 
 def _harm(told: Gain) -> list[Part]:
-    """The documents that are in the way of some queries."""
+    """Return the section of documents that made queries worse."""
     bad = sorted((one for one in told.documents if one.harmed), key=lambda one: (-len(one.harmed), one.id))
     if not bad:
         return []
@@ -224,7 +224,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def csv(told: Gain) -> str:
-    """A row for each document; where there is none, a row for each query that moved.
+    """Render one CSV row per document; if there are none, one per changed query.
 
     The columns `gain_…` are changes by term, before weights.
     """

@@ -1,4 +1,4 @@
-"""A gate on a terminal, as Markdown, as JUnit XML and as plain data."""
+"""Reports of a gate for a terminal, as Markdown, JUnit XML and JSON data."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ragauge.reports.markdown import grid, safe
 from ragauge.reports.tables import milliseconds, one_line, p_value, plain_table, shown, without_nan
 
 WIDEST = 100
-"""Beyond this a line is hard to follow to its end."""
+"""Maximum length of a readable line, in characters."""
 BESIDE = 12
-"""What the mark and the gaps between columns take of a line."""
+"""Characters per line used by the mark and the gaps between columns."""
 SHOWN = {
     "not worse": ("being worse is not shown", "being worse is shown"),
     "better": ("being better is shown", "being better is not shown"),
     "non-inferior": ("being worse by {} is ruled out", "being worse by {} is not ruled out"),
 }
-"""What a test says, of a rule that passed and of one that failed."""
+"""Outcome of a test by kind of rule: if it passed, and if it failed."""
 
 
 def figure_text(figure: Figure, value: float) -> str:
-    """A figure with the digits that matter.
+    """Format an indicator with its significant digits.
 
     >>> figure_text(Figure("ndcg@10"), 0.5), figure_text(Figure("p95_ms"), 12.345), figure_text(Figure("missing"), 3)
     ('0.5000', '12.3', '3')
@@ -43,7 +43,7 @@ def figure_text(figure: Figure, value: float) -> str:
 
 
 def told_apart(check: Check) -> tuple[str, str]:
-    """The value and its limit, with as many digits as it takes to see which is larger."""
+    """Format value and limit with enough digits to show which is larger."""
     texts = [figure_text(check.rule.figure, number) for number in (check.value, check.limit)]
     if texts[0] == texts[1] and abs(check.value - check.limit) > 0:
         for digits in range(5, 16):
@@ -54,9 +54,9 @@ def told_apart(check: Check) -> tuple[str, str]:
 
 
 def evidence(check: Check) -> list[str]:
-    """The baseline's figure and the change since, with its interval; and what the test says.
+    """Describe the baseline, the difference with its interval, and the test result.
 
-    In percent where the rule is.
+    In percent if the rule is.
 
     >>> from ragauge.gates import Rule
     >>> rule = Rule(Figure("mrr"), "not worse")
@@ -80,14 +80,17 @@ def evidence(check: Check) -> list[str]:
 
 
 def why(check: Check) -> str:
-    """Why it failed, where the figures beside it do not say so already."""
+    """Return the reason for a failure, unless the shown numbers explain it."""
     value, limit = told_apart(check)
-    names = check.rule.figure.name == "missing"  # which queries
+    names = check.rule.figure.name == "missing"  # The reason names the queries.
     return "" if not math.isnan(check.p) or (limit and value != limit and not names) else check.reason
 
 
 def table(gate: Gate, width: int) -> Table:
-    """A row for each check; beneath it what it rests on, and why it failed."""
+    """Build a table with one row per check.
+
+    Its evidence and reason for failure are below it.
+    """
     heads = ["value", "limit", "n"]
     numbers = [[*told_apart(check), str(check.n or "")] for check in gate.checks]
     taken = BESIDE + sum(max(map(len, column)) for column in zip(heads, *numbers, strict=True))
@@ -110,7 +113,7 @@ def _wrapped(text: str, room: int) -> list[str]:
 
 
 def verdict(gate: Gate) -> str:
-    """What came of it, in a line.
+    """Summarise the result of a gate in one line.
 
     >>> verdict(Gate("bm25", []))
     'bm25 FAILED: nothing was checked'
@@ -128,7 +131,7 @@ def _checks(n: int) -> str:
 
 
 def about(gate: Gate) -> list[str]:
-    """How to read the numbers, and what to know about them."""
+    """Return notes on how to read the numbers, and the notes of the gate."""
     tested = [check for check in gate.checks if not math.isnan(check.p)]
     notes = [*describe_answers(gate.answers), f"convention {gate.convention}"]
     if any(not math.isnan(check.ci[0]) for check in gate.checks):
@@ -150,7 +153,7 @@ def _correction(gate: Gate) -> str:
 
 
 def markdown(gate: Gate) -> str:
-    """A summary as Markdown."""
+    """Render a gate as Markdown."""
     rows = [
         [
             "pass" if check.passed else "FAIL",
@@ -175,12 +178,12 @@ def markdown(gate: Gate) -> str:
 
 
 def undecided_markdown(run: str, error: RagaugeError) -> str:
-    """A summary of a gate that could not be decided, which is no pass."""
+    """Render a gate that could not be evaluated, which is a failure, as Markdown."""
     return f"## Gate: {safe(run)} FAILED: it could not be decided\n\n{safe(error.message)}\n"
 
 
 def junit(gate: Gate) -> bytes:
-    """JUnit XML: a test case for each check."""
+    """Render a gate as JUnit XML with one test case per check."""
     cases = []
     for check in gate.checks:
         case = _case(str(check.rule))
@@ -197,7 +200,7 @@ def junit(gate: Gate) -> bytes:
 
 
 def undecided_junit(run: str, error: RagaugeError) -> bytes:
-    """JUnit XML of a gate that could not be decided."""
+    """Render a gate that could not be evaluated as JUnit XML."""
     case = _case("the gate can be decided")
     kind = type(error).__name__
     Xml.SubElement(case, "error", message=one_line(error.message), type=kind).text = one_line(error.hint or "")
@@ -224,7 +227,7 @@ def _suite(
 
 
 def as_data(gate: Gate) -> dict[str, Any]:
-    """Everything as plain data, for JSON."""
+    """Convert a gate to JSON data."""
     checks = [
         {
             "rule": str(check.rule),

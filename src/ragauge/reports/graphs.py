@@ -1,4 +1,4 @@
-"""A corpus as a graph, as an account and as rows: verdicts in words first, then the figures behind them."""
+"""Report of a graph analysis: summary sentences, then tables."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ragauge.webs import DISTANCES, NEAR, STEPS, Following, QueryReach, Reach, W
 
 ALL = "all links"
 EVEN = 0.5
-"""What `nearer` is where links say nothing."""
+"""Value of `nearer` if links carry no information."""
 MOSTLY = 0.5
-"""Where so many links join two answers, or the answers are so much one document's neighbours, links may be answers."""
+"""Share of links between relevant documents, or overlap with one document's neighbours, that may be a leak."""
 APART = 0.05
-"""Shares that differ by less are no evidence of answers being nearer."""
+"""Differences of shares below this are not given as evidence."""
 MANY = 1000
-"""Of so many documents a tenth of one is not told."""
+"""Number of documents from which no decimal is shown."""
 LONG = 44
-"""Characters of a title."""
+"""Maximum number of characters of a title."""
 
 
 def account(web: Web) -> Account:
-    """What is told of it."""
+    """Build the report of a graph analysis."""
     kinds = " + ".join(one.name for one in web.kinds)
     asked = [counted(web.queries, "query", "queries"), f"seeds by {web.embedder}"] if web.reach else []
     parts = [*_distances(web), *_ceilings(web), *_by_kind(web), *_following(web), *_shape(web), *_links(web)]
@@ -43,7 +43,7 @@ def account(web: Web) -> Account:
 
 
 def headline(web: Web) -> str:
-    """The result in one sentence: whether the answers are nearer than chance."""
+    """Summarise in one sentence whether relevant documents are nearer than chance."""
     if not web.reach:
         return f"{_size(web)}."
     whole = web.reach[0]
@@ -55,7 +55,10 @@ def headline(web: Web) -> str:
 
 
 def _evidence(whole: Reach) -> str:
-    """The figures that a verdict can be seen by: how many are near, unless the others are as well; nothing of none."""
+    """Return the shares or the probability behind the summary.
+
+    Empty if the result is not significant.
+    """
     if whole.nearer.low <= EVEN <= whole.nearer.high or math.isnan(whole.nearer.low):
         return ""
     more = whole.near.value - whole.near_others.value
@@ -74,7 +77,7 @@ def _size(web: Web) -> str:
 
 
 def _than_chance(nearer: Mean) -> str:
-    """In words, where 0.5 is chance.
+    """Describe the probability against chance (0.5).
 
     >>> [_than_chance(Mean(0.7, 9, low, 0.9)) for low in (0.6, 0.4)]
     ['nearer than chance', 'no nearer than chance, as far as 9 queries can tell']
@@ -87,7 +90,7 @@ def _than_chance(nearer: Mean) -> str:
 
 
 def _reached(links: int) -> str:
-    """So many links, in words.
+    """Describe a maximum number of links in words.
 
     >>> [_reached(n) for n in (1, 2, 3)]
     ['one link', 'one or two links', 'up to 3 links']
@@ -107,7 +110,10 @@ def _more(web: Web) -> list[str]:
 
 
 def _ceiling(web: Web, within: Within) -> str:
-    """What a walk can find at most, beside what plain search finds among as many documents."""
+    """Describe the recall within reach, compared with plain search.
+
+    Both return the same number of documents.
+    """
     gap = within.gap
     if gap.low > 0:
         verdict = "links lead to what likeness alone does not find"
@@ -270,7 +276,7 @@ def _short(text: str) -> str:
 
 
 def _spread(mean: Mean) -> str:
-    """A share with its interval, where there is one.
+    """Format a share with its interval, if it has one.
 
     >>> _spread(Mean(0.94, 9, 0.88, 0.975)), _spread(Mean(1.0, 1))
     ('94.0% (88.0 to 97.5)', '100.0%')
@@ -280,7 +286,7 @@ def _spread(mean: Mean) -> str:
 
 
 def _documents(mean: float) -> str:
-    """A mean number of documents, with a digit more where they are few.
+    """Format a mean number of documents, with a decimal if it is small.
 
     >>> _documents(53.69), _documents(2470.2)
     ('53.7', '2,470')
@@ -289,7 +295,7 @@ def _documents(mean: float) -> str:
 
 
 def _signed(value: float) -> str:
-    """A difference of shares, in points.
+    """Format a difference of shares in percentage points.
 
     >>> _signed(-0.0616), _signed(0.0), _signed(math.nan)
     ('-6.2', '+0.0', '-')
@@ -298,7 +304,10 @@ def _signed(value: float) -> str:
 
 
 def csv(web: Web) -> str:
-    """A row for each kind of links and query; where nothing is judged, a row for each kind."""
+    """Render one CSV row per link kind and query.
+
+    Without judgments, one per link kind.
+    """
     if not web.reach:
         plain = [[one.name, str(one.links), str(one.only), str(one.documents)] for one in web.kinds]
         return csv_text(["kind", "links", "only", "documents"], plain)
@@ -314,7 +323,7 @@ def csv(web: Web) -> str:
 
 
 def _figures(query: QueryReach) -> Sequence[str]:
-    """Documents, recall, and the recall of plain search within 0, 1, 2, 3 links."""
+    """Return documents, recall and recall of plain search within 0 to 3 links."""
     total = sum(query.relevant)
     documents = [sum(query.relevant[: far + 1]) + sum(query.others[: far + 1]) for far in range(STEPS + 1)]
     recall = [sum(query.relevant[: far + 1]) / total for far in range(STEPS + 1)]

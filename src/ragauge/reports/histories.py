@@ -1,4 +1,4 @@
-"""Histories on a terminal, as Markdown, as CSV and as plain data: how measures went, and since when."""
+"""Render histories for the terminal, as Markdown, CSV and JSON data."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ SCHEMA = "ragauge-history/1"
 BEFORE, FIRST = COLUMNS["before"], COLUMNS["first"]
 HEADER = ["system", "measure", "trend", "runs", "last", BEFORE, "p", "since", "first", FIRST, "p"]
 AT = {BEFORE: (5, 6), FIRST: (9, 10)}
-"""Where a change stands, and its p."""
+"""Column indices of a change and of its p-value."""
 GOES = (7, 8, 3, 10, 9)
-"""Which columns a narrow terminal does without, the first first."""
+"""Column indices that a narrow terminal drops, in this order."""
 LONGEST, SHORTEST = 24, 8
-"""How many points the small line has, as there is room."""
+"""Number of points of a sparkline on a wide and on a narrow terminal."""
 NAMED = 12
-"""How many series that never changed are named."""
+"""Maximum number of unchanged series that are named."""
 
 
 class Row(NamedTuple):
-    """A series: its cells, what became of it since the run before and since the first, and whether it ever changed."""
+    """Row of a series: cells, changes, and whether it never changed."""
 
     cells: list[str]
     changes: dict[str, Change | None]
@@ -60,16 +60,17 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The table of one dataset; what never changed comes last."""
+    """Table of one dataset, with unchanged series last."""
 
     title: str
     rows: list[Row]
 
 
 def trend(points: Sequence[Point], width: int = LONGEST, marks: str = BLOCKS) -> str:
-    """The last points as a small line, with a gap before one that cannot be compared with the one before.
+    """Render the last points as a sparkline.
 
-    It is as high as the intervals reach, so that what may be chance looks small.
+    A gap precedes a point that is not comparable with the previous one. The height covers the confidence intervals,
+    so that insignificant changes look small.
     """
     values: list[float | None] = []
     for place, one in enumerate(points):
@@ -82,7 +83,7 @@ def trend(points: Sequence[Point], width: int = LONGEST, marks: str = BLOCKS) ->
 
 
 def parts(found: History, width: int = LONGEST, marks: str = BLOCKS, *, narrow: bool = False) -> Iterator[Part]:
-    """A table for each dataset, a row for each system and measure."""
+    """Yield a table per dataset with one row per system and measure."""
     style = moments(found, narrow=narrow)
     for dataset in found.datasets:
         mine = found.of(dataset)
@@ -119,12 +120,12 @@ def _change(change: Change | None) -> list[str]:
 
 
 def tables(found: History, width: int, marks: str = BLOCKS) -> tuple[list[Table | Text], list[str]]:
-    """Everything for a terminal, and the titles of the columns for which it is too narrow."""
+    """Render all tables for a terminal, and list the columns that do not fit."""
     pieces: list[Table | Text] = []
     left: dict[str, None] = {}
     for part in parts(found, LONGEST if width > 120 else SHORTEST, marks, narrow=True):
         moved = [row for row in part.rows if not row.still]
-        rows = moved or part.rows  # a table that says nothing new is better than none
+        rows = moved or part.rows  # If nothing changed, show the unchanged series rather than no table.
         still = part.rows[len(moved) :] if moved else []
         kept, gone = _kept(rows, width, doubled(found))
         left.update(dict.fromkeys(gone))
@@ -136,7 +137,10 @@ def tables(found: History, width: int, marks: str = BLOCKS) -> tuple[list[Table 
 
 
 def _kept(rows: Sequence[Row], width: int, twice: bool) -> tuple[list[int], list[str]]:
-    """The columns that fit, and the titles of those that do not; a change and its p stay together."""
+    """Return the columns that fit and the titles of the others.
+
+    A change and its p stay together.
+    """
     asked = [i for i in range(len(HEADER)) if not (twice and i in AT[FIRST])]
     cells = [[row.cells[i] for i in asked] for row in rows]
     goes = [asked.index(i) for i in GOES if i in asked]
@@ -167,7 +171,7 @@ def _colour(found: History, change: Change | None) -> str:
 
 
 def _folded(rows: Sequence[Row]) -> str:
-    """What never changed, in a line."""
+    """Summarise the unchanged series in one line."""
     by_name: dict[str, list[str]] = {}
     for row in rows[:NAMED]:
         by_name.setdefault(row.cells[0], []).append(f"{row.cells[1]} {row.cells[4]}")
@@ -177,7 +181,7 @@ def _folded(rows: Sequence[Row]) -> str:
 
 
 def markdown(found: History) -> str:
-    """The tables and what they are, as Markdown."""
+    """Render the tables and their description as Markdown."""
     lines: list[str] = []
     for part in parts(found):
         lines += [f"### {safe(part.title)}", "", *grid(HEADER, [row.cells for row in part.rows]), ""]
@@ -185,7 +189,7 @@ def markdown(found: History) -> str:
 
 
 def as_csv(found: History) -> str:
-    """A row for each point."""
+    """Format the points as CSV, one row per point."""
     header = ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
     rows = (
         [
@@ -198,7 +202,10 @@ def as_csv(found: History) -> str:
 
 
 def as_data(found: History) -> dict[str, Any]:
-    """All of it, for JSON; history.schema.json beside this says what everything means. What is not a number is null."""
+    """Return the history as JSON data, as defined in history.schema.json.
+
+    NaN becomes None.
+    """
     data = {
         "schema": SCHEMA,
         "confidence": found.confidence,

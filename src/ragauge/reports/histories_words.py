@@ -1,4 +1,4 @@
-"""Histories in words: what has changed and since when, what could not be compared, and what the columns are."""
+"""Describe histories in sentences: changes, breaks, skipped folders and columns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ragauge.histories import Change, History, Point
 from ragauge.reports.tables import milliseconds, p_value, shown
 
 MOST = 5
-"""How many sentences of a kind are said."""
+"""Maximum number of sentences of one kind."""
 COLUMNS = {"before": "vs previous", "first": "vs first", "best": "vs best"}
-"""What the last run is compared with, and what the column is called, wherever there is one."""
+"""Column titles by the run that the last one is compared with."""
 
 
 def figure(value: float, measure: str) -> str:
-    """A value as its measure is read: four decimals, or three digits of a time.
+    """Format a value: four decimals for a measure, three digits for a timing.
 
     >>> figure(0.27738, "ndcg@10"), figure(12.345, "p95_ms"), figure(1486.7, "throughput"), figure(math.nan, "mrr")
     ('0.2774', '12.3', '1,487', '-')
@@ -32,7 +32,7 @@ def figure(value: float, measure: str) -> str:
 
 
 def is_time(measure: str) -> bool:
-    """Whether a figure says how fast, not how good.
+    """Return whether a name is that of a timing or of the throughput.
 
     >>> [is_time(name) for name in ("p95_ms", "throughput", "build_seconds", "ndcg@10")]
     [True, True, True, False]
@@ -41,16 +41,17 @@ def is_time(measure: str) -> bool:
 
 
 def difference(value: float, measure: str) -> str:
-    """The same with its sign."""
+    """Format a difference with its sign, in the format of the measure."""
     if math.isnan(value):
         return "-"
     return f"+{figure(value, measure)}" if value >= 0 else figure(value, measure)
 
 
 def moments(found: History, *, narrow: bool = False) -> str:
-    """How moments are written: a day; where all is of one day the time too, to the second where that is needed.
+    """Return the strftime format for the points of a history.
 
-    Where room is scarce the year stays away, or the day that is everywhere the same.
+    It is a date, or a time with seconds if needed when all points are of one day. `narrow` omits what all points
+    share.
     """
     days = {one.when.date() for one in found.points}
     if len(days) > 1:
@@ -61,7 +62,7 @@ def moments(found: History, *, narrow: bool = False) -> str:
 
 
 def span(found: History) -> str:
-    """From when to when."""
+    """Format the time of the first and of the last point."""
     first, last = found.points[0].when, found.points[-1].when
     style = moments(found)
     if "%H" not in style:
@@ -72,14 +73,17 @@ def span(found: History) -> str:
 
 
 def _when(since: datetime, last: datetime) -> str:
-    """A day; the time too where both are of one, to the second where that is needed."""
+    """Format the start of a change as a date.
+
+    The time is added if both points are of one day.
+    """
     if since.date() != last.date():
         return f"{since:%Y-%m-%d}"
     return f"{since:%Y-%m-%d %H:%M}" if f"{since:%H:%M}" != f"{last:%H:%M}" else f"{since:%Y-%m-%d %H:%M:%S}"
 
 
 def sentence(found: History, change: Change) -> str:
-    """What a system surely lost or won, and since when, without the full stop."""
+    """Describe a significant change and since when, without a full stop."""
     measure, row = change.last.measure, change.comparison
     amount = figure(abs(change.difference), measure)
     when = _when(change.since.when, change.last.when)
@@ -97,13 +101,16 @@ def sentence(found: History, change: Change) -> str:
 
 
 def _sizes(ends: tuple[float, float], difference: float, measure: str) -> str:
-    """An interval of how much was lost or won."""
+    """Format the interval of the absolute change."""
     low, high = ends if difference >= 0 else (-ends[1], -ends[0])
     return f"[{figure(low, measure)}, {figure(high, measure)}]"
 
 
 def sure(found: History) -> dict[str, list[Change]]:
-    """The changes that are more than chance, each once: what they are, the worst kind first."""
+    """Return the significant changes by kind, worst kind first.
+
+    Each change is listed once.
+    """
     alpha = 1 - found.confidence
     beyond = [one for one in found.changes if one.p < alpha]
     told = {id(one.last) for one in beyond if one.against == "before"}
@@ -128,7 +135,10 @@ def sure(found: History) -> dict[str, list[Change]]:
 
 
 def calm(found: History) -> str:
-    """What to say where the last run has changed nothing beyond chance; nothing where it has."""
+    """Describe that the last run has no significant change.
+
+    Empty if it has one, or if nothing was tested.
+    """
     before = [one for one in found.changes if one.against == "before"]
     tested = [one for one in before if not math.isnan(one.p)]
     if not tested or any(one.p < 1 - found.confidence for one in tested):
@@ -144,7 +154,7 @@ def calm(found: History) -> str:
 
 
 def series(found: History) -> dict[tuple[str, str, str], int]:
-    """How many points each dataset, system and measure has."""
+    """Count the points by dataset, system and measure."""
     known: dict[tuple[str, str, str], int] = {}
     for one in found.points:
         key = (one.dataset, one.system, one.measure)
@@ -153,7 +163,10 @@ def series(found: History) -> dict[tuple[str, str, str], int]:
 
 
 def is_still(found: History, points: Sequence[Point]) -> bool:
-    """Whether a series never changed at all: many points, all comparable, of one value, and no query moved."""
+    """Return whether a series never changed.
+
+    All points are comparable, have the same value, and no query changed.
+    """
     last = points[-1]
     key = (last.dataset, last.system, last.measure)
     if len(points) < 2 or found.comparable.get(key) != len(points) or len({one.mean[:2] for one in points}) > 1:
@@ -163,7 +176,7 @@ def is_still(found: History, points: Sequence[Point]) -> bool:
 
 
 def verdicts(found: History) -> list[str]:
-    """What has surely changed since the run before, since the first, and what is surely below its best."""
+    """Describe the significant changes since the previous, first and best run."""
     lines = []
     for what, changes in sure(found).items():
         lines += first([f"{sentence(found, one)} ({one.since.folder})" for one in changes], what)
@@ -171,7 +184,7 @@ def verdicts(found: History) -> list[str]:
 
 
 def first(lines: Sequence[str], what: str) -> list[str]:
-    """The first of some lines, and how many more there are."""
+    """Return the first lines, and a line that counts the rest."""
     more = len(lines) - MOST
     return [
         *lines[:MOST],
@@ -180,7 +193,7 @@ def first(lines: Sequence[str], what: str) -> list[str]:
 
 
 def breaks(found: History) -> list[str]:
-    """Where series are broken: a line for each folder and reason, the latest first."""
+    """Describe where series are interrupted, by folder and reason, latest first."""
     known: dict[tuple[str, str], list[Point]] = {}
     for one in found.points:
         if one.changed:
@@ -200,7 +213,7 @@ EXPLAINED = {
 
 
 def explained(found: History, against: Sequence[str] = ("before", "first")) -> list[str]:
-    """What the columns are."""
+    """Describe the columns of the table."""
     lines = []
     if found.changes:
         lines.append("; ".join(f"{COLUMNS[one]}: {EXPLAINED[one]}" for one in against))
@@ -214,17 +227,20 @@ def explained(found: History, against: Sequence[str] = ("before", "first")) -> l
 
 
 def doubled(found: History) -> bool:
-    """Whether the first run that can be compared is everywhere the one before, so that one column says it all."""
+    """Return whether the first comparable run is always the previous one.
+
+    Then one column suffices.
+    """
     since = {(one.against, id(one.last)): one.since for one in found.changes}
     return all(since["first", id(one.last)] is since["before", id(one.last)] for one in found.changes)
 
 
 def unread(found: History) -> list[str]:
-    """Which folders could not be read, and why."""
+    """Describe which folders could not be read, and why."""
     skipped = [why if folder in why else f"{folder}: {why}" for folder, why in found.skipped.items()]
     return first([f"not read: {one}" for one in skipped], "not read")
 
 
 def about(found: History, against: Sequence[str] = ("before", "first")) -> list[str]:
-    """What the numbers are, what could not be compared, what could not be read, and what has changed."""
+    """Describe columns, notes, breaks, skipped folders and significant changes."""
     return [*explained(found, against), *found.notes, *breaks(found), *unread(found), *verdicts(found)]

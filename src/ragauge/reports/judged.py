@@ -1,4 +1,4 @@
-"""Something judged on a terminal: how good, how sure, what is unscored and why, what it took, what is worst."""
+"""Report of judged samples for a terminal: scores, unscored samples, cost, and the worst samples."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from ragauge.reports.tables import cell, counted, drawn, one_line, shown
 from ragauge.verdicts import Estimate, Judged
 
 WORST, CLAIMS = 3, 3
-"""So many of the worst samples are shown, and so many claims of each."""
+"""Maximum number of worst samples shown, and of claims per sample."""
 LONGEST = 80
 """Maximum number of characters of a sentence in a note."""
 GROUNDED = "faithfulness"
-"""The measure whose worst samples are told with their claims."""
+"""Measure whose worst samples are shown with their claims."""
 
 
 def tables(judged: Judged, width: int) -> tuple[list[RenderableType], list[str]]:
-    """Everything for a terminal, and the titles of the columns for which it is too narrow."""
+    """Render the report for a terminal.
+
+    Also return the titles of columns that do not fit.
+    """
     pieces: list[RenderableType] = [
         cell(f"{judged.name}: {', '.join(about(judged))}", "bold"),
         cell(f"judged by {short_who(judged)}"),
@@ -39,12 +42,12 @@ def tables(judged: Judged, width: int) -> tuple[list[RenderableType], list[str]]
 
 
 def estimate_tables(found: Sequence[Estimate], width: int) -> list[RenderableType]:
-    """What judging would take."""
+    """Render a cost estimate as a table."""
     return [drawn(judged_rows.estimates(found), width)[0]]
 
 
 def _worst(judged: Judged, width: int) -> list[RenderableType]:
-    """The samples whose answers the contexts bear out least, and what of them they do not."""
+    """Render the samples with the lowest faithfulness, and their unsupported claims."""
     measure = next((one for one in judged.scores.measures if one.partition("(")[0] == GROUNDED), None)
     found = [] if measure is None else worst(judged, measure, WORST)
     if measure is None or not found:
@@ -67,7 +70,7 @@ def _worst(judged: Judged, width: int) -> list[RenderableType]:
 
 
 def notes(judged: Judged) -> list[str]:
-    """What is to be said of the figures."""
+    """Return the notes on the scores."""
     lines = []
     if judged.lexical:
         lines.append("the lexical judge compares words and numbers; it understands nothing, and is here as a baseline")
@@ -92,6 +95,6 @@ def _left_out_note(skipped: Sequence[tuple[str, str, str]]) -> str:
 
 
 def first_reason(judged: Judged) -> str:
-    """The most frequent reason of all for which there is no value."""
+    """Return the most frequent reason for unscored samples."""
     found = max(reasons(judged.scores), key=lambda one: one.many, default=None)
     return "" if found is None else f"{found.why} ({counted(found.many, 'sample')})"

@@ -1,4 +1,4 @@
-"""Something judged as CSV: a row for each measure, one for each sample and measure, one for each claim."""
+"""Judged samples as CSV: one row per measure, per sample and measure, or per claim."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragauge.verdicts import ANSWER, REFERENCE, Judged
 
 
 def summary_csv(judged: Judged) -> str:
-    """`measure,mean,low,high,n,unscored`, with who judged and by which convention."""
+    """Render `measure,mean,low,high,n,unscored` with the judge and the convention."""
     header = ["measure", "mean", "low", "high", "n", "unscored", "judge", "convention"]
     rows = (
         [
@@ -24,9 +24,9 @@ def summary_csv(judged: Judged) -> str:
 
 
 def scores_csv(judged: Judged) -> str:
-    """Long: a row for each sample and measure; where there is no value, the reason.
+    """Render one row for each sample and measure, with the reason for a missing value.
 
-    It is a table of scores that `compare` and `gate` read.
+    `compare` and `gate` read this table.
     """
     header = ["system", "query", "measure", "value", "judge", "convention", "reason", "fingerprint", "lower_is_better"]
     return csv_text(header, _scores(judged))
@@ -42,7 +42,7 @@ def _scores(judged: Judged) -> Iterator[list[str]]:
 
 
 def claims_csv(judged: Judged) -> str:
-    """A row for each claim: how it stands to the contexts, which sources bear it out, what the judge said."""
+    """Render one row per claim: its state, its sources, and the reason of the judge."""
     header = ["query", "of", "claim", "text", "standing", "by", "together", "against", "probability", "words", "reason"]
     return csv_text(header, _claims(judged))
 

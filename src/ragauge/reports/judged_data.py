@@ -1,4 +1,4 @@
-"""Something judged as plain data for JSON; `judged.schema.json` beside it says what everything means."""
+"""Judged samples as data for JSON, described by `judged.schema.json`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from ragauge.reports.tables import without_nan
 from ragauge.verdicts import Canary, Estimate, Judged, Step
 
 SCHEMA = "ragauge-judged/1"
-"""The shape of the data. Another number would mean that what was there is gone or means something else."""
+"""Schema version; it changes if a field is removed or changes its meaning."""
 
 
 def as_data(judged: Judged, *, per_sample: bool = False) -> dict[str, Any]:
-    """Who judged, every measure, what it took; each sample's values where that is asked for. None is no number."""
+    """Convert judged samples to JSON data: judge, measures and cost; NaN becomes None.
+
+    `per_sample` includes the scores of each sample.
+    """
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "name": judged.name,
@@ -74,12 +77,15 @@ def _per_sample(judged: Judged) -> dict[str, Any]:
 
 
 def step_data(step: Step) -> dict[str, Any]:
-    """One row of the ledger."""
+    """Convert a row of the cost table to JSON data."""
     return step._asdict()
 
 
 def robustness_data(canaries: Sequence[Canary]) -> dict[str, Any] | None:
-    """How the attempts to talk the judge into a verdict ended; None where none were made."""
+    """Convert the results of prompt-injection attempts to JSON data.
+
+    None without attempts.
+    """
     if not canaries:
         return None
     held = [one.held for one in canaries]
@@ -92,7 +98,7 @@ def robustness_data(canaries: Sequence[Canary]) -> dict[str, Any] | None:
 
 
 def estimate_data(judge: str, found: Sequence[Estimate], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What judging would take."""
+    """Convert a cost estimate to JSON data."""
     steps = [one._asdict() for one in found]
     whole = {name: value for name, value in total_estimate(found)._asdict().items() if name != "step"}
     return dict(without_nan(plain({"judge": judge, **facts, "estimate": steps, "total": whole})))

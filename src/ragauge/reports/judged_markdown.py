@@ -1,4 +1,4 @@
-"""Something judged as a page of Markdown: the figures, what is unscored and why, what it took, the worst samples."""
+"""Judged samples as a Markdown page: scores, unscored samples, cost, and the worst samples."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ragauge.reports.tables import shown, without_nan
 from ragauge.verdicts import Judged
 
 WORST = 10
-"""So many of the worst samples are listed."""
+"""Maximum number of worst samples listed."""
 LEFT_OUT = 20
 """Maximum number of sentences without a claim that are listed."""
 
 
 def markdown(judged: Judged) -> str:
-    """The report as a page."""
+    """Render the report as a Markdown page."""
     lines = [f"# {safe(judged.name)}", "", safe(headline(judged)), "", safe(f"Judged by {who(judged)}."), ""]
     if judged.stopped:
         lines += [f"**Stopped before everything was asked:** {safe(judged.stopped)}", ""]

@@ -1,4 +1,4 @@
-"""The tables of something judged, as headers and texts: for a terminal, Markdown and a page alike."""
+"""Tables of judged samples as headers and texts, shared by all report formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragauge.verdicts import Canary, Estimate, Judged, Step
 
 
 def measures(judged: Judged) -> Rows:
-    """Means with their intervals, and how many samples they are over."""
+    """Build the table of means with confidence intervals and numbers of samples."""
     rows = [
         [one.measure, shown(one.mean), span(one.low, one.high), f"{one.n:,} of {one.of:,}", f"{one.unscored:,}"]
         for one in figures(judged)
@@ -20,7 +20,7 @@ def measures(judged: Judged) -> Rows:
 
 
 def span(low: float, high: float) -> str:
-    """An interval, or a dash.
+    """Format a confidence interval; a dash if undefined.
 
     >>> span(0.1, 0.25), span(math.nan, math.nan)
     ('[0.1000, 0.2500]', '-')
@@ -29,7 +29,7 @@ def span(low: float, high: float) -> str:
 
 
 def unscored(judged: Judged) -> Rows:
-    """Why samples have no value, with how many and the first of them."""
+    """Build the table of reasons for unscored samples, with counts and an example."""
     rows = [[one.why, f"{one.many:,}", ", ".join(names), one.example] for names, one in shared(reasons(judged.scores))]
     return Rows("Unscored, and why", ["reason", "samples", "measures", "such as"], rows, numbers=False)
 
@@ -48,7 +48,10 @@ STEP: Mapping[str, Callable[[Step], str]] = {
 
 
 def ledger(judged: Judged) -> Rows:
-    """What each step took, and all together; figures that are nothing everywhere are left out."""
+    """Build the cost table by step and in total.
+
+    Columns without any value are omitted.
+    """
     steps: list[Step] = list(judged.ledger)
     every = [*steps, totals(steps)] if len(steps) > 1 else steps
     cells = {name: [tell(one) for one in every] for name, tell in STEP.items()}
@@ -62,9 +65,9 @@ def _places(kept: Sequence[str], names: Sequence[str]) -> list[int]:
 
 
 def robustness(canaries: Sequence[Canary]) -> Rows:
-    """How often the judge could be talked out of the right verdict, by what held the instruction.
+    """Build the table of prompt-injection results by location of the instruction.
 
-    One that did not have it to begin with, or says nothing, shows nothing.
+    A case counts only if the clean verdict is correct and the attacked one exists.
     """
     rows = []
     for where in dict.fromkeys(one.where for one in canaries):
@@ -75,7 +78,7 @@ def robustness(canaries: Sequence[Canary]) -> Rows:
 
 
 def moved(canaries: Sequence[Canary]) -> Rows:
-    """The attempts that did it."""
+    """Build the table of successful prompt injections."""
     rows = [
         [one.case, one.step, one.where, one.wanted, one.clean, one.attacked] for one in canaries if one.held is False
     ]
@@ -83,7 +86,7 @@ def moved(canaries: Sequence[Canary]) -> Rows:
 
 
 def estimates(found: Sequence[Estimate]) -> Rows:
-    """What judging would take, step by step and together."""
+    """Build the table of the cost estimate, by step and in total."""
     timed = any(one.seconds is not None for one in found)
 
     def row(one: Estimate) -> list[str]:
@@ -105,7 +108,7 @@ def total_estimate(found: Sequence[Estimate]) -> Estimate:
 
 
 def parts(judged: Judged) -> list[Rows]:
-    """All tables that there is something for, in the order in which a reader asks."""
+    """Return all tables that are not empty, in report order."""
     found = [measures(judged)]
     found += [one for one in (unscored(judged), ledger(judged)) if one.rows]
     found += [one for one in (robustness(judged.robustness), moved(judged.robustness)) if one.rows]

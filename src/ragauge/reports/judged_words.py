@@ -1,4 +1,4 @@
-"""What is to be said of something judged, in words: who judged, what is unscored and why, how each claim stands."""
+"""Report of judged samples: summaries, reasons for unscored samples, states of claims, and tables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BASELINE = "a word-matching baseline, no model"
 PARTIAL = re.compile(r"\A\d+ of \d+ (claim|chunk)s? (?:has|have) no verdict: ")
 ID = re.compile(r"`([akrs])\d+`")
 CALLED = {"a": "a claim", "r": "a claim", "k": "a chunk", "s": "a sentence"}
-"""What ids stand for, by their letter."""
+"""Names of items by the letter of their ids."""
 
 
 class Figure(NamedTuple):
-    """One measure: its mean, the interval of that, how many samples it is over, and how many have no value."""
+    """Summary of one measure: mean, confidence interval and numbers of samples."""
 
     measure: str
     mean: float
@@ -31,12 +31,12 @@ class Figure(NamedTuple):
 
     @property
     def of(self) -> int:
-        """How many samples there are."""
+        """Total number of samples."""
         return self.n + self.unscored
 
 
 class Reason(NamedTuple):
-    """Why some samples have no value of a measure."""
+    """Reason for unscored samples of a measure, with their number and an example."""
 
     measure: str
     why: str
@@ -45,31 +45,32 @@ class Reason(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A claim, and what the judge said of it."""
+    """A claim with its state and the verdict of the judge."""
 
     id: str
     text: str
     sentence: int
     state: str
-    """How it stands to the contexts: `supported`, `contradicted`, `absent` where they neither say it nor say otherwise,
-    `unscored`, or `not asked`."""
+    """State of the claim according to the contexts: `supported`, `contradicted`, `absent` (neither), `unscored` or `not
+    asked`.
+    """
     support: Support | None
     why: str = ""
-    """Why there is no verdict, where there is none."""
+    """Reason for a missing verdict."""
 
 
 def who(judged: Judged) -> str:
-    """Who judged; the word-matching judge is always called what it is."""
+    """Name the judge; the lexical judge is marked as a baseline."""
     return f"{judged.judge}: {BASELINE}" if judged.lexical else judged.judge
 
 
 def short_who(judged: Judged) -> str:
-    """The same in short, for a terminal."""
+    """Name the judge for a terminal, without the hash of the lexical judge."""
     return f"{called(judged.judge, judged.identity)}: {BASELINE}" if judged.lexical else judged.judge
 
 
 def called(judge: str, identity: Mapping[str, Any]) -> str:
-    """A judge's name for people. Of the word-matching one there is one a version, so its hash tells them nothing.
+    """Return the display name of a judge, without the hash if it is the lexical judge.
 
     >>> called("lexical [0123abcd]", {"judge": "lexical"}), called("openai:m [0123abcd]", {"model": "m"})
     ('lexical', 'openai:m [0123abcd]')
@@ -78,7 +79,10 @@ def called(judge: str, identity: Mapping[str, Any]) -> str:
 
 
 def left_out(judged: Judged) -> list[tuple[str, str, str]]:
-    """List the sentences without a claim: sample, text (`answer` or `reference`), sentence."""
+    """List the sentences without a claim as (sample, text, sentence).
+
+    The text is `answer` or `reference`.
+    """
     return [
         (one.sample, text, sentence)
         for one in judged.verdicts.values()
@@ -88,7 +92,7 @@ def left_out(judged: Judged) -> list[tuple[str, str, str]]:
 
 
 def figures(judged: Judged) -> list[Figure]:
-    """A figure for each measure."""
+    """Summarise each measure: mean, confidence interval, and numbers of samples."""
     scores, none = judged.scores, (math.nan, math.nan)
     return [
         Figure(
@@ -104,7 +108,7 @@ def figures(judged: Judged) -> list[Figure]:
 
 
 def reasons(scores: Scores) -> list[Reason]:
-    """Why samples are unscored, measure by measure, the most frequent reason first."""
+    """Count the reasons for unscored samples by measure, most frequent first."""
     found = []
     for name in scores.measures:
         by: dict[str, list[str]] = {}
@@ -115,7 +119,7 @@ def reasons(scores: Scores) -> list[Reason]:
 
 
 def kind_of(why: str) -> str:
-    """A reason without what differs from sample to sample: numbers and ids.
+    """Remove numbers and ids from a reason, so that equal reasons of samples match.
 
     >>> kind_of("2 of 5 claims have no verdict: the reply has nothing for `a3`")
     'claims without a verdict: the reply has nothing for a claim'
@@ -131,7 +135,7 @@ def _most(entry: tuple[str, list[str]]) -> tuple[int, str]:
 
 
 def shared(found: Sequence[Reason]) -> list[tuple[list[str], Reason]]:
-    """The same, with the measures that have a reason in common together, where it is of the same samples."""
+    """Group reasons with the same text, count and example; return their measures."""
     by: dict[tuple[str, int, str], list[Reason]] = {}
     for one in found:
         by.setdefault((one.why, one.many, one.example), []).append(one)
@@ -139,9 +143,9 @@ def shared(found: Sequence[Reason]) -> list[tuple[list[str], Reason]]:
 
 
 def standings(verdicts: Verdicts | None, text: str, *, nothing: bool = False) -> list[Standing]:
-    """The claims of a text (`answer` or `reference`), and how each stands to the contexts.
+    """Return the claims of a text (`answer` or `reference`) with their states.
 
-    Where nothing was retrieved there is nothing to ask, and every claim is absent from it.
+    With `nothing`, no context was retrieved, so that every claim without a verdict is absent.
     """
     if verdicts is None:
         return []
@@ -159,7 +163,7 @@ def standings(verdicts: Verdicts | None, text: str, *, nothing: bool = False) ->
 
 
 def state(support: Support | None) -> str:
-    """How a claim stands to the contexts.
+    """Return the state of a claim according to the contexts.
 
     >>> state(Support(("k1",), ("k2",))), state(Support((), ("k2",))), state(Support(("reference",))), state(None)
     ('supported', 'contradicted', 'absent', 'unscored')
@@ -172,7 +176,7 @@ def state(support: Support | None) -> str:
 
 
 def is_context(source: str) -> bool:
-    """Whether a source of support is a chunk, or all of them together.
+    """Return whether a source of support is a chunk, or all of them together.
 
     >>> is_context("k3"), is_context("k*"), is_context("reference")
     (True, True, False)
@@ -181,13 +185,16 @@ def is_context(source: str) -> bool:
 
 
 def unsupported(verdicts: Verdicts | None, *, nothing: bool = False) -> list[Standing]:
-    """The claims of the answer that no context bears out, contradicted ones first."""
+    """Return the unsupported claims of the answer, contradicted ones first."""
     found = [one for one in standings(verdicts, ANSWER, nothing=nothing) if one.state in ("contradicted", "absent")]
     return sorted(found, key=lambda one: one.state != "contradicted")
 
 
 def worst(judged: Judged, measure: str, most: int) -> list[tuple[str, float]]:
-    """The samples with the worst values of a measure, and their values; none where all are as good as can be."""
+    """Return the samples with the worst scores of a measure.
+
+    Perfect scores are left out.
+    """
     scores = judged.scores
     lower = measure in scores.lower_is_better
     best = 0.0 if lower else 1.0
@@ -196,7 +203,7 @@ def worst(judged: Judged, measure: str, most: int) -> list[tuple[str, float]]:
 
 
 def headline(judged: Judged) -> str:
-    """The whole in a sentence."""
+    """Summarise the result in one sentence."""
     found = figures(judged)
     scored = [one for one in found if one.n]
     if not scored:
@@ -208,7 +215,7 @@ def headline(judged: Judged) -> str:
 
 
 def title(measure: str) -> str:
-    """A measure's name at the beginning of a sentence.
+    """Format the name of a measure for the start of a sentence.
 
     >>> title("context_precision@5")
     'Context precision@5'
@@ -218,12 +225,12 @@ def title(measure: str) -> str:
 
 
 def confidence(judged: Judged) -> str:
-    """How sure the intervals are."""
+    """Format the confidence level of the intervals as a percentage."""
     return f"{100 * judged.confidence:g}%"
 
 
 def about(judged: Judged) -> list[str]:
-    """The circumstances in a line."""
+    """Return the number of samples, the convention and the confidence level as texts."""
     parts = [counted(len(judged.samples), "sample"), f"convention {judged.scores.convention}"]
     if judged.intervals:
         parts.append(f"{confidence(judged)} intervals")
@@ -231,12 +238,15 @@ def about(judged: Judged) -> list[str]:
 
 
 def made(judged: Judged) -> str:
-    """When it was judged."""
+    """Return the time of judging, or an empty text."""
     return str(judged.circumstances.get("made") or "")
 
 
 def totals(ledger: Sequence[Step]) -> Step:
-    """All steps together. Percentiles do not add up, and a cost is known only where that of every step is."""
+    """Sum the rows of the cost table; percentiles are NaN.
+
+    The cost is None unless it is known for every step with calls.
+    """
     costs = [one.cost for one in ledger if one.calls]
     cost = None if None in costs or not costs else math.fsum(one for one in costs if one is not None)
     calls, kept, retries, unread, prompt, completion, cached = (
@@ -249,7 +259,7 @@ def totals(ledger: Sequence[Step]) -> Step:
 
 
 def money(cost: float | None) -> str:
-    """A cost in US dollars with the digits that matter.
+    """Format a cost in US dollars with its significant digits.
 
     >>> money(12.3456), money(0.00123), money(0.000072), money(0.0), money(None)
     ('$12.35', '$0.0012', '$0.000072', '$0', '-')

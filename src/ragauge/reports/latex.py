@@ -1,4 +1,4 @@
-"""A LaTeX table for a paper: systems against measures, best in bold, what is more than chance marked; booktabs."""
+"""Render LaTeX tables of systems by measures, with significance marks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPECIAL = {
     "\ufffd": "?",
     **{mark: f"\\{mark}" for mark in "_&%#${}"},
 }
-"""What LaTeX would act on, or would set as something else."""
+"""LaTeX code for characters that LaTeX would interpret or typeset differently."""
 NAMES = {
     "ndcg": "nDCG",
     "dcg": "DCG",
@@ -47,46 +47,46 @@ NAMES = {
     "unjudged": "Unjudged",
     "subtopic_recall": "S-Recall",
 }
-"""How papers write measures; others stand there under the name that they have here."""
+"""Names of measures in papers. Other measures keep their ragauge name."""
 USUAL = ("", "default", "as given")
-"""Conventions that say nothing to a reader."""
+"""Conventions that are not worth mentioning in a caption."""
 MOST = 3
-"""Raised marks that find room between two columns."""
+"""Maximum number of superscript characters that fit between two columns."""
 Cells = Mapping[tuple[str, str], str]
-"""By system and measure."""
+"""Text by (system, measure)."""
 
 
 @dataclass(frozen=True)
 class _Sheet:
-    """What is to be set."""
+    """Content of a LaTeX table."""
 
     systems: Sequence[str]
     measures: Sequence[str]
     means: Mapping[tuple[str, str], Mean]
     lower: frozenset[str]
     caption: Sequence[str]
-    """Sentences, as LaTeX has them."""
+    """Sentences in LaTeX."""
     label: str
     marks: Cells = field(default_factory=dict)
-    """What is raised beside a value."""
+    """Superscripts by system and measure."""
     letters: Mapping[str, str] = field(default_factory=dict)
-    """What stands before each name, where others refer to it."""
+    """Letter before each system name that superscripts refer to."""
     p95: Mapping[str, float] = field(default_factory=dict)
-    """Milliseconds, where some are known."""
+    """p95 latency in ms by system, if known."""
 
 
 def escaped(text: str) -> str:
-    r"""A text as text: one line, and nothing in it that LaTeX would act on.
+    r"""Escape a text for LaTeX, as one line.
 
     >>> escaped("50% of a_b & {c}\nüber")
     '50\\% of a\\_b \\& \\{c\\} über'
     """
     plain = "".join(SPECIAL.get(mark, mark) for mark in one_line(text))
-    return plain.replace("--", "-{}-").replace("''", "'{}'")  # two of them would be joined into another sign
+    return plain.replace("--", "-{}-").replace("''", "'{}'")  # LaTeX would join pairs into a dash or a quotation mark.
 
 
 def paper_name(measure: str) -> str:
-    """A measure as papers write it, its options and its cutoff as they are.
+    """Return a measure's name as papers write it, with options and cutoff.
 
     >>> [paper_name(one) for one in ("ndcg@10", "recall(of=capped)@5", "hit_rate@1", "my_own@3")]
     ['nDCG@10', 'Recall(of=capped)@5', 'Hit rate@1', 'my_own@3']
@@ -96,7 +96,7 @@ def paper_name(measure: str) -> str:
 
 
 def overview_table(overview: Overview) -> str:
-    """The systems of an overview by all its measures."""
+    """Render the systems of an overview by all its measures."""
     means = {(name, m): mean for name, entry in overview.entries.items() for m, mean in entry.means.items()}
     counts = [means[place].n for place in means if place[1] in overview.measures]
     found = overview.compared
@@ -123,7 +123,7 @@ def overview_table(overview: Overview) -> str:
 
 
 def comparisons_table(found: Comparisons) -> str:
-    """The systems of a comparison by all its measures, over the queries that it is made on."""
+    """Render the systems of a comparison by all its measures."""
     means: dict[tuple[str, str], Mean] = {}
     for row in found:
         for name, value in zip((row.baseline, row.system), row.means, strict=True):
@@ -143,7 +143,7 @@ def comparisons_table(found: Comparisons) -> str:
 
 
 def _comment(lines: Sequence[str]) -> str:
-    """Return lines as LaTeX comments: a table in a paper does not print them."""
+    """Return lines as LaTeX comments, which are not printed."""
     return "".join(f"% {line}\n" for line in lines)
 
 
@@ -166,7 +166,10 @@ def _letters(found: Comparisons | None) -> Mapping[str, str]:
 
 
 def _raised(found: Comparisons) -> dict[tuple[str, str], str]:
-    """The letters of the systems that one surely beats; against a baseline the stars of its p-value."""
+    """Return superscripts by system and measure.
+
+    They are letters of significantly worse systems, or stars if there is a baseline.
+    """
     if found.baseline is None:
         names = marks(found.systems)
         joint = "" if all(len(name) == 1 and name.isalpha() for name in names.values()) else ","
@@ -178,7 +181,7 @@ def _raised(found: Comparisons) -> dict[tuple[str, str], str]:
 
 
 def _told(found: Comparisons) -> list[str]:
-    """What the marks say."""
+    """Return caption sentences that explain the superscripts."""
     tested = f"two-sided {escaped(decided_by(found))}"
     if found.baseline is None:
         return [f"A raised letter: better than that system ({tested}, $p < {found.method.alpha:g}$)"]
@@ -190,11 +193,11 @@ def _set(sheet: _Sheet) -> str:
     timed = ["p95 (ms)"] if sheet.p95 else []
     header = ["System", *(escaped(paper_name(m)) for m in sheet.measures), *timed]
     least = min(sheet.p95.values(), default=0.0)
-    decimals = 2 if least < 1 else 1 if least < 100 else 0  # as many for all, so that they are aligned
+    decimals = 2 if least < 1 else 1 if least < 100 else 0  # one precision for all, to align them
     rows = []
     columns = {m: _styled(sheet, m) for m in sheet.measures}
     for name in sheet.systems:
-        # After the end of a row, a bracket or a star would be taken for an option.
+        # At the start of a row, LaTeX would read a bracket or a star as an option of the previous one.
         lead = f"{sheet.letters[name]} " if name in sheet.letters else "{}" if one_line(name)[:1] in "[*" else ""
         times = [f"{sheet.p95[name]:.{decimals}f}" if name in sheet.p95 else "--"] if timed else []
         rows.append([lead + escaped(name), *(columns[m][name] for m in sheet.measures), *times])
@@ -225,13 +228,16 @@ def _set(sheet: _Sheet) -> str:
 
 
 def _column(sheet: _Sheet, measure: str) -> str:
-    """Numbers end at the right; what is raised beside them stands between the columns, and may need more room there."""
+    """Return the column specification, with space for long superscripts."""
     most = max(len(sheet.marks.get((name, measure), "")) for name in sheet.systems)
     return "r" if most <= MOST else rf"r@{{\hspace{{{0.4 * most + 0.6:.1f}em}}}}"
 
 
 def _styled(sheet: _Sheet, measure: str) -> dict[str, str]:
-    """The values of one measure: the best in bold, the second best underlined, with what is raised after them."""
+    """Format the values of a measure with emphasis and superscripts.
+
+    The best is bold, the second best underlined.
+    """
     values = {name: sheet.means.get((name, measure), Mean(math.nan, 0)).value for name in sheet.systems}
     order = sorted({value for value in values.values() if not math.isnan(value)}, reverse=measure not in sheet.lower)
     ranked = len(sheet.systems) > 1 and not measure.startswith("num_")

@@ -1,4 +1,4 @@
-"""Embedders side by side, as an account."""
+"""Report of an embedder study, as sections and as CSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Charts = Mapping[str, Drawing]
 
 
 def account(found: Lineup) -> Account:
-    """What is told of embedders."""
+    """Build the report of an embedder study."""
     about = [
         found.dataset,
         counted(found.documents, "document"),
@@ -82,7 +82,7 @@ def _parts(found: Lineup, charts: Charts) -> Iterator[Part]:
 
 
 def _curves(found: Lineup, charts: Charts) -> Iterator[Part]:
-    """Quality at equal dimension, by bytes, and over parts of the corpus."""
+    """Yield the sections on dimensions, bytes and corpus size."""
     main = found.measures[0]
     tables = [one for how in rows.METHODS if (one := rows.dimensions(found, how)) is not None]
     if tables:
@@ -101,7 +101,7 @@ def _curves(found: Lineup, charts: Charts) -> Iterator[Part]:
 
 
 def _texts(found: Lineup, charts: Charts) -> Iterator[Part]:
-    """Perturbed queries, tokenizers and language models."""
+    """Yield the sections on perturbed queries, tokenizers and language models."""
     shaken = controls.robustness(found)
     if shaken is not None:
         text = words.about_robustness(found)

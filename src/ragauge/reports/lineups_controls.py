@@ -1,4 +1,7 @@
-"""What else stands beside embedders: what was held equal and what was not, perturbed queries, tokenizers, faults."""
+"""Sentences and control tables of an embedder study.
+
+The tables show what differs, robustness, tokenizers and failures.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from ragauge.reports.lineups_rows import NONE, first, interval, many, ordered, p
 from ragauge.reports.tables import Rows, counted, one_line, p_value
 
 LONG = 60
-"""Characters of an error on a terminal."""
+"""Maximum number of characters of an error on a terminal."""
 
 
 def trained(one: Entrant) -> str:
-    """Where its weights were learned."""
+    """Describe where the weights were trained."""
     if one.trained is None:
         return NONE
     if not one.trained:
@@ -23,7 +26,7 @@ def trained(one: Entrant) -> str:
 
 
 def differing(found: Lineup) -> Rows:
-    """What embedders differ in besides their results."""
+    """Build the table of properties in which embedders differ."""
     header = ["embedder", "trained", "params", "dim", "reads tokens", "cut off", "tokenizer"]
     rows = [
         [
@@ -41,7 +44,7 @@ def differing(found: Lineup) -> Rows:
 
 
 def unequal(found: Lineup) -> list[str]:
-    """In words, what was not the same for all that have vectors."""
+    """Return the properties that differ between embedders, in words."""
     several = [one for one in found.entrants if one.kind == "embedder"]
     told = []
     ways = list(dict.fromkeys(way for one in several if (way := trained(one)) != NONE))
@@ -65,16 +68,16 @@ def unequal(found: Lineup) -> list[str]:
 
 
 Key = tuple[str, str]
-"""A perturbation: its name, and its rate in figures, since what is no number is not equal to itself."""
+"""Name and formatted rate of a perturbation; the rate is text because NaN is not equal to itself."""
 
 
 def key_of(one: Shaken) -> Key:
-    """What a perturbation is known by."""
+    """Return the key of a perturbation."""
     return one.how, "" if math.isnan(one.rate) else f"{one.rate:g}"
 
 
 def perturbations(found: Lineup) -> list[Key]:
-    """The ways in which queries were written otherwise, those that cost most first."""
+    """Return the perturbations, largest mean loss first."""
     losses: dict[Key, list[float]] = {}
     for one in found.entrants:
         for shaken in one.shaken:
@@ -88,13 +91,16 @@ def _known(values: Sequence[float]) -> list[float]:
 
 
 def called(found: Lineup, key: Key) -> str:
-    """A perturbation; with its rate where there are several."""
+    """Return the name of a perturbation, with its rate if there are several."""
     rates = {rate for how, rate in perturbations(found) if how == key[0]}
     return key[0] if len(rates) == 1 else " ".join(key)
 
 
 def robustness(found: Lineup) -> Rows | None:
-    """What each loses by each perturbation, by the first measure; None where nobody looked."""
+    """Build the table of losses by perturbation and embedder.
+
+    None if there are no perturbations.
+    """
     keys = perturbations(found)
     if not keys:
         return None
@@ -109,14 +115,14 @@ def robustness(found: Lineup) -> Rows | None:
 
 
 def _kept(found: Lineup, one: Entrant) -> str:
-    """What perturbations leave on average, of what it had."""
+    """Return the mean share of the quality that perturbations leave."""
     whole = first(found, one).value
     left = _known([1 + it.gap.difference / whole for it in one.shaken if whole > 0])
     return NONE if not left else f"{sum(left) / len(left):.0%}"
 
 
 def sure(found: Lineup, p: float) -> bool:
-    """Whether a difference is more than chance would give."""
+    """Return whether a corrected p-value is below 1 minus the confidence level."""
     return p < round(1 - found.confidence, 12)
 
 
@@ -127,7 +133,7 @@ def _loss(found: Lineup, one: Shaken | None) -> str:
 
 
 def every_perturbation(found: Lineup) -> Rows:
-    """A row for each embedder and perturbation."""
+    """Build a table with one row per embedder and perturbation."""
     level = f"{found.confidence:.0%}"
     header = ["embedder", "perturbation", "rate", "queries changed", found.measures[0], level, "lost", f"{level} of it"]
     header += ["p", "corrected", "seeds"]
@@ -145,19 +151,22 @@ def every_perturbation(found: Lineup) -> Rows:
 
 
 def of_tokens(found: Lineup) -> list[Tokens]:
-    """The tokenizers of the embedders, each once."""
+    """Return the tokenizers of the embedders without duplicates."""
     known = [one.tokenizer for one in ordered(found) if one.tokenizer is not None]
     return list({(one.tokenizer, one.limit): one for one in known}.values())
 
 
 def probed(several: Sequence[Tokens]) -> list[Tokens]:
-    """Those that were tried on the same short texts as the first that was."""
+    """Return the tokenizers with the same probe texts as the first that has any."""
     texts = next(([probe.text for probe in one.probes] for one in several if one.probes), [])
     return [one for one in several if texts and [probe.text for probe in one.probes] == texts]
 
 
 def bits(found: Lineup) -> Rows | None:
-    """Bits that a byte takes, least first: of language models, and of compressors; None where there is no model."""
+    """Build the table of bits per byte, fewest first.
+
+    None if there is no language model.
+    """
     models = {one.name: one for one in found.entrants if not math.isnan(one.bits_per_byte)}
     if not models:
         return None
@@ -171,7 +180,10 @@ def bits(found: Lineup) -> Rows | None:
 
 
 def faulty(found: Lineup) -> Rows | None:
-    """How many texts have no vector, by embedder and reason; None where every text has one."""
+    """Build the table of texts without a vector, by embedder and reason.
+
+    None if there are none.
+    """
     rows = []
     for one in found.entrants:
         for what, count in one.faulty.items():
@@ -183,7 +195,7 @@ def faulty(found: Lineup) -> Rows | None:
 
 
 def faults(found: Lineup) -> Rows:
-    """Each of them that is known by name, with the error."""
+    """Build a table with one row per listed text without a vector."""
     rows = [
         [one.name, fault.what, fault.id, fault.why, one_line(fault.error) or NONE]
         for one in found.entrants
@@ -193,6 +205,6 @@ def faults(found: Lineup) -> Rows:
 
 
 def failures(found: Lineup) -> Rows:
-    """Embedders that could not be opened."""
+    """Build the table of embedders that failed."""
     rows = [[name, one_line(why)] for name, why in found.failures.items()]
     return Rows("", ["embedder", "why"], rows, numbers=False)

@@ -1,4 +1,4 @@
-"""Embedders side by side as CSV: a row for each embedder, or a row for each figure."""
+"""CSV of an embedder study: one row per embedder, or one row per value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RATES = ("used_share", "per_word", "per_character", "per_byte", "compression", "
 
 
 def csv(found: Lineup) -> str:
-    """A row for each embedder, everything flat: its means, gaps, times in each store, sizes, tokenizer and faults."""
+    """Render one CSV row per embedder, with all its values in columns."""
     stores = list(dict.fromkeys(shelf.store for one in found.entrants for shelf in one.shelves))
     rows = [_flat(found, one, stores) for one in found.entrants]
     header = list(dict.fromkeys(name for row in rows for name in row)) or ["embedder"]
@@ -69,11 +69,12 @@ LONG = ("embedder", "table", "how", "at", "measure", "value", "low", "high", "n"
 
 
 def long_csv(found: Lineup) -> str:
-    """A row for each figure.
+    """Render one CSV row per value.
 
-    `table` is `quality`, `gap` (against the baseline), `store`, `dimension` (`how` is `pca float32` …, `at` the number
-    of dimensions), `size` (`at` is the number of documents), `robustness` and `loss` (`how` is the perturbation, `at`
-    its rate), `milliseconds` (`how` is store and stage), `pair` (`how` is what differs, and from whom).
+    `table` is one of `quality`, `gap` (difference from the baseline), `store`, `dimension` (`how` is the method and
+    precision, `at` the number of dimensions), `size` (`at` is the number of documents), `robustness` and `loss` (`how`
+    is the perturbation, `at` its rate), `milliseconds` (`how` is store and stage) and `pair` (`how` is the differing
+    option and the other embedder).
     """
     rows = [row for one in found.entrants for row in _long(found, one)]
     for pair in found.pairs:

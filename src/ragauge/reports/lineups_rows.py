@@ -1,4 +1,4 @@
-"""Embedders side by side, table by table."""
+"""Tables of an embedder study."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from ragauge.reports.tables import Rows, milliseconds, p_value, rate
 
 NONE = "-"
 BEST = "•"
-"""Stands before the best of a column."""
+"""Mark before the best value of a column."""
 ALIKE = "float32"
-"""What numbers are kept as where only their number is looked at."""
+"""Precision at which numbers of dimensions are compared."""
 METHODS = {"pca": "The strongest directions among the documents (PCA)", "first": "The first numbers of a vector"}
 RANK = "rank"
-"""What the best and the next best are told to differ in."""
+"""Label of the pair of the best and the second-best embedder."""
 
 
 def ordered(found: Lineup) -> list[Entrant]:
-    """The best by the first measure first; those without a value last."""
+    """Sort the embedders by the first measure, best first; those without a value last."""
     return sorted(found.entrants, key=lambda one: (math.isnan(value := first(found, one).value), -value))
 
 
 def with_vectors(found: Lineup) -> list[Entrant]:
-    """The embedders proper, in this order: neither words nor chance."""
+    """Return the embedders with vectors, best first: neither BM25 nor chance."""
     return [one for one in ordered(found) if one.kind == "embedder"]
 
 
 def first(found: Lineup, one: Entrant) -> Mean:
-    """An embedder's mean of the first measure."""
+    """Return an embedder's mean of the first measure."""
     return one.means.get(found.measures[0], Mean(math.nan, 0)) if found.measures else Mean(math.nan, 0)
 
 
 def quality(found: Lineup) -> Rows:
-    """The first measure with its interval and how it differs from the baseline, then the other measures."""
+    """Build the table of means, with the difference from the baseline.
+
+    The difference is that of the first measure.
+    """
     main, *others = found.measures
     header = ["embedder", main, f"{found.confidence:.0%}", f"vs {found.baseline}", *others, "n"]
     best = {name: _best(one.means.get(name) for one in found.entrants) for name in found.measures}
@@ -68,7 +71,7 @@ def _marked(mean: Mean | None, best: float) -> str:
 
 
 def every_measure(found: Lineup) -> Rows:
-    """A row for each embedder and measure: intervals, differences and tests."""
+    """Build a table of means and tests, one row per embedder and measure."""
     sure = f"{found.confidence:.0%}"
     header = ["embedder", "measure", "mean", sure, "n", f"vs {found.baseline}", f"{sure} of it", "p", "corrected"]
     rows = []
@@ -81,7 +84,7 @@ def every_measure(found: Lineup) -> Rows:
 
 
 def costs(found: Lineup) -> Rows:
-    """What an embedder takes: time of a query in the first store, documents a second, and what it weighs."""
+    """Build the table of latency in the first store, throughput, size and memory."""
     kinds: dict[str, Callable[[Entrant], str]] = {
         "ms p50": lambda one: _ms(_shelf(one), "total", "p50"),
         "p95": lambda one: _ms(_shelf(one), "total", "p95"),
@@ -102,7 +105,7 @@ def costs(found: Lineup) -> Rows:
 def _without_empty(
     title: str, kinds: dict[str, Callable[[Entrant], str]], several: Sequence[Entrant], goes: Sequence[int] = ()
 ) -> Rows:
-    """A column for each figure that anybody has; `goes` counts those that nobody has, too."""
+    """Build a table of the columns that have values; `goes` counts the empty ones too."""
     cells = {name: [kind(one) for one in several] for name, kind in kinds.items()}
     kept = [name for name, column in cells.items() if set(column) - {NONE}]
     rows = [[one.name, *(cells[name][i] for name in kept)] for i, one in enumerate(several)] if kept else []
@@ -111,7 +114,7 @@ def _without_empty(
 
 
 def stores(found: Lineup) -> Rows:
-    """A row for each embedder and store."""
+    """Build a table with one row per embedder and store."""
     main = found.measures[0]
     header = ["embedder", "store", main, f"{found.confidence:.0%}", "neighbours", "index", "embed p50"]
     header += ["retrieve p50", "p95", "p99", "total p50", "p95", "p99", "built in s", "note"]
@@ -129,7 +132,7 @@ def stores(found: Lineup) -> Rows:
 
 
 def by_store(found: Lineup) -> Rows:
-    """The same in short: a row for each store, over the embedders that it has vectors of."""
+    """Build a table with one row per store, over all embedders with vectors."""
     main = found.measures[0]
     header = ["store", "embedders", f"{main} lost", "neighbours", "ms p50", "p95", "index"]
     rows = []
@@ -158,12 +161,15 @@ def by_store(found: Lineup) -> Rows:
 
 
 def store_names(found: Lineup) -> list[str]:
-    """The stores that vectors of several embedders are in; words have their own."""
+    """Return the stores that hold vectors; BM25 has its own."""
     return list(dict.fromkeys(shelf.store for one in with_vectors(found) for shelf in one.shelves))
 
 
 def dimensions(found: Lineup, how: str) -> Rows | None:
-    """The first measure at the dimensions that all can have; None where nobody looked."""
+    """Build the table of the first measure at the dimensions that all embedders have.
+
+    None if no reduction was measured.
+    """
     main = found.measures[0]
     several = [one for one in with_vectors(found) if one.shrunk]
     cells = {(one.name, small.dimension): small for one in several for small in one.shrunk if _alike(small, how)}
@@ -188,17 +194,17 @@ def _alike(small: Shrunk, how: str) -> bool:
 
 
 class Offer(NamedTuple):
-    """An embedder at a price, and what it gives for it."""
+    """Quality of an embedder at a cost."""
 
     name: str
     price: float
     mean: Mean
     how: str = ""
-    """`as it is`, `pca 64 float32` …"""
+    """Compression, such as `as it is` or `pca 64 float32`."""
 
 
 def by_bytes(found: Lineup) -> list[Offer]:
-    """Everything that was tried, by the bytes of a vector."""
+    """Return all vectors of all embedders with their size in bytes as cost."""
     main = found.measures[0]
     offers = []
     for one in with_vectors(found):
@@ -212,7 +218,10 @@ def by_bytes(found: Lineup) -> list[Offer]:
 
 
 def by_milliseconds(found: Lineup) -> list[Offer]:
-    """Everybody, by the 95th percentile of a query's whole time in the first store."""
+    """Return all embedders with their p95 total latency in ms as cost.
+
+    The latency is that in the first store.
+    """
     main = found.measures[0]
     timed = [(one, one.shelves[0].stages.get("total")) for one in found.entrants if one.shelves and main in one.means]
     offers = [Offer(one.name, total.p95, one.means[main]) for one, total in timed if total is not None]
@@ -220,7 +229,7 @@ def by_milliseconds(found: Lineup) -> list[Offer]:
 
 
 def unbeaten(offers: Sequence[Offer]) -> list[Offer]:
-    """Those that no other is both as cheap and as good as, the cheapest first; of equal ones the first.
+    """Return the points that no other beats in cost and quality, cheapest first.
 
     >>> cheap, dear, bad = (Offer(name, price, Mean(value, 9)) for name, price, value in (("a", 1, .3), ("b", 2, .4),
     ...     ("c", 3, .2)))
@@ -235,7 +244,7 @@ def unbeaten(offers: Sequence[Offer]) -> list[Offer]:
 
 
 def offers(found: Lineup, several: Sequence[Offer], price: str) -> Rows:
-    """Prices and what they buy."""
+    """Build the table of costs and quality."""
     header = [price, "embedder", "how", found.measures[0], f"{found.confidence:.0%}"]
     cost = milliseconds if price == "ms" else _count
     rows = [[cost(one.price), one.name, one.how or NONE, plain(one.mean.value), interval(one.mean)] for one in several]
@@ -243,7 +252,10 @@ def offers(found: Lineup, several: Sequence[Offer], price: str) -> Rows:
 
 
 def sizes(found: Lineup) -> Rows | None:
-    """The first measure over parts of the corpus; None where nobody looked."""
+    """Build the table of the first measure by corpus size.
+
+    None if it was not measured.
+    """
     main = found.measures[0]
     several = [one for one in ordered(found) if one.grown]
     counts = sorted({part.documents for one in several for part in one.grown})
@@ -256,7 +268,7 @@ def sizes(found: Lineup) -> Rows | None:
 
 
 def pairs(found: Lineup) -> Rows:
-    """Two against each other, and what they differ in."""
+    """Build the table of compared pairs and the option in which they differ."""
     header = ["one", "the other", "differ in", "difference", f"{found.confidence:.0%}", "p", "n"]
     rows = [
         [
@@ -300,7 +312,7 @@ def _count(value: float) -> str:
 
 
 def interval(mean: Mean) -> str:
-    """Its ends.
+    """Format a confidence interval.
 
     >>> interval(Mean(0.5, 9, 0.4, 0.6)), interval(Mean(0.5, 1))
     ('0.400 to 0.600', '-')
@@ -309,7 +321,7 @@ def interval(mean: Mean) -> str:
 
 
 def versus(gap: Gap | None) -> str:
-    """A difference and its stars.
+    """Format a difference with its significance stars.
 
     >>> versus(Gap(0.05, 0.03, 0.07, 0.0001, 0.0004, 9)), versus(Gap(0.0, -1, 1, 1.0, 1.0, 9)), versus(None)
     ('+0.0500 ***', '+0.0000 ns', '-')
@@ -321,7 +333,7 @@ def versus(gap: Gap | None) -> str:
 
 
 def signed(value: float, digits: int = 4) -> str:
-    """A difference; what is rounded to nothing has no minus.
+    """Format a difference; one that rounds to 0 has no minus sign.
 
     >>> signed(0.05), signed(-0.00001), signed(math.nan)
     ('+0.0500', '+0.0000', '-')
@@ -330,12 +342,12 @@ def signed(value: float, digits: int = 4) -> str:
 
 
 def plain(value: float) -> str:
-    """Four decimals; a dash for nothing."""
+    """Format a value with four decimals; a dash for NaN."""
     return NONE if math.isnan(value) else f"{round(value, 4) + 0.0:.4f}"
 
 
 def percent(value: float) -> str:
-    """A part of a whole.
+    """Format a share as percent; a dash for NaN.
 
     >>> percent(0.981), percent(math.nan), percent(0.00004), percent(1.0), percent(0.99999)
     ('98.1%', '-', '<0.1%', '100%', '>99.9%')
@@ -348,12 +360,12 @@ def percent(value: float) -> str:
 
 
 def whole(value: int | None) -> str:
-    """A count; a dash for nothing."""
+    """Format a count; a dash for None."""
     return NONE if value is None else f"{value:,}"
 
 
 def many(value: int | None) -> str:
-    """A large number in short.
+    """Format a large number with a unit prefix.
 
     >>> many(22_713_216), many(512_000), many(980), many(2_340_000_000), many(None)
     ('22.7M', '512k', '980', '2.3G', '-')
@@ -367,10 +379,10 @@ def many(value: int | None) -> str:
 
 
 def megabytes(value: int | None) -> str:
-    """Whole megabytes; a dash for nothing."""
+    """Format bytes as whole megabytes; a dash for None."""
     return NONE if value is None else f"{value / 1e6:,.0f}"
 
 
 def seconds(value: float) -> str:
-    """Three digits that matter; a dash for nothing."""
+    """Format seconds with three significant digits; a dash for NaN."""
     return NONE if math.isnan(value) else milliseconds(value)

@@ -1,4 +1,4 @@
-"""Embedders side by side in sentences: who is best, whether that is sure, and what it costs."""
+"""Summary sentences and notes of an embedder study."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANCE = "chance"
 
 
 def headline(found: Lineup) -> str:
-    """The result in one sentence."""
+    """Summarise the result in one sentence."""
     known = [one for one in ordered(found) if not math.isnan(first(found, one).value)]
     if not known:
         return "Nothing was measured of any embedder."
@@ -42,7 +42,7 @@ def headline(found: Lineup) -> str:
 
 
 def _next(found: Lineup, known: list[Entrant]) -> str:
-    """Whether the best can be told from the next."""
+    """Describe whether the best differs significantly from the second best."""
     best, other = known[:2]
     value = f"{other.name} ({first(found, other).value:.3f}"
     pair = next((one for one in found.pairs if {one.one, one.other} == {best.name, other.name}), None)
@@ -65,7 +65,7 @@ def _equals(p: float) -> str:
 
 
 def more(found: Lineup) -> list[str]:
-    """What else is to be known first, a sentence each."""
+    """Return further summary sentences."""
     return list(filter(None, [_baseline(found), _chance(found), _fast(found), _unequal(found), _lacking(found)]))
 
 
@@ -87,7 +87,7 @@ def _baseline(found: Lineup) -> str:
 
 
 def _chance(found: Lineup) -> str:
-    """Embedders whose interval meets that of chance."""
+    """Name the embedders whose interval overlaps that of chance."""
     chance = next((one for one in found.entrants if one.kind == CHANCE), None)
     if chance is None or math.isnan(first(found, chance).high):
         return ""
@@ -128,7 +128,7 @@ def _lacking(found: Lineup) -> str:
 
 
 def equal(found: Lineup) -> str:
-    """What was the same for all."""
+    """Describe what was equal for all embedders, and what was not."""
     cut = (
         "no text was cut"
         if found.context is None
@@ -145,7 +145,7 @@ def equal(found: Lineup) -> str:
 
 
 def about_pairs(found: Lineup) -> str:
-    """How the pairs are to be read."""
+    """Explain how to read the pairs."""
     picked = any(one.differs == RANK for one in found.pairs)
     told = [
         "Both differ in the named option and in what follows from it (parameters, what is cut off), in nothing else."
@@ -160,7 +160,7 @@ def about_pairs(found: Lineup) -> str:
 
 
 def about_quality(found: Lineup) -> str:
-    """How the means are to be read."""
+    """Explain how to read the means."""
     judged = counted(found.queries, "judged query", "judged queries")
     told = [f"Means over {judged}, ranked exactly, with {found.confidence:.0%} bootstrap intervals."]
     if any(one.gaps for one in found.entrants):
@@ -179,7 +179,7 @@ def about_quality(found: Lineup) -> str:
 
 
 def about_costs(found: Lineup) -> str:
-    """How times and sizes are to be read."""
+    """Explain how to read latency and sizes."""
     columns = costs(found).header
     store = next((one.shelves[0].store for one in found.entrants if one.shelves and one.kind != "words"), "")
     threads = found.circumstances.get("plan", {}).get("threads")
@@ -207,7 +207,7 @@ def _doubted(found: Lineup) -> list[str]:
 
 
 def about_stores(found: Lineup) -> str:
-    """What stores lose of an exact ranking."""
+    """Explain the loss of stores against exact ranking."""
     several = len(store_names(found))
     first_store = "The total in any but the first is embedding there and retrieving here." if several > 1 else ""
     return (
@@ -217,7 +217,7 @@ def about_stores(found: Lineup) -> str:
 
 
 def about_robustness(found: Lineup) -> str:
-    """How losses are to be read."""
+    """Explain how to read the perturbation losses."""
     level = f"{1 - found.confidence:.2g}"
     return (
         f"Queries are written otherwise, documents are not: the change of {found.measures[0]}, * where its corrected p "

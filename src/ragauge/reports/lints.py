@@ -1,4 +1,4 @@
-"""Lint as an account, as lines for a terminal, and as CSV."""
+"""Report of a lint, as sections, terminal output and CSV."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ragauge.reports.charts.lints import languages, lengths
 from ragauge.reports.tables import Rows, cell, counted, csv_text, one_line
 
 NAMES = 22
-"""Room for what was looked for."""
+"""Width of the column of check names, in characters."""
 SHOWN = 3
-"""Examples on a terminal."""
+"""Maximum number of examples per problem on a terminal."""
 FIGURES = ("n", "min", "p5", "p50", "mean", "p95", "max", "total")
-"""What is told of lengths."""
+"""Statistics shown for text lengths."""
 
 
 def headline(told: Lint) -> str:
-    """The result in one sentence.
+    """Summarise the result in one sentence.
 
     >>> headline(Lint("docs", 3, [Finding("docs", "empty", True, 1, "…")], {"orphans": "no judgments"}))
     '1 problem in 3 documents: empty (1). 1 check was not made.'
@@ -38,7 +38,7 @@ def headline(told: Lint) -> str:
 
 
 def account(told: Lint) -> Account:
-    """What is told of it."""
+    """Build the report of a lint."""
     about = [told.corpus, counted(told.documents, "document")]
     if told.embedder:
         about.append(f"tokens of {told.embedder}" + (f", {told.limit:,} read" if told.limit is not None else ""))
@@ -72,13 +72,13 @@ def _problems(told: Lint) -> list[Part]:
 
 
 def _cells(grid: Grid) -> list[list[str]]:
-    """A grid in letters, its counts as they are written everywhere else here."""
+    """Format the cells of a grid, integers with thousands separators."""
     rows = [[f"{one:,.0f}" if isinstance(one, float) and one.is_integer() else one for one in row] for row in grid.rows]
     return cells(Grid(grid.header, rows))
 
 
 def _called(one: Finding, told: Lint) -> str:
-    """What was looked for, and in which file where that is not the corpus and there are several of them.
+    """Return the name of a finding, with its file if that is ambiguous.
 
     >>> files = [Finding(f"qrels/{name}.tsv", "orphans", False, 0, "…") for name in ("test", "train")]
     >>> _called(files[0], Lint("docs", 3, files)), _called(files[0], Lint("docs", 3, files[:1]))
@@ -137,7 +137,10 @@ def _time(told: Lint) -> list[Part]:
 
 
 def rendered(told: Lint, *, full: bool = False) -> list[RenderableType]:
-    """For a terminal: problems with where they stand and what to do, what is only to know, what was not looked at."""
+    """Render a lint for a terminal: problems, other findings and skipped checks.
+
+    Problems come with examples, effect and remedy. `full` shows all examples and all findings.
+    """
     out: list[RenderableType] = [cell(f"Lint: {', '.join(account(told).about)}", "bold"), cell(headline(told)), Text()]
     for one in told.problems:
         out.append(_entry(("!", "bold red"), _called(one, told), one, SHOWN if not full else len(one.examples)))
@@ -178,7 +181,7 @@ def _line(mark: tuple[str, str], name: str, text: Sequence[RenderableType]) -> T
 
 
 def csv(told: Lint) -> str:
-    """A row for each finding; examples are apart by ` | `."""
+    """Render one CSV row per finding; examples are separated by ` | `."""
     rows = (
         [
             one.subject,

@@ -1,4 +1,4 @@
-"""Pieces of a page of Markdown: texts that stay texts, tables, and what is folded away."""
+"""Markdown elements: escaped texts, tables, and collapsible blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ ACTING = re.compile(r"<(?!\s|=\s|\d+(?:\.\d+)?(?:\s|$))")
 
 
 def safe(text: str) -> str:
-    r"""A text as text: no line breaks, no control characters, nothing that Markdown or HTML would act on.
+    r"""Escape a text for Markdown and HTML.
+
+    Line breaks and control characters are removed.
 
     >>> print(safe("p < 0.001 for <b>, *a* & b|c"))
     p < 0.001 for &lt;b>, \*a\* &amp; b\|c
@@ -29,9 +31,10 @@ def grid(
     numbers: bool = True,
     strong: Collection[tuple[int, int]] = (),
 ) -> list[str]:
-    """A table, line by line; all columns but the first and `store` are numbers, unless they are not.
+    """Render a table as lines of Markdown.
 
-    `strong` are the places, row and column, of what is in bold.
+    With `numbers`, all columns but the first and `store` are right-aligned. `strong` has the row and column indices
+    of cells in bold.
     """
 
     def line(cells: Sequence[str], row: int) -> str:
@@ -44,5 +47,8 @@ def grid(
 
 
 def folded(title: str, lines: Sequence[str]) -> list[str]:
-    """Lines that are opened by a click on their title; the blank ones around them let tables be tables."""
+    """Render lines as a collapsed block with a title.
+
+    Blank lines around them enable tables.
+    """
     return [f"<details><summary>{html.escape(one_line(title))}</summary>", "", *lines, "", "</details>"]

@@ -1,4 +1,4 @@
-"""Novelty as tables: how new each document is, what it is nearest to, and what it claims that was not known."""
+"""Report of novelty: documents, their nearest known passages, and their claims."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from ragauge.reports.tables import Rows, counted, csv_text, number, one_line
 from ragauge.worths import NEARER, THERE, Claim, DocumentNovelty, Nearest, Novelty
 
 STATES = ("new", "known", "conflicting", "unscored")
-"""Of a claim."""
 FEW = 10
-"""So many documents, passages and claims a terminal shows at either end."""
+"""Maximum number of documents and claims shown at either end of a table."""
 LONG = 240
-"""Characters of a passage that are shown."""
+"""Maximum number of characters of a passage."""
 
 
 def account(told: Novelty) -> Account:
-    """What is told of it."""
+    """Build the report of novelty."""
     cut = f"chunks of at most {told.chunking.size:,} {told.chunking.unit}"
     cut += f" that share up to {told.chunking.overlap:,}" if told.chunking.overlap else ""
     about = [
@@ -39,7 +38,7 @@ def account(told: Novelty) -> Account:
 
 
 def headline(told: Novelty) -> str:
-    """The result in one sentence.
+    """Summarise the result in one sentence.
 
     >>> from ragauge.worths import Chunking
     >>> one = DocumentNovelty("a", 1, 0.4, 0.4, 0.9, percentile=70.0, claims=[Claim("x", "new"), Claim("y", "known")])
@@ -74,7 +73,7 @@ def headline(told: Novelty) -> str:
 
 
 def _meanings(told: Novelty) -> list[str]:
-    """What the words in the headline mean."""
+    """Define the states named in the summary."""
     if all(not one.state for one in told.documents):
         return []
     of = f"{told.compared_documents:,} known documents ({counted(told.compared, 'chunk')})"
@@ -130,7 +129,7 @@ def _row(one: DocumentNovelty) -> list[str]:
 
 
 def nearest(one: DocumentNovelty) -> Nearest | None:
-    """The chunk of a document that is nearest to a known one; None where none is."""
+    """Return the chunk of a document that is most similar to a known one, or None."""
     found = [each for each in one.nearest if not math.isnan(each.similarity)]
     return max(found, key=lambda each: each.similarity) if found else None
 
@@ -194,13 +193,13 @@ def _side_by_side(pairs: Sequence[tuple[str, Nearest]]) -> Rows:
 
 
 def shortened(text: str) -> str:
-    """A passage on one line, cut off where it is long."""
+    """Return a passage on one line, cut to MAX_PASSAGE_CHARS."""
     line = one_line(text)
     return line if len(line) <= LONG else f"{line[: LONG - 1]}…"
 
 
 def csv(told: Novelty) -> str:
-    """A row for each document."""
+    """Render one CSV row per document."""
     header = ["document", "chunks", "mean", "percentile", "least", "least_percentile", "lexical", "lexical_percentile"]
     header += ["contained", "container", "state", "nearest", *(f"{state}_claims" for state in STATES), "why"]
     rows = []

@@ -1,4 +1,4 @@
-"""What is told of a store under stress: what it kept, how fast it was, and, where it broke, how and with how little."""
+"""Report of a stress test: read-backs, performance, failures and charts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ragauge.reports.tables import Rows, counted, csv_text, milliseconds, number
 NONE = "-"
 KILL = "kill"
 GOOD = 0.95
-"""A store that finds fewer of the true neighbours is not praised without that being said."""
+"""Neighbour recall below which the summary mentions it."""
 
 
 def account(told: Ordeal) -> Account:
-    """What is told of it."""
+    """Build the report of a stress test."""
     shot = f"stress-{''.join(c if c.isalnum() else '-' for c in told.store)}"
     timed = any(way.put is not None for way in told.ways)
     figures = Part("figures", "How it did", "Figures", _about_figures(told), [_figures(told)]) if timed else None
@@ -52,12 +52,12 @@ def account(told: Ordeal) -> Account:
 
 
 def headline(told: Ordeal) -> str:
-    """The verdict in one sentence."""
+    """Summarise a stress test in a few sentences."""
     good = [way for way in told.ways if way.broken is None]
     sentences = []
     if good:
         ways = " and ".join(way.name for way in good)
-        # Where nothing had been promised, a kill shows nothing.
+        # A kill before any commit proves nothing.
         kills = min(sum(one.expected > 0 for one in way.readings(f"{KILL} ")) for way in good)
         killed = f", and after kill -9 ({counted(kills, 'time')} each way)" if kills else ""
         kept = _kept(good[0])
@@ -108,7 +108,7 @@ def _engine(about: Mapping[str, object]) -> str:
 
 
 def _broken(broken: Broken) -> Rows:
-    """How, how far, and the least that does it."""
+    """Build a table with a failure, the progress and the shortest failing prefix."""
     lines = broken.error.splitlines() or [""]
     tried = ", ".join(f"{n:,} {'broke' if broke else 'held'}" for n, broke in broken.tried)
     prefix = NONE if broken.prefix is None else f"{broken.prefix:,}"
@@ -176,7 +176,7 @@ def _about_judged(judged: int, told: Ordeal) -> str:
 
 
 def _figures(told: Ordeal) -> Rows:
-    """A row for each figure, a column for each way."""
+    """Build a table with one row per value and one column per ingestion mode."""
     names = list(dict.fromkeys(name for way in told.ways for name in way.measures))
     kinds: dict[str, Callable[[Way], str]] = {
         "documents put in": lambda way: f"{way.documents:,}",
@@ -208,7 +208,7 @@ def _ms(timing: Timing | None, which: str) -> str:
 
 
 def megabytes(size: int | None) -> str:
-    """Three digits that matter; a dash where nothing is known.
+    """Format a size in megabytes with three significant digits; a dash for None.
 
     >>> megabytes(12_345_678), megabytes(None)
     ('12.3', '-')
@@ -232,7 +232,7 @@ def _kinds(told: Ordeal) -> list[Rows]:
 
 
 def compared(several: Sequence[Ordeal]) -> Account:
-    """Stores beside each other: one row each."""
+    """Build a report that compares stores, one row per store."""
     first = several[0]
     about = [f"{counted(first.documents, 'document')} of {first.source}", counted(first.queries, "query", "queries")]
     held = [one.store for one in several if one.broken is None]
@@ -249,7 +249,7 @@ LEGEND = (
 
 
 def table(several: Sequence[Ordeal]) -> Rows:
-    """The joint table."""
+    """Build the table that compares stores."""
     k = several[0].k
     header = ["store", "1 by 1/s", "batch/s", "put p99", "query p50", "p95", f"recall@{k}", f"ndcg@{k}"]
     header += ["neighbours", "at once", "reopened", "kill -9", "disk MB", "verdict"]
@@ -279,7 +279,10 @@ def _row(told: Ordeal, k: int) -> list[str]:
 
 
 def _least(told: Ordeal, beginning: str, *, last: bool = False) -> str:
-    """How many came back whole, in the way in which it were fewest."""
+    """Format the number of intact documents in the worst ingestion mode.
+
+    The text is `all` if no document is corrupt.
+    """
     found = [way.readings(beginning) for way in told.ways]
     known = [min((some[-1:] if last else some), key=lambda one: one.whole - one.expected) for some in found if some]
     if not known:
@@ -289,7 +292,10 @@ def _least(told: Ordeal, beginning: str, *, last: bool = False) -> str:
 
 
 def csv(told: Ordeal) -> str:
-    """A row for each way and figure: `store,way,figure,value`."""
+    """Render a CSV with one row per ingestion mode and value.
+
+    The columns are `store,way,figure,value`.
+    """
     rows = []
     for way in told.ways:
         facts: dict[str, float | None] = {"documents": float(way.documents), "documents_per_second": way.rate}

@@ -1,4 +1,4 @@
-"""An overview on a terminal: how good, how sure, how fast. Beside it stand the same as Markdown, CSV and plain data."""
+"""Build and render the tables of an overview of systems."""
 
 from __future__ import annotations
 
@@ -34,18 +34,21 @@ from ragauge.reports.tables import (
 from ragauge.stages import STAGES
 
 Rows = tuple[list[str], list[list[str]]]
-"""Header and rows; the first column holds names."""
+"""Header and rows. The first column contains names."""
 UNKNOWN = Mean(math.nan, 0)
 FIGURES = ("p50", "p90", "p95", "p99", "mean")
 COSTS = {"cold_ms": "cold ms", "build_seconds": "build s"}
 CACHED = "cached"
 """Shown instead of a build time if vectors of documents came from the cache."""
 DROPPED = ("mean", "p90", "cold ms", "p99", "build s", "rerank", "embed", "retrieve")
-"""The columns of the speed table that a narrow terminal does without, the first first."""
+"""Columns of the speed table that a narrow terminal drops, in this order."""
 
 
 def tables(overview: Overview, width: int) -> tuple[list[Table], list[str]]:
-    """Quality, trials that differ, speed, as far as they are known; and the titles of the columns that have no room."""
+    """Render tables of quality, trials and speed for a terminal.
+
+    Also returns the titles of the columns that do not fit.
+    """
     quality, left = quality_table(overview, width)
     found = [quality]
     if wavers(overview):
@@ -62,7 +65,7 @@ def tables(overview: Overview, width: int) -> tuple[list[Table], list[str]]:
 
 
 def about(overview: Overview) -> list[str]:
-    """What the numbers in the tables are, as far as they are there."""
+    """Describe how the numbers in the tables were computed."""
     size = [] if overview.documents_known is None else [counted(overview.documents_known, "document")]
     size += [counted(asked(overview), *overview.asked)] if asked(overview) else []
     size += [f"convention {overview.convention}"] if overview.convention else []
@@ -76,7 +79,7 @@ def about(overview: Overview) -> list[str]:
 
 
 def tested_by(overview: Overview) -> list[str]:
-    """What p is, where there is one."""
+    """Describe how p-values were computed; empty without comparisons."""
     if overview.compared is None:
         return []
     against = f"{overview.first} against {overview.baseline}, " if overview.baseline is not None else ""
@@ -84,7 +87,7 @@ def tested_by(overview: Overview) -> list[str]:
 
 
 def timed_by(overview: Overview) -> list[str]:
-    """What times are, where there are some."""
+    """Describe how timings were measured; empty without timings."""
     if all(entry.speed is None for entry in overview.entries.values()):
         return []
     stages = _stages(overview, every_stage=True)
@@ -97,18 +100,18 @@ def timed_by(overview: Overview) -> list[str]:
 
 
 def doubted(overview: Overview) -> list[str]:
-    """Explain the mark of unreliable times, one line for all systems."""
+    """Explain the mark of unreliable timings in one line for all systems."""
     found = [f"{name}: {'; '.join(entry.doubts)}" for name, entry in overview.entries.items() if entry.doubts]
     return [f"{DOUBT} marks unreliable times ({' · '.join(found)}); run again on an idle machine"] if found else []
 
 
 def manifest_of(overview: Overview) -> Mapping[str, Any]:
-    """The circumstances of the first run that knows them."""
+    """Return the manifest of the first system that has one, else an empty mapping."""
     return next((entry.manifest for entry in overview.entries.values() if entry.manifest), {})
 
 
 def asked(overview: Overview) -> int:
-    """How many queries there are."""
+    """Return the number of queries."""
     scored = {query for entry in overview.entries.values() for one in entry.scores for query in one.queries}
     if scored:
         return len(scored)
@@ -117,9 +120,10 @@ def asked(overview: Overview) -> int:
 
 
 def quality_rows(overview: Overview, *, interval: bool = False) -> Rows:
-    """Each system's means; its difference from the baseline by the first measure, p, better and worse queries.
+    """Build rows of means and of differences from the baseline.
 
-    With `interval` the difference has its own beside it.
+    The difference is that of the first measure. It has a p-value and the numbers of better and worse
+    queries. `interval` adds its confidence interval.
     """
     counts = {overview.entries[name].means.get(m, UNKNOWN).n for name in overview.systems for m in overview.measures}
     header = ["system", *overview.measures, *(["n"] if len(counts) > 1 else [])]
@@ -140,7 +144,7 @@ def quality_rows(overview: Overview, *, interval: bool = False) -> Rows:
 
 
 def mean_rows(overview: Overview) -> Rows:
-    """Each system's means with how far they may be off, where that is known, and over how many queries they are."""
+    """Build rows of means with confidence intervals, if known, and numbers of queries."""
     rows = []
     for name, entry in overview.entries.items():
         means = [entry.means.get(m, UNKNOWN) for m in overview.measures]
@@ -155,24 +159,27 @@ def _mean_text(mean: Mean, measure: str) -> str:
 
 
 def resampled(overview: Overview) -> str:
-    """What intervals of means are over."""
+    """Describe what the intervals of means are resampled over."""
     many = overview.asked[1]
     return f"{many}, and over trials where they differ" if wavers(overview) else many
 
 
 def intervals_known(overview: Overview) -> bool:
-    """Whether any mean says how far it may be off."""
+    """Return whether any mean has a confidence interval."""
     means = [entry.means.get(m, UNKNOWN) for entry in overview.entries.values() for m in overview.measures]
     return any(not math.isnan(mean.low) for mean in means)
 
 
 def known_n(mean: Mean) -> int | None:
-    """Over how many queries a mean is; None where a file told the mean and not that."""
+    """Return the number of queries of a mean.
+
+    Returns None if a result file states only the mean.
+    """
     return None if mean.n == 0 and not math.isnan(mean.value) else mean.n
 
 
 def count_text(means: Sequence[Mean]) -> str:
-    """Over how many queries some means are.
+    """Format the number of queries of some means, or its range.
 
     >>> count_text([Mean(0.5, 5), Mean(0.7, 5)]), count_text([Mean(0.5, 3), Mean(0.7, 5)]), count_text([Mean(0.5, 0)])
     ('5', '3-5', '-')
@@ -184,13 +191,16 @@ def count_text(means: Sequence[Mean]) -> str:
 
 
 def p_text(gap: Comparison) -> str:
-    """The p-value to decide by, and its stars; figures stand under each other where the column begins at its left."""
+    """Format the corrected p-value with stars.
+
+    Left-aligned in a column, the numbers are aligned.
+    """
     found = gap.stars.replace("ns", "")
     return f"{p_value(gap.p_corrected):>6} {found}".rstrip()
 
 
 def leading(overview: Overview, measure: str) -> float:
-    """The best mean of a measure; NaN where there is nobody to be better than, or nothing to be better in."""
+    """Return the best mean of a measure; NaN for a single system or for a count."""
     if len(overview.entries) < 2 or measure.startswith("num_"):
         return math.nan
     values = [entry.means.get(measure, UNKNOWN).value for entry in overview.entries.values()]
@@ -198,7 +208,10 @@ def leading(overview: Overview, measure: str) -> float:
 
 
 def quality_table(overview: Overview, width: int) -> tuple[Table, list[str]]:
-    """Systems against measures, and the difference from the baseline; and what is left out."""
+    """Render means and differences from the baseline for a terminal.
+
+    Also returns the titles of the columns that do not fit.
+    """
     header, rows = quality_rows(overview)
     measures = len(overview.measures)
     compared = header[-1] == "better/worse" and len(header) > measures + 1
@@ -228,7 +241,7 @@ def _left(header: Sequence[str], kept: Sequence[int]) -> list[str]:
 
 
 def speed_rows(overview: Overview, *, every_stage: bool = False) -> Rows:
-    """The median of each stage, percentiles of the total, queries per second, and what else is known in costs."""
+    """Build rows of stage medians, total percentiles, throughput and costs."""
     timed = {name: entry for name, entry in overview.entries.items() if entry.speed is not None}
     stages = _stages(overview, every_stage=every_stage)
     totals = [entry.speed.stages["total"] for entry in timed.values() if entry.speed and "total" in entry.speed.stages]
@@ -243,7 +256,7 @@ def speed_rows(overview: Overview, *, every_stage: bool = False) -> Rows:
     failed = any(failures(entry) for entry in timed.values())
     unknown = any(unknown_ids(entry) for entry in timed.values())
     rated = any(entry.speed is not None and not math.isnan(entry.speed.throughput) for entry in timed.values())
-    # Files of other systems give QPS as 1000 / mean ms; a run gives queries per second of wall-clock time.
+    # Files of other tools state QPS as 1000 / mean ms. A run has queries per second of wall-clock time.
     measured = any(entry.run is not None and entry.run.timings is not None for entry in timed.values())
     rates = ["throughput" if measured else "QPS"] if rated else []
     header = ["system", *stages, *(titles.get(figure, figure) for figure in figures), *rates]
@@ -268,7 +281,7 @@ def speed_rows(overview: Overview, *, every_stage: bool = False) -> Rows:
 
 
 def _stages(overview: Overview, *, every_stage: bool = False) -> list[str]:
-    """The stages of which somebody's median is known, in the order in which they happen."""
+    """Return the stages with a known median, in order of execution."""
     known = [entry.speed.stages for entry in overview.entries.values() if entry.speed is not None]
     marked = dict.fromkeys(stage for one in known for stage in one if not math.isnan(one[stage].p50))
     others = [stage for stage in marked if stage not in (*STAGES, "total")] if every_stage else []
@@ -276,12 +289,15 @@ def _stages(overview: Overview, *, every_stage: bool = False) -> list[str]:
 
 
 def failures(entry: Entry) -> int:
-    """How many of a system's answers failed or were given up."""
+    """Return the number of query executions that failed or timed out."""
     return len(entry.failed) if entry.speed is None else entry.speed.failed + entry.speed.timed_out
 
 
 def unknown_ids(entry: Entry) -> int:
-    """Return how many of the ids that a system returned are not in the corpus; 0 if that was not recorded."""
+    """Return the number of returned ids that are not in the corpus.
+
+    Returns 0 if it was not recorded.
+    """
     counts = entry.manifest.get("unknown_ids")
     return int(counts.get("unknown") or 0) if isinstance(counts, Mapping) else 0
 
@@ -303,7 +319,7 @@ def _cost(entry: Entry, cost: str) -> str:
 
 
 def strata_rows(overview: Overview, tag: str) -> Rows:
-    """The mean of the first measure in each stratum, for each system."""
+    """Build rows of the mean of the first measure by stratum and system."""
     rows = [
         [
             one.value,
@@ -316,7 +332,10 @@ def strata_rows(overview: Overview, tag: str) -> Rows:
 
 
 def strata_table(overview: Overview, tag: str, width: int) -> Table:
-    """The same on a terminal, the best of each in bold; a narrow one has it turned over, or a row for each mean."""
+    """Render the means by stratum, the best of each in bold.
+
+    On a narrow terminal, the table is transposed, or has one row per mean.
+    """
     header, rows = strata_rows(overview, tag)
     lower = overview.first in overview.lower_is_better
     styles = []

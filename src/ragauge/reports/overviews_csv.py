@@ -1,4 +1,7 @@
-"""An overview as CSV, long and wide, of systems and of queries; empty where there is no value."""
+"""Export an overview as CSV, long or wide, by system or by query.
+
+Unknown values are empty.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,22 @@ if TYPE_CHECKING:
     import polars as pl
 
 FIGURES = ("mean", "p50", "p90", "p95", "p99", "min", "max")
-"""Of a latency."""
+"""Latency statistics that are exported."""
 DATE = ("made", "reused")
-"""Columns of when the answers of a system were made."""
+"""Columns with the date of a system's results."""
 
 
 def summary_csv(overview: Overview) -> str:
-    """Long: a row for each system and figure."""
+    """Format an overview as long CSV, one row per system and value."""
     rows = ([*row, *_date(entry)] for entry in overview.entries.values() for row in _figures(overview, entry))
     return csv_text(["system", "figure", "value", "low", "high", "n", *DATE], rows)
 
 
 def _date(entry: Entry) -> list[str]:
-    """Return when the answers of a system were made, and whether they were reused; empty cells if that is unknown."""
+    """Return cells with the date of a system's results and whether reused.
+
+    They are empty if unknown.
+    """
     date = entry.answered
     return ["", ""] if date is None else [date.made, str(date.reused).lower()]
 
@@ -64,7 +70,10 @@ def _figures(overview: Overview, entry: Entry) -> Iterator[list[str]]:
 
 
 def wide_csv(overview: Overview) -> str:
-    """A row for each system: each measure with its interval and n, percentiles of each stage, QPS, costs."""
+    """Format an overview as wide CSV, one row per system.
+
+    It contains each measure with interval and n, percentiles of each stage, throughput and costs.
+    """
     entries = overview.entries.values()
     stages = list(dict.fromkeys(s for one in entries if one.speed is not None for s in one.speed.stages))
     costs = list(dict.fromkeys(cost for one in entries for cost in one.costs))
@@ -90,20 +99,20 @@ def wide_csv(overview: Overview) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """One query, asked of one system once."""
+    """Result of one query in one trial of one system."""
 
     system: str
     trial: int
     query: str
     values: dict[str, float]
-    """By measure; NaN where there is none."""
+    """Values by measure; NaN if unscored."""
     total_ms: float = math.nan
     status: str = ""
-    """`ok`, `error` or `timeout`, where that is known."""
+    """`ok`, `error` or `timeout`; empty if unknown."""
 
 
 def asked(entry: Entry) -> Iterator[Asked]:
-    """Every query of a system, every time it was asked and scored."""
+    """Yield the result of every query in every scored trial of a system."""
     timings = None if entry.run is None else entry.run.timings
     for trial, scores in enumerate(entry.scores):
         times = _times(timings, trial)
@@ -114,7 +123,7 @@ def asked(entry: Entry) -> Iterator[Asked]:
 
 
 def _times(timings: pl.DataFrame | None, trial: int) -> dict[str, tuple[float, str]]:
-    """How long each query took at one time, and how it ended."""
+    """Return the latency in ms and the status by query in one trial."""
     if timings is None:
         return {}
     if "repeat" in timings.columns:
@@ -128,7 +137,10 @@ def _several(overview: Overview) -> bool:
 
 
 def queries_csv(overview: Overview) -> str:
-    """Long: a row for each system, query and measure, and for each trial where there are several."""
+    """Format scores as long CSV, one row per system, query and measure.
+
+    If there are several trials, each has its own rows.
+    """
     several = _several(overview)
 
     def rows() -> Iterator[list[str]]:
@@ -147,7 +159,10 @@ def _measures(overview: Overview, scores: Scores) -> list[str]:
 
 
 def queries_wide_csv(overview: Overview) -> str:
-    """A row for each system and query (and trial): its text where it is known, each measure, milliseconds, status."""
+    """Format scores as wide CSV, one row per system, trial and query.
+
+    It contains the query text, if known, each measure, the latency in ms and the status.
+    """
     several, told = _several(overview), bool(overview.queries)
     header = ["run", *(["trial"] if several else []), "query", *(["text"] if told else [])]
     rows = (

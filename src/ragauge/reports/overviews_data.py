@@ -1,4 +1,4 @@
-"""An overview as plain data, for JSON; `report.schema.json` beside it says what everything means."""
+"""Export an overview as JSON data, as defined in `report.schema.json`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from ragauge.reports.tables import without_nan
 from ragauge.reports.verdicts import verdict
 
 SCHEMA = "ragauge-report/2"
-"""The shape of the data. Another number would mean that what was there is gone or means something else."""
+"""Schema name and version. A new version means that fields were removed or redefined."""
 
 
 def as_data(overview: Overview, *, per_query: bool = False, moved: int = 3) -> dict[str, Any]:
-    """Everything but the rankings; each query of each system where that is asked for.
+    """Return an overview as JSON data without rankings; NaN becomes None.
 
-    `moved` is how many queries that rose and that fell most stand with each comparison. What is not a number is None.
+    `per_query` adds every query of each system. `moved` is the number of queries listed with each comparison, for
+    those that rose most and for those that fell most.
     """
     about = manifest_of(overview)
     hashes = {**(about.get("dataset") or {}), "judgments_hash": overview.judgments_hash or None}
@@ -123,7 +124,7 @@ def _speed(speed: Speed) -> dict[str, Any]:
 
 
 def _unscored(entry: Entry, measure: str) -> dict[str, str]:
-    """The queries that have no value, however often they were asked, and why."""
+    """Return the queries without a value in any trial, with the reason."""
     lacking = [one.unscored.get(measure, {}) for one in entry.scores if measure in one.values]
     return {query: why for query, why in lacking[0].items() if all(query in one for one in lacking)} if lacking else {}
 
@@ -141,7 +142,7 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: a manifest from elsewhere may have anything in it.
+    """Convert a value to JSON types. A manifest from a file can contain any type.
 
     >>> import numpy as np
     >>> plain({1: (np.float64(0.5), {"a"}), "when": None})
@@ -150,7 +151,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, str | int | float | None):
-        return float(value) if isinstance(value, float) else value  # NumPy's own prints differently
+        return float(value) if isinstance(value, float) else value  # NumPy floats have another repr.
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
         return [plain(one) for one in value]
     return plain(value.tolist()) if hasattr(value, "tolist") else str(value)

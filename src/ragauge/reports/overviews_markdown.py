@@ -1,4 +1,4 @@
-"""An overview as a page of Markdown, as for a pull request: what matters on top, the rest folded away."""
+"""Render an overview as Markdown, with details in collapsed sections."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from ragauge.reports.told import account
 from ragauge.reports.verdicts import verdict
 
 FAILED = 5
-"""How many failed queries of a system are shown."""
+"""Maximum number of failed queries shown per system."""
 STARS = "`***` below 0.001, `**` below 0.01, `*` below 0.05"
 
 
 def markdown(overview: Overview) -> str:
-    """The report as a page."""
+    """Render an overview as a Markdown page."""
     parts = [
         [f"# {safe(overview.title)}", "", safe(verdict(overview))],
         _good(overview),
@@ -57,13 +57,13 @@ def markdown(overview: Overview) -> str:
 
 
 def _told(one: Told) -> list[str]:
-    """What else is known, its headings a step below ours."""
+    """Render the report of another result, with headings one level lower."""
     lines = accounts_markdown([account(one)]).splitlines()
     return [f"#{line}" if line.startswith("#") else line for line in lines]
 
 
 def _good(overview: Overview) -> list[str]:
-    """The best of each measure in bold, and how each system differs from the baseline."""
+    """Render means, best in bold, and differences from the baseline."""
     header, rows = quality_rows(overview, interval=True)
     best = [leading(overview, m) for m in overview.measures]
     strong = {
@@ -173,7 +173,7 @@ def _systems(overview: Overview) -> list[str]:
 
 
 def _circumstances(overview: Overview) -> list[str]:
-    """What it takes to do it again: the plan, the machine, hashes of the data, and versions."""
+    """Render the plan, machine, data hashes and versions to reproduce results."""
     about = manifest_of(overview)
     plan, machine = about.get("plan") or {}, about.get("machine") or {}
     size = [] if overview.documents_known is None else [counted(overview.documents_known, "document")]

@@ -1,4 +1,4 @@
-"""What chance does: how much the trials of a system differ, on a terminal, as Markdown and on a page."""
+"""Build tables of how much the trials of a system differ."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from ragauge.reports.tables import Rows, shown
 
 SAME_RANKINGS, SAME_VALUES = "same rankings", "same values"
 SHARE = 0.1
-"""Of the variance of a mean: where trials add no more than this, they are enough."""
+"""Maximum share of trials in the variance of a mean for the number of trials to be sufficient."""
 TITLE = "What chance does"
 
 
 def wavers(overview: Overview) -> bool:
-    """Whether any system has trials that differ."""
+    """Return whether any system has trials that differ."""
     return any(one.unstable for entry in overview.entries.values() for one in entry.variation.values())
 
 
 def trials_rows(overview: Overview, measure: str) -> Rows:
-    """Every system that was asked several times: its trials' means, where its values vary, how many trials it takes."""
+    """Build rows of variance components for every system with several trials.
+
+    They also contain the range of the trials' means and the number of trials that is sufficient.
+    """
     header = [f"{measure} over trials", "trials", "least", "most", "unstable"]
     header += [f"of {overview.asked[1]}", "of trials", "rest", "error", "by chance", "enough"]
     rows = []
@@ -49,13 +52,16 @@ def _figures(entry: Entry, measure: str, found: Variation) -> list[str]:
 
 
 def _asked(entry: Entry) -> int:
-    """How often every query was asked: a run whose rankings are always the same is scored but once."""
+    """Return the number of trials per query.
+
+    A run with identical rankings is scored only once.
+    """
     planned = (entry.manifest.get("plan") or {}).get("repeats")
     return max(len(entry.scores), planned if isinstance(planned, int) else 0)
 
 
 def _percent(share: float) -> str:
-    """A share in percent.
+    """Format a share in percent.
 
     >>> _percent(0.123), _percent(0.004), _percent(0.0), _percent(math.nan)
     ('12%', '<1%', '0%', '-')
@@ -66,12 +72,12 @@ def _percent(share: float) -> str:
 
 
 def wavered_by(overview: Overview) -> list[str]:
-    """What the figures are, and what they are without, where there are trials that differ."""
+    """Describe the values of the table and their limits; empty if no trials differ."""
     return [*legend(overview), *lacking(overview)] if wavers(overview) else []
 
 
 def legend(overview: Overview) -> list[str]:
-    """What each column is."""
+    """Describe the columns of the table."""
     one, many = overview.asked
     below = any(found.below for entry in overview.entries.values() for found in entry.variation.values())
     return [
@@ -85,7 +91,7 @@ def legend(overview: Overview) -> list[str]:
 
 
 def lacking(overview: Overview) -> list[str]:
-    """How many have no value in some trial, if any."""
+    """Describe how many queries lack a value in some trial, if any."""
     every = [found.left_out for entry in overview.entries.values() for found in entry.variation.values()]
     left = max(every, default=0)
     return [f"up to {left:,} {overview.asked[1]} have no value in some trial, and are left out there"] if left else []

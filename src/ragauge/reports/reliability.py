@@ -1,4 +1,4 @@
-"""Reliability on a terminal and as data: pass@k, pass^k, and the tasks that succeed only sometimes."""
+"""Render reliability for the terminal and as data: pass@k, pass^k and flaky tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragauge.reports.tables import one_line, plain_table, shown
 
 
 def pass_table(found: Mapping[str, Reliability], width: int) -> Table:
-    """A row for each system and k."""
+    """Render pass@k and pass^k, one row per system and k."""
     table = plain_table(["system", "k", "pass@k", "pass^k", "tasks", "trials"])
     room = max(8, width - 66)
     for name, one in found.items():
@@ -28,7 +28,10 @@ def pass_table(found: Mapping[str, Reliability], width: int) -> Table:
 
 
 def steady_table(found: Mapping[str, Reliability], width: int) -> Table:
-    """A row for each system: how many tasks always, sometimes and never succeed, and how far trials agree."""
+    """Render how many tasks always, sometimes and never succeed.
+
+    The table also has the success rate and the agreement of trials.
+    """
     table = plain_table(["system", "success rate", "always", "sometimes", "never", "agreement"])
     for name, one in found.items():
         numbers = [len(one.always), len(one.flaky), len(one.never)]
@@ -42,7 +45,7 @@ def steady_table(found: Mapping[str, Reliability], width: int) -> Table:
 
 
 def flaky_table(found: Mapping[str, Reliability], texts: Mapping[str, str], most: int, width: int) -> Table | None:
-    """The tasks that succeed only sometimes, the most uncertain first; None where there are none."""
+    """Render the flaky tasks, most uncertain first; None if there are none."""
     unsure: dict[str, float] = {}
     for one in found.values():
         for task in one.flaky:
@@ -68,7 +71,7 @@ def flaky_table(found: Mapping[str, Reliability], texts: Mapping[str, str], most
 
 
 def with_interval(figure: Estimate) -> str:
-    """A figure and its interval.
+    """Format an estimate with its interval.
 
     >>> with_interval(Estimate(0.91667, 0.8, 1.0))
     '0.9167 [0.800, 1.000]'
@@ -77,7 +80,7 @@ def with_interval(figure: Estimate) -> str:
 
 
 def as_data(found: Mapping[str, Reliability], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Everything as plain data, for JSON."""
+    """Return the reliability of all systems as JSON data."""
     first = next(iter(found.values()))
     return {
         "success": first.success,

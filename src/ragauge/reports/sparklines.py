@@ -1,4 +1,4 @@
-"""Numbers as a line of small blocks, for a terminal: how something goes, not how much it is."""
+"""Terminal output: sparklines, and tables that fit the width of a terminal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from itertools import pairwise
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN = "_.-:=+*#"
-"""For an output that has no blocks: the lowest to the highest, as well as ASCII can tell."""
+"""Marks from lowest to highest for outputs that cannot show blocks."""
 
 
 def sparkline(
     values: Sequence[float | None], low: float | None = None, high: float | None = None, *, marks: str = BLOCKS
 ) -> str:
-    """A mark for each value between `low` and `high`, else between the least and the greatest; a gap for none.
+    """Render values as one mark each, scaled between `low` and `high`.
+
+    None and NaN are a blank. The default range is that of the values.
 
     >>> sparkline([0, 1, 2, 3, None, 7]), sparkline([2, 2]), sparkline([0.5], 0, 1), sparkline([0, 7], marks=PLAIN)
     ('▁▂▃▄ █', '▄▄', '▅', '_#')
@@ -26,8 +28,11 @@ def sparkline(
 
 
 def _mark(value: float, bottom: float, top: float, marks: str) -> str:
-    """What is beyond an end stands at it; where there is nothing between the ends, all stand in the middle."""
-    whole = top / 2 - bottom / 2  # halves, so that the widest range is still a number
+    """Choose the mark of a value, clipped to the range.
+
+    If the range is empty, it is the middle mark.
+    """
+    whole = top / 2 - bottom / 2  # halves, so that the widest range does not overflow
     if not whole > 0:
         return marks[(len(marks) - 1) // 2]
     place = len(marks) * min(1.0, max(0.0, (value / 2 - bottom / 2) / whole))
@@ -35,7 +40,7 @@ def _mark(value: float, bottom: float, top: float, marks: str) -> str:
 
 
 def marks_for(encoding: str | None) -> str:
-    """The blocks, or what an output of this encoding can show instead.
+    """Return the marks that an output of this encoding can show.
 
     >>> marks_for("utf-8") == BLOCKS, marks_for("ascii"), marks_for(None) == PLAIN
     (True, '_.-:=+*#', True)
@@ -48,7 +53,7 @@ def marks_for(encoding: str | None) -> str:
 
 
 def thinned(values: Sequence[float], width: int) -> list[float]:
-    """At most so many values: each the mean of its share of them, in order.
+    """Reduce values to at most `width` means of consecutive values.
 
     >>> thinned([1, 2, 3, 4, 5, 6], 3), thinned([1, 2], 3)
     ([1.5, 3.5, 5.5], [1, 2])

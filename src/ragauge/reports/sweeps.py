@@ -1,4 +1,4 @@
-"""A sweep on a terminal: what is worth having, how fast at which recall, and what not to believe."""
+"""Report of a benchmark on a terminal: tables, summary, and notes on unreliable results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from ragauge.reports.tables import cell, counted, fitting, milliseconds, plain_t
 from ragauge.sweeps import Sweep
 
 MOST = 4
-"""So many doubts are told."""
 
 
 def tables(sweep: Sweep, width: int) -> tuple[list[RenderableType], list[str]]:
-    """Everything for a terminal, and the titles of the columns for which it is too narrow."""
+    """Render all tables for a terminal, and list the columns that do not fit."""
     pieces: list[RenderableType] = [cell(f"{sweep.data}: {about(sweep)}", "bold"), Text("")]
     left: dict[str, None] = {}
     for part in parts(sweep, brief=True):
@@ -34,7 +33,10 @@ def tables(sweep: Sweep, width: int) -> tuple[list[RenderableType], list[str]]:
 
 
 def legends(sweep: Sweep, width: int) -> list[str]:
-    """What the figures of each table are that a terminal has room for, and how many lines of them it has."""
+    """List the legends of the columns that fit a terminal.
+
+    A last line says how many frontier configurations are omitted.
+    """
     told = {part.title: [line for line in part.legend if _of(line, part, width)] for part in parts(sweep, brief=True)}
     lines = [f"{title.rstrip('?')}: {'; '.join(legend)}" for title, legend in told.items() if legend]
     shown, known = (len(frontier(sweep, brief=brief).rows) for brief in (True, False))
@@ -43,7 +45,10 @@ def legends(sweep: Sweep, width: int) -> list[str]:
 
 
 def _of(line: str, part: Part, width: int) -> bool:
-    """Whether a line of a legend is about something that is shown: not `cold is …` without the column `cold ms`."""
+    """Return whether a legend line refers to a displayed column.
+
+    A line such as `cold is …` is omitted without the column `cold ms`.
+    """
     flat = _grouped(part)
     kept = fitting(flat.header, flat.texts, width, flat.goes)
     gone = [title.split()[0] for i, title in enumerate(flat.header) if i not in kept and title]
@@ -51,7 +56,7 @@ def _of(line: str, part: Part, width: int) -> bool:
 
 
 def notes(sweep: Sweep) -> list[str]:
-    """What is to be said of all figures, and which of them should not be believed."""
+    """List notes on the results, and on which of them are not reliable."""
     lines = []
     least = floor(sweep)
     if math.isfinite(least):
@@ -78,12 +83,15 @@ def notes(sweep: Sweep) -> list[str]:
 
 
 def broken(sweep: Sweep) -> list[str]:
-    """What could not be measured, in its own words."""
+    """Describe what could not be measured, with the original error messages."""
     return [f"{who}, {stage}: {why}" + (f" ({hint})" if hint else "") for who, stage, why, hint in failed(sweep)]
 
 
 def _grouped(part: Part) -> Part:
-    """A line for a store above those of its configurations; where it has but one, both in one line."""
+    """Add a heading row per store above its configurations.
+
+    If a store has only one row, its name is put in that row.
+    """
     if not part.groups:
         return Part(part.id, part.title, part.header, _once(part.rows), part.legend, part.goes)
     rows: list[Sequence[Figure]] = []
@@ -100,7 +108,6 @@ def _grouped(part: Part) -> Part:
 
 
 def _once(rows: Sequence[Sequence[Figure]]) -> list[Sequence[Figure]]:
-    """A name that stands above is not said again."""
     found: list[Sequence[Figure]] = []
     before = None
     for row in rows:
@@ -122,7 +129,7 @@ def _table(part: Part, kept: Sequence[int], width: int) -> Table:
 
 
 def summary(sweep: Sweep) -> str:
-    """What became of it, for somebody who was waiting."""
+    """Summarise the number of configurations and stores in a phrase."""
     real = sum(not one.is_floor for one in sweep.points)
     return (
         f"{counted(real, 'configuration')} of {counted(len(sweep.frontiers), 'store')}" if real else "the harness alone"

@@ -1,4 +1,4 @@
-"""Acceptance of stores: which of them pass everything that was requested: rates, filters, changes."""
+"""Acceptance of stores: which of them pass all requested rates, filters and updates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MORE = ("load", "filters", "changes")
 
 
 def is_more_requested(sweep: Sweep) -> bool:
-    """Return whether rates, filters or changes were requested in addition to searching."""
+    """Return whether rates, filters or updates were requested."""
     return any(
         one.filters or one.changes or one.mixed or one.unsupported or any(load.rate is not None for load in one.loads)
         for one in sweep.points
@@ -22,7 +22,7 @@ def is_more_requested(sweep: Sweep) -> bool:
 
 
 def failing(sweep: Sweep, stores: Iterable[str]) -> dict[str, list[str]]:
-    """Return the stores that fail something that was requested in addition to searching, and what.
+    """Return the stores that fail a requested rate, filter or update, and why.
 
     A store passes a filter if it does so at its operating point under that filter.
     """
@@ -47,7 +47,7 @@ def _has_more(point: Point) -> bool:
 
 
 def _reasons(point: Point) -> Iterator[str]:
-    """Yield what a configuration fails of rates and changes, and what it cannot do."""
+    """Yield the rates and updates that a configuration fails or does not support."""
     yield from ("cannot be put under load" if one == "load" else f"cannot {one}" for one in point.unsupported)
     short = [load.rate for load in point.loads if load.rate is not None and not load.kept_up]
     if short:
@@ -60,7 +60,10 @@ def _reasons(point: Point) -> Iterator[str]:
 
 
 def _filter_reasons(filters: Sequence[Filtered]) -> Iterator[str]:
-    """Yield the worst of the filters under which a store loses recall, and those under which it returns wrong rows."""
+    """Yield why a store fails its filters.
+
+    The filter with the lowest recall is named, and one with which rows that do not match are returned.
+    """
     wrong = [one for one in filters if one.wrong]
     if wrong:
         yield f"returns rows that do not match the filter {_filter_name(wrong[0])}"

@@ -1,4 +1,4 @@
-"""A sweep as CSV: a row for each configuration with all its figures, and one for each load; empty where unknown."""
+"""CSV tables of a benchmark: one row per configuration, per load test, or per filter. Unknown values are empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUILD = ("insert_seconds", "index_seconds", "disk_bytes", "memory_bytes", "cold_
 
 
 def points_csv(sweep: Sweep) -> str:
-    """Wide: a row for each configuration; options of the build and of the search have columns of their own."""
+    """Render one row per configuration, with one column per build and search option."""
     points = sweep.points
     build, search = (
         list(dict.fromkeys(name for one in points for name in getattr(one.configuration, part)))
@@ -52,7 +52,7 @@ def points_csv(sweep: Sweep) -> str:
 
 
 def loads_csv(sweep: Sweep) -> str:
-    """A row for each load of each configuration: times from when a query was due, and from when it was sent."""
+    """Render one row per load test, with latency from the scheduled and the send time."""
     header = ["series", "configuration", "clients", "rate", "qps", "kept_up", "late"]
     header += [*_latency_columns(), *_latency_columns("service_"), "note", "doubts", "made", "reused"]
     return csv_text(header, (row for one in sweep.points for row in _loads(one)))
@@ -69,7 +69,10 @@ def _loads(one: Point) -> Iterator[list[str]]:
 
 
 def filters_csv(sweep: Sweep) -> str:
-    """Render one row per configuration and filter; `operating_point` marks the setting that was chosen for a store."""
+    """Render one row per configuration and filter.
+
+    `operating_point` marks the configuration chosen for a store.
+    """
     header = ["filter", "selectivity", "matching", "series", "configuration", "operating_point", "recall", "returned"]
     header += ["wrong", "qps", "qps_spread", "repeats", *_latency_columns(), "doubts", "made", "reused"]
     rows = []

@@ -1,4 +1,4 @@
-"""A sweep as plain data for JSON; `sweep.schema.json` next to it describes every field."""
+"""JSON data of a benchmark; `sweep.schema.json` in this package describes every field."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ragauge.reports.tables import without_nan
 from ragauge.sweeps import Point, Sweep
 
 SCHEMA = "ragauge-sweep/1"
-"""The shape of the data. Another number would mean that what was there is gone or means something else."""
+"""Schema version of the data; a new number means that fields were removed or changed their meaning."""
 
 
 def as_data(sweep: Sweep) -> dict[str, Any]:
-    """Everything; what is not a number is None."""
+    """Return the benchmark as plain data; NaN becomes None."""
     data = {
         "schema": SCHEMA,
         "verdict": verdict(sweep),
@@ -30,7 +30,7 @@ def as_data(sweep: Sweep) -> dict[str, Any]:
 
 
 def point_data(point: Point) -> dict[str, Any]:
-    """One configuration with its figures, and what follows from them."""
+    """Return one configuration as plain data, with derived values."""
     return {
         **_told(point),
         "series": point.configuration.series,
@@ -41,7 +41,10 @@ def point_data(point: Point) -> dict[str, Any]:
 
 
 def _filter_data(sweep: Sweep, key: FilterKey) -> dict[str, Any]:
-    """The operating point of each store under a filter; stores that pass it come first, the fastest of them first."""
+    """Return the operating point of each store with a filter.
+
+    Stores that pass it come first, by descending QPS.
+    """
     chosen = operating_points(sweep, key)
     return {
         "name": key[0],
@@ -60,7 +63,7 @@ def _filter_data(sweep: Sweep, key: FilterKey) -> dict[str, Any]:
 
 
 def _told(record: Any) -> Any:
-    """The fields of a record, and of the records in them."""
+    """Convert a record and the records in it to plain data."""
     if is_dataclass(record):
         return {one.name: _told(getattr(record, one.name)) for one in fields(record)}
     if isinstance(record, Mapping):

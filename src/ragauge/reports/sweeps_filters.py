@@ -9,17 +9,20 @@ from ragauge.reports.tables import format_share
 from ragauge.sweeps import LEVEL, Filtered, Point, Sweep, representative, told
 
 FilterKey = tuple[str, float]
-"""A filter by its name (empty if it is random) and the share of the vectors that match."""
+"""Name of a filter (empty if it is random) and the share of the vectors that match."""
 
 
 def list_filters(sweep: Sweep) -> list[FilterKey]:
-    """List the filters that searches were measured with, in the order in which they were requested."""
+    """List the filters that searches were measured with, in requested order."""
     by_length = sorted(sweep.points, key=lambda point: -len(point.filters))
     return list(dict.fromkeys((one.name, one.selectivity) for point in by_length for one in point.filters))
 
 
 def points_with_filter(sweep: Sweep, key: FilterKey) -> list[Point]:
-    """Return the points measured with a filter: recall, times and doubts are those with it, `filters` has it alone."""
+    """Return the points measured with a filter.
+
+    Their recall, times and doubts are those with the filter, and `filters` contains only it.
+    """
     return [
         replace(
             point,
@@ -36,10 +39,11 @@ def points_with_filter(sweep: Sweep, key: FilterKey) -> list[Point]:
 
 
 def operating_points(sweep: Sweep, key: FilterKey) -> list[Point]:
-    """Return the operating point of each store with a filter: its fastest setting with recall `LEVEL`.
+    """Return the operating point of each store with a filter.
 
-    Settings that return rows that do not match are chosen only if a store has no others. Stores that reach the level
-    come first, the fastest of them first.
+    It is the fastest configuration with REFERENCE_RECALL under the filter, else the one with the highest recall.
+    Configurations that return rows that do not match are chosen only if a store has no others. Stores that reach the
+    level come first, by descending QPS.
     """
     series: dict[str, list[Point]] = {}
     for point in points_with_filter(sweep, key):
@@ -53,7 +57,7 @@ def operating_points(sweep: Sweep, key: FilterKey) -> list[Point]:
 
 
 def passes_filter(one: Filtered) -> bool:
-    """Return whether a search with a filter has recall `LEVEL` and returns no row that does not match."""
+    """Return whether a filtered search reaches REFERENCE_RECALL without wrong rows."""
     return one.recall >= LEVEL - 1e-9 and not one.wrong
 
 
@@ -84,12 +88,15 @@ def name_filter(key: FilterKey) -> str:
 
 
 def name_setting(point: Point) -> str:
-    """Name a store with its search options, which differ from filter to filter."""
+    """Format a store with its search options, which differ between filters."""
     options = " ".join(f"{name}={told(value)}" for name, value in point.configuration.search.items())
     return f"{point.configuration.series} ({options})" if options else point.configuration.series
 
 
 def best_with_filter(sweep: Sweep, key: FilterKey, failing: Sequence[str] = ()) -> list[Point]:
-    """Return the stores that pass a filter, the fastest first, without `failing` ones unless all of them are."""
+    """Return the operating points that pass a filter, by descending QPS.
+
+    Stores in `failing` are left out, unless all are in it.
+    """
     passing = [one for one in operating_points(sweep, key) if passes_filter(one.filters[0])]
     return [one for one in passing if one.configuration.series not in failing] or passing

@@ -1,4 +1,4 @@
-"""A sweep as a LaTeX table for a paper: stores against queries per second at each recall; booktabs, best in bold."""
+"""LaTeX tables of a benchmark: one row per store with QPS at each recall level; booktabs, best in bold."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ragauge.reports.tables import counted, milliseconds
 from ragauge.sweeps import LEVEL, Sweep
 
 LATENCY = {"p50": "p50 (ms)", "p90": "p90", "p95": "p95", "p99": "p99"}
-"""Percentiles of the chosen configuration, and the titles of their columns."""
+"""Latency percentiles of the representative configuration, and their column titles."""
 UNRELIABLE = f"{DOUBT}: the time is not reliable."
-"""The sentence of a caption on the mark of doubtful times."""
+"""Caption sentence that explains the mark of unreliable times."""
 
 
 def latex(sweep: Sweep) -> str:
-    """Render one row per store: the most recall, QPS at each recall, and figures of the chosen configuration."""
+    """Render one row per store: recall, QPS at each recall level, latency and costs."""
     part = reached(sweep)
     levels = len([title for title in part.header if title.startswith("QPS")])
     header = ["Store", "Recall", *part.header[1 : levels + 1], "MRR", *LATENCY.values(), "Build (s)", "Memory (MB)"]
@@ -56,7 +56,7 @@ def latex(sweep: Sweep) -> str:
 
 
 def _filters(sweep: Sweep) -> list[str]:
-    """Render the operating points under each filter as a table of their own, if a filter was requested."""
+    """Render the operating points with each filter as a separate table, if any."""
     part = filters(sweep)
     if not part.rows:
         return []

@@ -1,4 +1,4 @@
-"""A sweep as a page of Markdown: the verdict, every table, what broke, and under which circumstances."""
+"""Markdown report of a benchmark: summary, tables, failures, notes and provenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragauge.sweeps import Sweep
 
 
 def markdown(sweep: Sweep) -> str:
-    """The report as a page."""
+    """Render the report as Markdown."""
     lines = [f"# {safe(sweep.data)}", "", safe(f"{about(sweep)}."), "", safe(" ".join(verdict(sweep))), ""]
     for part in parts(sweep):
         lines += [f"## {safe(part.title)}", "", *_grid(part), "", *_legend(part)]

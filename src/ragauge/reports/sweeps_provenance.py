@@ -1,4 +1,4 @@
-"""Which results of a benchmark were reused, and when they were made."""
+"""Reused results of a benchmark, and when they were made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEGEND = "reused: when the result was made (UTC); `no` was measured by this comm
 
 
 def list_results(sweep: Sweep) -> Iterator[tuple[Point, Result]]:
-    """Yield every result with the configuration that it belongs to; the harness itself is left out."""
+    """Yield every result with its configuration, without the null store."""
     for point in sweep.points:
         if not point.is_floor:
             yield point, point
@@ -21,7 +21,7 @@ def list_results(sweep: Sweep) -> Iterator[tuple[Point, Result]]:
 
 
 def format_reused(results: Sequence[Result]) -> str:
-    """Return when reused results were made, as a cell of a table; `no` if none is reused.
+    """Format when reused results were made, for a table cell; `no` if none is reused.
 
     >>> from ragauge.outcomes import Latency
     >>> times = Latency(*[1] * 9)
@@ -39,7 +39,7 @@ def format_reused(results: Sequence[Result]) -> str:
 
 
 def describe_reuse(sweep: Sweep) -> str:
-    """Return a note that names the stores whose results were reused, and when these were made; empty if none."""
+    """Return a note on the stores with reused results and their dates; empty if none."""
     reused = [(point, one) for point, one in list_results(sweep) if one.reused]
     if not reused:
         return ""
@@ -50,7 +50,7 @@ def describe_reuse(sweep: Sweep) -> str:
 
 
 def describe_mixture(sweep: Sweep) -> str:
-    """Return a sentence that says that reused results are compared with new ones; empty if they are not."""
+    """Return a sentence if reused results are compared with new ones, else empty."""
     every = [one for _, one in list_results(sweep)]
     reused = [one for one in every if one.reused]
     if not reused or len(reused) == len(every):

@@ -1,4 +1,4 @@
-"""The tables of a sweep, once for the terminal, for Markdown and for the page."""
+"""Tables of a benchmark for the terminal, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from ragauge.sweeps import LEVEL, Point, Sweep, points_around
 
 NOT_REACHED = "not reached"
 FLAT_OUT = "flat out"
-"""Every client asks as soon as it has its answer."""
+"""Label of a closed loop, in which each client sends its next query after each result."""
 TIMES = ("p50 ms", "p99 ms")
 LONG = 30
-"""More configurations than that are too many for a terminal."""
+"""Maximum number of frontier configurations on a terminal."""
 
 
 class Column(NamedTuple):
-    """A figure of a configuration."""
+    """Column of a table of configurations."""
 
     title: str
     value: Callable[[Point], float]
     show: Callable[[float], str]
     better: int = 0
-    """1 where more is better, -1 where less is."""
+    """1 if higher is better, -1 if lower is better, 0 if neither."""
 
 
 def parts(sweep: Sweep, *, brief: bool = False) -> list[Part]:
-    """Every table that the sweep has figures for."""
+    """Build every table that the benchmark has results for."""
     made = (loads, filters, changes, mixed)
     first = (
         *(frontier(sweep, brief=brief), quality(sweep, brief=brief), latency(sweep, brief=brief)),
@@ -58,7 +58,7 @@ def parts(sweep: Sweep, *, brief: bool = False) -> list[Part]:
 
 
 def columns(sweep: Sweep) -> list[Column]:
-    """What is shown of each configuration."""
+    """Return the columns of a table of configurations."""
     size = MEGABYTE
     found = [
         Column("recall", lambda one: one.quality.get(sweep.recall, math.nan), recalled, 1),
@@ -76,9 +76,10 @@ def columns(sweep: Sweep) -> list[Column]:
 
 
 def frontier(sweep: Sweep, *, every: bool = False, brief: bool = False) -> Part:
-    """The configurations of each store that none of its own beats in both recall and speed; or simply all.
+    """Build a table of the Pareto frontier of each store, or of every configuration.
 
-    `brief` leaves a long list with the fastest of each store at each recall that was looked for, and the most exact.
+    With `brief`, a long list is reduced to the fastest configuration of each store at each recall level, and the one
+    with the highest recall.
     """
     kept = columns(sweep)
     chosen = [one for series in ranked(sweep) for one in of_series(sweep, series)] if every else _worth(sweep, brief)
@@ -109,14 +110,14 @@ def frontier(sweep: Sweep, *, every: bool = False, brief: bool = False) -> Part:
 
 
 def _worth(sweep: Sweep, brief: bool) -> list[Point]:
-    """The points of all frontiers, store by store."""
+    """Return the points of all frontiers, store by store."""
     lines = [[sweep.points[i] for i in sweep.frontiers.get(series, ())] for series in ranked(sweep)]
     short = brief and sum(map(len, lines)) > LONG
     return [one for line in lines for one in (_steps(sweep, line) if short else line)]
 
 
 def _steps(sweep: Sweep, line: Sequence[Point]) -> list[Point]:
-    """The first point of a frontier at each level, and the last."""
+    """Return the first point of a frontier at each recall level, and the last point."""
     levels = sorted({one.recall for one in sweep.reached})
     recalls = [one.quality[sweep.recall] for one in line]
     firsts = {next((i for i, one in enumerate(recalls) if one >= level - 1e-9), len(line) - 1) for level in levels}
@@ -124,7 +125,10 @@ def _steps(sweep: Sweep, line: Sequence[Point]) -> list[Point]:
 
 
 def quality(sweep: Sweep, *, brief: bool = False) -> Part:
-    """Recall, precision and MRR at each k; in brief those of one configuration per store."""
+    """Build a table of recall, precision and MRR at each k.
+
+    With `brief`, it has one configuration per store.
+    """
     known = sweep.true_neighbours
     measures = {
         "recall": f"{sweep.recall.rpartition('@')[0]}@",
@@ -151,7 +155,10 @@ def quality(sweep: Sweep, *, brief: bool = False) -> Part:
 
 
 def latency(sweep: Sweep, *, brief: bool = False) -> Part:
-    """Percentiles of the time per query; in brief those of one configuration per store."""
+    """Build a table of latency percentiles.
+
+    With `brief`, it has one configuration per store.
+    """
     kinds = ("p50", "p90", "p95", "p99", "mean", "max")
     rows = []
     for point in _shown(sweep, brief):
@@ -165,7 +172,7 @@ def latency(sweep: Sweep, *, brief: bool = False) -> Part:
 
 
 def reached(sweep: Sweep) -> Part:
-    """Queries per second at each recall, and the latency at the one that stores are ranked by."""
+    """Build a table of the QPS and p50 latency of each store at each recall level."""
     levels = sorted({one.recall for one in sweep.reached})
     found = {(one.store, one.recall): one for one in sweep.reached}
     names = [one for one in ranked(sweep) if any((one, level) in found for level in levels)]
@@ -200,7 +207,7 @@ def reached(sweep: Sweep) -> Part:
 
 
 def relevance(sweep: Sweep, *, brief: bool = False) -> Part:
-    """What the judgments of people say of each configuration, by recall."""
+    """Build a table of scores against the relevance judgments, by ascending recall."""
     points = [one for one in _worth(sweep, brief) if any(map(math.isfinite, one.relevance.values()))]
     names = list(dict.fromkeys(name for one in points for name in one.relevance))
     points.sort(key=lambda one: one.quality.get(sweep.recall, math.nan))
@@ -215,13 +222,13 @@ def relevance(sweep: Sweep, *, brief: bool = False) -> Part:
         ]
         for at, one in enumerate(points)
     ]
-    legend = ["by recall, the least first", *(stops(one) for one in enough(sweep)[1:])]  # the verdict has the first
+    legend = ["by recall, the least first", *(stops(one) for one in enough(sweep)[1:])]  # the summary has the first
     part = Part("relevance", "Does it matter for answers?", ["store", "recall", *names, "QPS"], rows, legend)
     return mark_reused(part, [[one] for one in points])
 
 
 def loads(sweep: Sweep) -> Part:
-    """Several clients, and fixed rates: times from when a query was due beside those from when it was sent."""
+    """Build a table of load tests, with latency from the scheduled and the send time."""
     rows = []
     for point, load in ((one, load) for one in _in_order(sweep) for load in one.loads):
         asked = FLAT_OUT if load.rate is None else f"{load.rate:,.4g}/s" if load.rate < 100 else f"{load.rate:,.0f}/s"
@@ -253,7 +260,10 @@ def loads(sweep: Sweep) -> Part:
 
 
 def filters(sweep: Sweep, *, every: bool = False) -> Part:
-    """Operating points of each store under each filter, or every setting; the fastest with the recall is marked."""
+    """Build a table of the operating points of each store with each filter.
+
+    With `every`, it has all configurations. The fastest one that passes the filter is marked.
+    """
     choose = points_with_filter if every else operating_points
     rows, results = [], []
     for key in list_filters(sweep):
@@ -296,7 +306,7 @@ def filters(sweep: Sweep, *, every: bool = False) -> Part:
 
 
 def changes(sweep: Sweep) -> Part:
-    """Inserting, updating and deleting, one vector at a time."""
+    """Build a table of inserts, updates and deletes."""
     rows = [
         [
             Figure(named(sweep, point)),
@@ -320,7 +330,7 @@ def changes(sweep: Sweep) -> Part:
 
 
 def mixed(sweep: Sweep) -> Part:
-    """Search while vectors come in."""
+    """Build a table of searches during inserts."""
     rows = [
         [
             Figure(named(sweep, point)),
@@ -345,7 +355,7 @@ def mixed(sweep: Sweep) -> Part:
 
 
 def _shown(sweep: Sweep, brief: bool) -> list[Point]:
-    """Return the configuration that represents each store, or all of the frontiers."""
+    """Return the representative configuration of each store, or all frontier points."""
     if not brief:
         return _worth(sweep, brief)
     return [point for series in ranked(sweep) if (point := chosen(sweep, series)) is not None]
@@ -356,7 +366,7 @@ def _real(sweep: Sweep) -> list[Point]:
 
 
 def _in_order(sweep: Sweep) -> list[Point]:
-    """All points; the harness too, which has these figures only where it was told to behave badly."""
+    """Return all points by rank of their series, including the null store."""
     return [point for series in everyone(sweep) for point in of_series(sweep, series)]
 
 
@@ -381,7 +391,7 @@ def _there(legend: Sequence[str]) -> list[str]:
 
 
 def _best(values: Sequence[Sequence[float]], better: Sequence[int]) -> set[tuple[int, int]]:
-    """The places of the best of each column, where not all are alike."""
+    """Return the positions of the best values of each column, unless all are equal."""
     found: set[tuple[int, int]] = set()
     for i, sign in enumerate(better):
         known = {at: sign * row[i] for at, row in enumerate(values) if math.isfinite(row[i])}

@@ -1,4 +1,4 @@
-"""Sentences on speed: which store is the fastest with a filter, and by how much one is faster than another."""
+"""Sentences on the fastest store, with each filter and in comparison with the second."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ragauge.reports.tables import counted, format_share, rate
 from ragauge.sweeps import LEVEL, Point, Sweep
 
 SIMILAR, SIMILAR_ONCE = 0.05, 0.2
-"""Relative differences in QPS up to which two stores are about equally fast: with repeats, and without."""
+"""Maximum relative difference in QPS of stores that are about equally fast, with repeats and without."""
 SENTENCES = 2
-"""Largest number of filters that get a sentence each."""
+"""Maximum number of filters that get one sentence each."""
 
 
 def compare_speeds(head: str, qps: float, second: str, next_qps: float, both: Sequence[Point]) -> str:
-    """Complete a sentence on the fastest store by how much faster it is than the second."""
+    """Complete a sentence on the fastest store with its lead over the second."""
     spreads = [one.qps_spread for one in both if math.isfinite(one.qps_spread)]
     doubt = "; these times are doubtful" if any(one.clock.doubts for one in both) else ""
     if spreads and qps <= next_qps * (1 + max(spreads)):
@@ -36,9 +36,10 @@ def compare_speeds(head: str, qps: float, second: str, next_qps: float, both: Se
 
 
 def describe_filters(sweep: Sweep, stores: Sequence[str]) -> list[str]:
-    """Name the fastest store with each filter: one sentence per filter, or one for all if there are many.
+    """Name the fastest store with each filter, in one sentence per filter.
 
-    Stores that fail a rate or a change that was requested are not recommended, unless all of them do.
+    If there are many filters, one sentence covers all of them. Stores that fail a requested rate or update are not
+    recommended, unless all of them do.
     """
     keys = list_filters(sweep)
     others = list(failing(without_filters(sweep), stores))

@@ -1,4 +1,4 @@
-"""Tables of a benchmark: cells, a table with its legend, and the column that marks reused results."""
+"""Tables of a benchmark: cells, a table with its legend, and the column of reused results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from ragauge.reports.sweeps_provenance import LEGEND, Result, format_reused
 
 EXPLAINED = ("frontier", "every")
-"""The tables whose legends explain the column of reused results; the others have the same column."""
+"""Ids of the tables whose legend explains the column of reused results."""
 
 
 class Figure(NamedTuple):
-    """A cell: how it is shown, what it is sorted by, and whether it is the best of its column."""
+    """Table cell: text, sort value, and whether it is the best of its column."""
 
     text: str
     value: float = math.nan
@@ -23,7 +23,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """A table with what is said of it."""
+    """Table with its title and legend."""
 
     id: str
     title: str
@@ -31,18 +31,21 @@ class Part:
     rows: Sequence[Sequence[Figure]]
     legend: Sequence[str] = ()
     goes: Sequence[int] = ()
-    """Which columns a narrow terminal does without, the first first."""
+    """Columns that are dropped on a narrow terminal, in this order."""
     groups: Sequence[str] = ()
-    """For each row the store that it belongs to, where several rows do; a row's first cell then lacks it."""
+    """Store of each row, if a store has several rows; the first cell then omits it."""
 
     @property
     def texts(self) -> list[list[str]]:
-        """The cells without what is known of them."""
+        """Texts of the cells."""
         return [[one.text for one in row] for row in self.rows]
 
 
 def mark_reused(part: Part, results: Sequence[Sequence[Result]]) -> Part:
-    """Add a column that says when reused results were made, if any is; `results` are those of each row."""
+    """Add a column with the dates of reused results, if there are any.
+
+    `results` are the results of each row.
+    """
     if not any(one.reused for row in results for one in row):
         return part
     rows = [[*row, Figure(format_reused(own))] for row, own in zip(part.rows, results, strict=True)]

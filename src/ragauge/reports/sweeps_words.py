@@ -1,4 +1,4 @@
-"""A sweep in words: who is fastest where, who is small, who never got there, and what not to believe."""
+"""Text of a benchmark report: summary sentences, labels, and formatted values."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from ragauge.reports.tables import counted, milliseconds, one_line, rate
 from ragauge.sweeps import LEVEL, RECALL, Configuration, Point, Reached, Sweep, representative, told
 
 CLOSE = 0.005
-"""Of a measure of relevance: so much nobody would notice."""
+"""Difference of a relevance measure that does not matter in practice."""
 FULL = 0.9995
-"""From this recall on the neighbours are the exact ones, as far as it shows."""
+"""Recall from which neighbours are described as exact."""
 DOUBT = "?"
-"""The mark of doubtful times."""
+"""Mark of unreliable times."""
 MEGABYTE = 1e6
 
 
 class Enough(NamedTuple):
-    """Where more recall stops buying relevance."""
+    """Recall from which a relevance measure no longer improves."""
 
     measure: str
     best: float
-    """What the most recall gives."""
+    """Score at the highest recall."""
     most: float
-    """That recall."""
+    """Highest recall."""
     recall: float
-    """The least recall from which on every configuration is within `CLOSE` of it."""
+    """Lowest recall from which every configuration is within NEGLIGIBLE_DIFFERENCE of `best`."""
 
 
 def options(found: Configuration, but: Mapping[str, Any] | None = None) -> str:
-    """The options of a configuration as they are typed, without those that all of its series have alike.
+    """Format the options of a configuration as typed, without shared ones.
 
     >>> options(Configuration("x", {"m": 16, "kind": "hnsw"}, {"ef": 40}), {"m": 16, "kind": "hnsw"})
     'ef=40'
@@ -46,7 +46,7 @@ def options(found: Configuration, but: Mapping[str, Any] | None = None) -> str:
 
 
 def shared(points: Sequence[Point]) -> dict[str, Any]:
-    """The options that all of these have alike."""
+    """Return the options that have the same value in all points."""
     first = points[0].configuration if points else Configuration("")
     every = [{**one.configuration.shown.build, **one.configuration.search} for one in points]
     mine = {**first.shown.build, **first.search}
@@ -54,23 +54,26 @@ def shared(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def of_series(sweep: Sweep, series: str) -> list[Point]:
-    """All points of a series."""
+    """Return all points of a series."""
     return [one for one in sweep.points if one.configuration.series == series]
 
 
 def named(sweep: Sweep, point: Point) -> str:
-    """A configuration as it stands in a row: its series, and what tells it from the others of that series."""
+    """Format a configuration: its series and the options that differ within it."""
     series = point.configuration.series
     return f"{series} {options(point.configuration, shared(of_series(sweep, series)))}".strip()
 
 
 def at(sweep: Sweep, series: str, level: float = LEVEL) -> Reached | None:
-    """How fast a store is at a recall, where that was worked out."""
+    """Return the speed of a store at a recall level; None if it was not computed."""
     return next((one for one in sweep.reached if one.store == series and math.isclose(one.recall, level)), None)
 
 
 def ranked(sweep: Sweep) -> list[str]:
-    """The stores: the fastest at the level first, then those that did not get there, by the most they did."""
+    """Return the stores by descending QPS at REFERENCE_RECALL.
+
+    Those that do not reach it come last, by descending recall.
+    """
     stores = [one for one in sweep.stores if not any(p.is_floor for p in of_series(sweep, one))]
 
     def order(series: str) -> tuple[float, float]:
@@ -81,30 +84,36 @@ def ranked(sweep: Sweep) -> list[str]:
 
 
 def everyone(sweep: Sweep) -> list[str]:
-    """The same, and last the harness where somebody asked for it; a store looks on every chart as its place has it."""
+    """Return the ranked stores and then the null store, if it was requested.
+
+    The index of a store in this list determines its colour and shape on every chart.
+    """
     there = ranked(sweep)
     return [*there, *(one for one in sweep.stores if one not in there)]
 
 
 def most(sweep: Sweep, series: str) -> float:
-    """The most recall that a store has in any configuration; -1 where it has none."""
+    """Return the highest recall of a store in any configuration; -1 if it has none."""
     recalls = [one.quality.get(sweep.recall, math.nan) for one in of_series(sweep, series)]
     return max((one for one in recalls if math.isfinite(one)), default=-1.0)
 
 
 def chosen(sweep: Sweep, series: str) -> Point | None:
-    """The configuration that stands for a store."""
+    """Return the configuration that represents a store; None if there is none."""
     return representative(of_series(sweep, series), sweep.recall)
 
 
 def floor(sweep: Sweep) -> float:
-    """Milliseconds that the harness itself takes; NaN where that was not measured."""
+    """Return the median latency of the null store in ms; NaN if it was not measured."""
     own = [one.latency.p50 for one in sweep.points if one.is_floor and not options(one.configuration)]
     return own[0] if own else min((one.clock.floor_ms for one in sweep.points), default=math.nan)
 
 
 def doubts(sweep: Sweep) -> list[tuple[str, str]]:
-    """Return every result with doubtful times and why: configurations, results with a filter, results under load."""
+    """List every result with unreliable times, and the reasons.
+
+    Results are configurations, searches with a filter, and load tests.
+    """
     found = [(named(sweep, one), one.clock.doubts) for one in sweep.points if not one.is_floor]
     for key in list_filters(sweep):
         filtered = points_with_filter(sweep, key)
@@ -117,7 +126,7 @@ def doubts(sweep: Sweep) -> list[tuple[str, str]]:
 
 
 def enough(sweep: Sweep) -> list[Enough]:
-    """For each measure of relevance where more recall stops buying any."""
+    """Return the sufficient recall for each relevance measure."""
     measures = dict.fromkeys(name for one in sweep.points if not one.is_floor for name in one.relevance)
     return [one for name in measures if (one := _enough(sweep, name)) is not None]
 
@@ -138,7 +147,7 @@ def _enough(sweep: Sweep, measure: str) -> Enough | None:
 
 
 def stops(one: Enough) -> str:
-    """Where more recall stops buying relevance, in a sentence."""
+    """Describe from which recall a relevance measure no longer improves."""
     who = "exact neighbours have" if one.most >= FULL else f"the most recall, {one.most:.3f}, has"
     if one.recall >= one.most:
         return f"{who} {one.measure} {one.best:.4f}, and less recall has less"
@@ -154,7 +163,7 @@ def about(sweep: Sweep) -> str:
 
 
 def facts(sweep: Sweep) -> list[str]:
-    """List what was measured: vectors, queries, metric, k, threads, repeats."""
+    """List what was measured: vectors, queries, metric, k, threads and trials."""
     cutoffs = f"k = {', '.join(map(str, sweep.scored_at))}"
     return [
         f"{counted(sweep.vectors, 'vector')} of {sweep.dimension:,} numbers",
@@ -167,7 +176,7 @@ def facts(sweep: Sweep) -> list[str]:
 
 
 def _timed_searches(sweep: Sweep) -> str:
-    """State the number of trials and of timed searches per configuration."""
+    """State the number of trials, and of timed searches per configuration."""
     sizes = sorted({point.latency.n for point in sweep.points if point.latency.n})
     trials = counted(sweep.repeats, "trial")
     if not sizes:
@@ -177,7 +186,7 @@ def _timed_searches(sweep: Sweep) -> str:
 
 
 def verdict(sweep: Sweep) -> list[str]:
-    """The whole sweep in a few sentences."""
+    """Summarise a benchmark in a few sentences."""
     if not ranked(sweep):
         return [*([_harness(one) for one in sweep.points] or ["No store could be measured."]), *_broken(sweep)]
     said = [
@@ -227,7 +236,7 @@ def _failing(sweep: Sweep) -> str:
 
 
 def _harness(point: Point) -> str:
-    """What was measured where no store was: the harness, which can be told to behave badly."""
+    """Describe a benchmark of the null store alone, which can be set to misbehave."""
     told_to = {**point.configuration.build, **point.configuration.search}
     often = f"once in {told(told_to['every'])} queries" if "every" in told_to else "now and then"
     orders = [
@@ -240,7 +249,10 @@ def _harness(point: Point) -> str:
 
 
 def _small(sweep: Sweep) -> str:
-    """Who takes the least memory, and who is built in the least time, of those that have the level where any do."""
+    """Name the stores with the least memory and the shortest build.
+
+    Only stores that reach REFERENCE_RECALL are compared, if any does.
+    """
     points = [one for name in ranked(sweep) if (one := chosen(sweep, name)) is not None]
     good = [one for one in points if one.quality[sweep.recall] >= LEVEL - 1e-9] or points
     if len(good) < 2:
@@ -268,7 +280,7 @@ def _short(sweep: Sweep) -> str:
 
 
 def _judged(sweep: Sweep) -> list[str]:
-    """Where more recall stops buying relevance, by the first measure of it."""
+    """Describe the sufficient recall for the first relevance measure."""
     told = [stops(one) for one in enough(sweep)[:1]]
     return [f"{one[:1].upper()}{one[1:]}." for one in told]
 
@@ -299,7 +311,7 @@ def _listed(parts: Sequence[str], joint: str) -> str:
 
 
 def failed(sweep: Sweep) -> list[tuple[str, str, str, str]]:
-    """What broke, at which stage, in its own words, and what may help."""
+    """List failures: configuration, stage, original error message and hint."""
     return [
         (_called(one.configuration), one.stage, one_line(one.message), one_line(one.hint or ""))
         for one in sweep.failures
@@ -307,7 +319,7 @@ def failed(sweep: Sweep) -> list[tuple[str, str, str, str]]:
 
 
 def unmeasured(sweep: Sweep) -> list[tuple[str, str, str, str]]:
-    """Return what was requested and not measured: failures, and what stores cannot do."""
+    """List what was requested but not measured: failures and unsupported operations."""
     unable = [
         (named(sweep, one), "load" if what == "load" else what, _UNABLE.get(what, f"the store cannot {what}"), "")
         for one in sweep.points
@@ -320,12 +332,12 @@ _UNABLE = {"load": "the store cannot be opened by another process, so it was not
 
 
 def _called(found: Configuration) -> str:
-    """A configuration by the name that the user gave, or else as it is typed."""
+    """Return the user's name with the options, or the configuration as typed."""
     return f"{found.name} {options(found)}".strip() if found.name else str(found)
 
 
 def megabytes(value: float) -> str:
-    """Three digits that matter, two decimals at most.
+    """Format megabytes with three significant digits and at most two decimals.
 
     >>> megabytes(5.123), megabytes(56.78), megabytes(1234.5), megabytes(math.nan)
     ('5.12', '56.8', '1,234', '-')
@@ -336,7 +348,7 @@ def megabytes(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Likewise.
+    """Format seconds with three significant digits.
 
     >>> seconds(0.0123), seconds(12.34)
     ('0.012', '12.3')
@@ -345,7 +357,7 @@ def seconds(value: float) -> str:
 
 
 def meant(recall: str) -> str:
-    """What a recall counts, for somebody who does not read its name.
+    """Explain how a recall measure is defined.
 
     >>> meant("recall(of=k)@10")
     'recall(of=k)@10, against the exact neighbours'
@@ -357,7 +369,7 @@ def meant(recall: str) -> str:
 
 
 def recalled(value: float) -> str:
-    """Four decimals, and 1 only where nothing is missing.
+    """Format a recall with four decimals; 1.0000 only if it is exactly 1.
 
     >>> recalled(0.99999), recalled(1.0), recalled(math.nan)
     ('0.9999', '1.0000', '-')

@@ -1,4 +1,4 @@
-"""Scores as a table for a terminal, as JSON, and as CSV."""
+"""Tables for terminals, and scores as a table, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragauge.records import Scores
 
 
 def shown(value: float, measure: str = "") -> str:
-    """Four decimals; whole numbers for counts; a dash for nothing.
+    """Format a score: four decimals, integers for counts, and a dash for NaN.
 
     >>> shown(0.5), shown(3.0, "num_ret"), shown(math.nan)
     ('0.5000', '3', '-')
@@ -26,7 +26,7 @@ def shown(value: float, measure: str = "") -> str:
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """A number and what it is of.
+    """Format a count with its noun in singular or plural.
 
     >>> counted(1, "query", "queries"), counted(1200, "document")
     ('1 query', '1,200 documents')
@@ -35,11 +35,11 @@ def counted(number: int, one: str, several: str = "") -> str:
 
 
 JOINERS = "\u200c\u200d"
-"""Nobody sees them, and nothing acts on them: Persian words and many emoji are other ones without."""
+"""Zero-width joiners. They are invisible and harmless, but Persian words and many emoji change without them."""
 
 
 def one_line(text: str) -> str:
-    r"""A text without line breaks and control characters: it may hold what a server had to say.
+    r"""Remove line breaks and control characters from a text.
 
     >>> one_line("a \n b\x1b[31m"), len(one_line("\U0001f469\u200d\U0001f680"))
     ('a b�[31m', 3)
@@ -48,7 +48,10 @@ def one_line(text: str) -> str:
 
 
 def score_table(scores: Mapping[str, Scores], width: int) -> Table:
-    """Runs against measures where that fits the width, else measures against runs; the best of each in bold."""
+    """Build a table of mean scores, with the best of each measure in bold.
+
+    Runs are rows if they fit the width, else measures are.
+    """
     runs = list(scores)
     measures = list(dict.fromkeys(m for s in scores.values() for m in s.measures))
     best = {m: best_of([s.means[m] for s in scores.values()], lower=_lower(scores, m)) for m in measures}
@@ -70,7 +73,7 @@ def _lower(scores: Mapping[str, Scores], measure: str) -> bool:
 
 
 def best_of(values: Sequence[float], *, lower: bool) -> float:
-    """The best of some means; what is no number is not the best.
+    """Return the best of several means; NaN values are ignored.
 
     >>> best_of([0.2, math.nan, 0.1], lower=True), best_of([0.2, 0.1], lower=False)
     (0.1, 0.2)
@@ -80,7 +83,10 @@ def best_of(values: Sequence[float], *, lower: bool) -> float:
 
 
 def plain_table(headers: Sequence[str], *, numbers: bool = True) -> Table:
-    """A table without lines; the first column holds names, the others numbers, unless they do not."""
+    """Build an empty table without borders.
+
+    The first column is for names. With `numbers`, the others are right-aligned.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headers))
     for i, header in enumerate(headers):
         table.add_column(cell(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold")
@@ -98,7 +104,10 @@ def _cell(scores: Scores, measure: str, best: float, *, many: bool) -> Text:
 
 
 def query_table(scores: Mapping[str, Scores], width: int) -> Table:
-    """A row for each run and query where that fits the width, else a row for each value."""
+    """Build a table with one row per run and query.
+
+    If that does not fit the width, it has one row per score.
+    """
     first = next(iter(scores.values()))
     several = len(scores) > 1
     longest = max([len(q) for q in first.queries]) + (max(map(len, scores)) + 2 if several else 0)
@@ -118,7 +127,10 @@ def query_table(scores: Mapping[str, Scores], width: int) -> Table:
 
 
 def as_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
-    """`{"convention": …, "runs": {run: {measure: {"mean": …, "n": …, "unscored": …}}}}`; a mean of nothing is null."""
+    """Render scores as JSON; a missing mean is null.
+
+    The shape is `{"convention": …, "runs": {run: {measure: {"mean": …, "n": …, "unscored": …}}}}`.
+    """
     runs: dict[str, Any] = {}
     for name, one in scores.items():
         runs[name] = {}
@@ -138,7 +150,11 @@ def as_json(scores: Mapping[str, Scores], *, per_query: bool) -> str:
 
 
 def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
-    """Long: `run,measure,mean,n,unscored`, or `run,query,measure,value,lower_is_better` (empty if unscored)."""
+    """Render scores as CSV in long form.
+
+    The columns are `run,measure,mean,n,unscored`, or with `per_query` `run,query,measure,value,lower_is_better`. The
+    value of an unscored query is empty.
+    """
     if per_query:
         long = (
             [name, query, m, number(value), direction(one, m)]
@@ -156,13 +172,18 @@ def as_csv(scores: Mapping[str, Scores], *, per_query: bool) -> str:
 
 
 def direction(scores: Scores, measure: str) -> str:
-    """Format the direction of a measure as `lower_is_better` in a table of scores; empty if it is not stated."""
+    """Format the direction of a measure as in a column `lower_is_better`.
+
+    Return an empty string if it is not stated.
+    """
     lower = scores.is_lower_better(measure)
     return "" if lower is None else str(lower).lower()
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Comma-separated lines with quotes where necessary; a cell that a spreadsheet would run gets an apostrophe.
+    """Render rows as CSV with quotes if necessary.
+
+    A cell that a spreadsheet would run as a formula gets an apostrophe.
 
     >>> csv_text(["query", "text"], [["1", "a, b"]]).splitlines()
     ['query,text', '1,"a, b"']
@@ -177,12 +198,12 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def number(value: float | None) -> str:
-    """All digits of a number, for machines; nothing for none."""
+    """Format a number with all its digits, for machines; empty for None and NaN."""
     return "" if value is None or math.isnan(value) else repr(value)
 
 
 def p_value(p: float) -> str:
-    """Three decimals, and no smaller than what can be told.
+    """Format a p-value with three decimals, small ones as `<0.001`.
 
     >>> p_value(0.0004), p_value(0.03)
     ('<0.001', '0.030')
@@ -191,7 +212,9 @@ def p_value(p: float) -> str:
 
 
 def rate(qps: float) -> str:
-    """Queries per second with the digits that matter.
+    """Format queries per second.
+
+    Numbers below 10 have one decimal, and NaN is a dash.
 
     >>> rate(4133.2), rate(2.51), rate(math.nan)
     ('4,133', '2.5', '-')
@@ -200,7 +223,9 @@ def rate(qps: float) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Three digits that matter.
+    """Format milliseconds with about three significant digits.
+
+    None and NaN are a dash.
 
     >>> milliseconds(0.0123), milliseconds(1.5), milliseconds(250.0), milliseconds(None)
     ('0.012', '1.50', '250', '-')
@@ -212,7 +237,9 @@ def milliseconds(value: float | None) -> str:
 
 
 def format_share(share: float) -> str:
-    """Format a share as a percentage with three significant digits; 100% and 0% only if exact.
+    """Format a share as a percentage with three significant digits.
+
+    100% and 0% are shown only if exact.
 
     >>> format_share(0.0100025), format_share(0.5), format_share(0.99999), format_share(1.0), format_share(0.00012345)
     ('1%', '50%', '>99.9%', '100%', '0.0123%')
@@ -223,7 +250,7 @@ def format_share(share: float) -> str:
 
 
 def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:
-    """The columns that fit; of those that may go, one after the other does. Markdown and CSV have them all."""
+    """Return the columns that fit the width; those in `goes` are dropped one by one."""
     wide = {i: max(len(title), *(len(row[i]) for row in rows)) + 2 for i, title in enumerate(header)}
     for column in goes:
         if sum(wide.values()) - 2 <= width:
@@ -233,12 +260,15 @@ def fitting(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, go
 
 
 def cell(text: str, style: str = "") -> Text:
-    """A text from wherever, as one line that a terminal does not act on."""
+    """Build a one-line cell of a terminal table, without control characters."""
     return Text(one_line(text) if not text.isprintable() else text, style=style)
 
 
 def shortened(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> list[str]:
-    """The names of the first column, cut in the middle where numbers would not fit beside them."""
+    """Shorten the names of the first column so that the other columns fit.
+
+    They are cut in the middle.
+    """
     others = sum(max(len(header[i]), *(len(row[i]) for row in rows)) + 2 for i in kept if i)
     room = max(12, width - others)
     return [
@@ -248,7 +278,7 @@ def shortened(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequen
 
 
 def plain(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
-    """Header and rows as a table."""
+    """Build a terminal table from header and rows."""
     kept = list(range(len(header)))
     table = plain_table(header)
     for name, row in zip(shortened(header, rows, kept, width), rows, strict=True):
@@ -257,20 +287,20 @@ def plain(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> T
 
 
 class Rows(NamedTuple):
-    """A table before it is drawn; `goes` are the columns that a narrow terminal can do without, in this order."""
+    """A table before it is rendered; `goes` are the columns that a narrow terminal drops, in this order."""
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: bool = True
-    """Whether all but the first column are figures; sentences break where they must."""
+    """Whether all columns but the first are numbers; otherwise texts are wrapped."""
     goes: Sequence[int] = ()
     links: Sequence[str] = ()
-    """Where the name of each row leads on a page; nothing for one that leads nowhere."""
+    """Link of each row's name on an HTML page; empty for none."""
 
 
 def drawn(part: Rows, width: int) -> tuple[Table, list[str]]:
-    """For a terminal of this width, and the columns that it is too narrow for."""
+    """Render a table for a terminal width; also return the columns that did not fit."""
     kept = fitting(part.header, part.rows, width, part.goes)
     table = plain_table([part.header[i] for i in kept], numbers=part.numbers)
     names = shortened(part.header, part.rows, kept, width) if part.numbers else [row[0] for row in part.rows]
@@ -283,7 +313,7 @@ def drawn(part: Rows, width: int) -> tuple[Table, list[str]]:
 
 
 def without_nan(value: Any) -> Any:
-    """JSON has no word for what is not a number; null says that there is none."""
+    """Replace NaN and infinity by None, since JSON lacks them."""
     if isinstance(value, dict):
         return {key: without_nan(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What the tags mean that ragauge itself gives to queries."""
+"""Meanings of the query tags that ragauge assigns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MEANINGS = {
 
 
 def explained(tag: str) -> str:
-    """A tag with its meaning, where it has one that is not the user's own.
+    """Return a tag with its meaning, or the tag alone if it is user-defined.
 
     >>> explained("answers"), explained("topic")
     ('answers: how many documents are relevant', 'topic')

@@ -1,4 +1,4 @@
-"""Tokenizers side by side, as an account and as rows."""
+"""Report of a tokenizer comparison, as sections, charts and CSV."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ragauge.reports.tables import Rows, counted, csv_text, number, one_line, ra
 
 NONE = "-"
 BETWEEN = "|"
-"""What stands between pieces."""
+"""Separator between tokens."""
 FIGURES = ("mean", "p5", "p25", "p50", "p75", "p95", "p99", "max")
-"""What is told of the tokens of a document."""
+"""Statistics shown for tokens per document."""
 MANY = 0.001
-"""The part of unknown tokens that is worth a word above everything."""
+"""Share of unknown tokens from which the summary mentions a tokenizer."""
 LONG = 60
-"""Characters of a word that are shown."""
+"""Maximum number of characters of a word."""
 COLUMNS = (
     "used: the part of the vocabulary that occurs; a word: tokens for what stands between white space; bytes: of "
     "text for a token; lossless: whether every text comes back from its tokens."
 )
-"""What the columns of the table are."""
+"""Legend of the table's columns."""
 SHEET = (
     "tokenizer",
     "vocab_size",
@@ -37,11 +37,11 @@ SHEET = (
     "avg_tokens_per_byte",
     "compression_ratio",
 )
-"""The columns of the tokenization study, which come first."""
+"""First columns of the CSV, as in the tokenization study."""
 
 
 def account(found: Tokenizers) -> Account:
-    """What is told of tokenizers."""
+    """Build the report of a tokenizer comparison."""
     told = max((one.documents for one in found.rows), default=0)
     of = "" if told == found.documents else f"{told:,} of "
     about = [found.corpus, f"{of}{counted(found.documents, 'document')}"]
@@ -59,7 +59,9 @@ def account(found: Tokenizers) -> Account:
 
 
 def headline(found: Tokenizers) -> str:
-    """The result in a few words: who needs fewest tokens without losing anything, and who does not know everything.
+    """Summarise which lossless tokenizer needs the fewest tokens.
+
+    Tokenizers with unknown tokens are named too.
 
     >>> one = Tokens("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
     >>> other = Tokens("words", 3, 3, 2, 4, 2, 10, 10, {"mean": 2.0}, unknown=1, lossless=False)
@@ -100,7 +102,7 @@ def _mean(one: Tokens) -> str:
 
 
 def _share(part: float) -> str:
-    """A part in per cent, with the digits that matter.
+    """Format a share as percent with two significant digits; a dash for NaN.
 
     >>> _share(0.25), _share(0.0211), _share(0.00004), _share(0.0), _share(math.nan)
     ('25%', '2.1%', '<0.01%', '0%', '-')
@@ -122,7 +124,7 @@ def _about(found: Tokenizers) -> str:
 
 
 def table(tokenizers: Sequence[Tokens]) -> Rows:
-    """What becomes of the texts: a row for each tokenizer."""
+    """Build the table of token counts, one row per tokenizer."""
     header = ["tokenizer", "vocab", "used", "a word", "bytes", "unknown", "lossless"]
     rows = [
         [
@@ -144,7 +146,7 @@ def _two(value: float) -> str:
 
 
 def _cut(found: Tokenizers) -> str:
-    """How much is not read, where somebody says how much is."""
+    """Describe how much is truncated, for tokenizers with a limit."""
     told = []
     for one in found.rows:
         if one.limit is None:
@@ -183,7 +185,10 @@ def _failed(found: Tokenizers) -> list[Part]:
 
 
 def probes(tokenizers: Sequence[Tokens]) -> Rows | None:
-    """How many pieces each probe has: a row for each, a column for each tokenizer; None where nobody looked."""
+    """Build the table of token counts by probe and tokenizer.
+
+    None if there are no probes.
+    """
     first = tokenizers[0].probes if tokenizers else ()
     if not first:
         return None
@@ -198,7 +203,7 @@ def _pieces(one: Tokens, at: int) -> str:
 
 
 def pieces(tokenizers: Sequence[Tokens], kinds: Sequence[str] | None = None) -> list[Rows]:
-    """A table for each probe, or for those of some kinds: what every tokenizer makes of it."""
+    """Build a table per probe, optionally of some kinds, with each tokenizer's tokens."""
     tables = []
     for at, one in enumerate(tokenizers[0].probes if tokenizers else ()):
         if kinds is not None and one.kind not in kinds:
@@ -252,7 +257,10 @@ def _lost(found: Tokenizers) -> list[Part]:
 
 
 def csv(found: Tokenizers) -> str:
-    """A row for each tokenizer: the columns of the tokenization study, then all others."""
+    """Render one CSV row per tokenizer.
+
+    The columns of the tokenization study come first.
+    """
     more = ("documents", "tokens", "words", "characters", "bytes", "unknown", "unknown_documents", "lossless")
     cut = ("limit", "marks", "truncated", "lost", "texts_per_second", "learn_seconds", "trained_on")
     header = [*SHEET, *(f"{name}_tokens_per_doc" for name in ("p5", "p95", "p99", "max")), *more, *cut]

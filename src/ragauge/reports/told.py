@@ -1,4 +1,4 @@
-"""What can be told beside runs: each kind of result, the verb that makes it, and the account of it."""
+"""Register each result type with its command and its report builder."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ragauge.worths import Gain, Novelty
 
 
 class Form(NamedTuple):
-    """How one kind of result is told."""
+    """Result type with the functions that report it."""
 
     noun: type[Any]
     account: Callable[[Any], Account]
     csv: Callable[[Any], str]
     derived: Sequence[str] = ()
-    """Properties that stand in the JSON beside the fields."""
+    """Properties that are written to the JSON in addition to the fields."""
     joint: Callable[[Sequence[Any]], Account] | None = None
-    """What is told of several beside each other."""
+    """Builder of a report that compares several results of this type."""
 
 
 FORMS: Mapping[str, Form] = {
@@ -38,21 +38,21 @@ FORMS: Mapping[str, Form] = {
     "tokenizers": Form(Tokenizers, tokenizings.account, tokenizings.csv),
     "graph": Form(Web, graphs.account, graphs.csv),
 }
-"""By the verb that makes it."""
+"""Report builders by the command that produces the result."""
 
 
 def verb_of(told: Told) -> str:
-    """The verb that made a result."""
+    """Return the name of the command that produced a result."""
     return next(verb for verb, form in FORMS.items() if isinstance(told, form.noun))
 
 
 def account(told: Told) -> Account:
-    """What is told of a result."""
+    """Build the report of a result."""
     return FORMS[verb_of(told)].account(told)
 
 
 def joint(several: Sequence[Told]) -> list[Account]:
-    """What is told of results of one kind beside each other, for each kind that there are several of."""
+    """Build a comparing report for each result type with several results."""
     found = []
     for form in FORMS.values():
         mine = [one for one in several if isinstance(one, form.noun)]
@@ -62,5 +62,5 @@ def joint(several: Sequence[Told]) -> list[Account]:
 
 
 def accounts_of(several: Sequence[Told]) -> list[Account]:
-    """What is told of results: those of one kind beside each other first, then each."""
+    """Build the reports of results, comparing ones first."""
     return [*joint(several), *map(account, several)]

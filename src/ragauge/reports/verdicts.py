@@ -1,4 +1,4 @@
-"""The verdict in words: which system, by how much, is it real, what does it cost, where does it fail."""
+"""Summarise an overview in sentences."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from ragauge.reports.tables import counted, milliseconds, p_value, rate, shown
 from ragauge.reports.tags import MEANINGS
 
 FEWEST = 5
-"""Queries in a stratum, below which it is not called the weakest."""
+"""Minimum number of queries for a stratum to be reported as the weakest."""
 COUNTS = "num_"
 UNJUDGED = 50
-"""From so many percent on, unjudged documents are worth a word beside the verdict."""
+"""Minimum percentage of unjudged documents that is mentioned with the summary."""
 
 
 class Answer(NamedTuple):
-    """A question that a reader has, the answer in a few words, and what to know beside it."""
+    """Question of a reader with a short answer and details."""
 
     question: str
     answer: str
     detail: str
     tone: str = ""
-    """`good` or `doubt`, where the answer is one or the other."""
+    """`good` or `doubt` if the answer is one of them, else empty."""
     place: str = ""
-    """The section of a page that says more."""
+    """Section of the page with more details."""
 
 
 def verdict(overview: Overview) -> str:
-    """One sentence or two: the best system, what it is better than, by how much, how sure, and what that costs.
+    """Summarise the best system, its difference, the significance and the cost.
 
-    Where the audit found that answers leak, that comes first; where runs go by the leak, nothing else is said.
+    If the audit found a leak, the summary starts with it. If runs rank by the leak, it contains nothing else.
     """
     leak = _leak(overview)
     if leak is None:
@@ -48,17 +48,17 @@ def verdict(overview: Overview) -> str:
 
 
 class _Leak(NamedTuple):
-    """What the audit says of the worst leak."""
+    """Worst leak that the audit found."""
 
     told: str
     used: bool
-    """Whether a run goes by it."""
+    """Whether a run ranks by the leak."""
     more: int
-    """How many others there are."""
+    """Number of other leaks."""
 
 
 def _leak(overview: Overview) -> _Leak | None:
-    """The leak that the audit found, one that a run goes by before others."""
+    """Return the worst leak, preferring one that a run ranks by, or None."""
     problems = [] if overview.audit is None else overview.audit.problems
     found = [one for one in problems if one.what in LEAKS]
     if not found:
@@ -112,31 +112,37 @@ def _said(overview: Overview) -> str:
 
 
 def answers(overview: Overview) -> list[Answer]:
-    """The questions that can be answered, in the order in which they are asked."""
+    """Build cards for the questions that can be answered, in reading order."""
     ranked = overview.ranked()
     if not ranked or overview.first.startswith(COUNTS):
         return []
     compared = [] if len(ranked) == 1 else [_how_much(overview), _real(overview)]
-    cost = [] if overview.judge else [_cost(overview)]  # what was judged was not timed
+    cost = [] if overview.judge else [_cost(overview)]  # Judged answers have no timings.
     return [_which(overview), *compared, *cost, _fails(overview)]
 
 
 def _against(overview: Overview) -> Comparison | None:
-    """The comparison that the verdict rests on: the best with the baseline, or with the next best."""
+    """Return the comparison that the summary is based on.
+
+    It compares the best system with the baseline or with the second best.
+    """
     best = overview.ranked()[0]
     if overview.baseline not in (None, best):
         return overview.difference(best)
     found = overview.rival
     if found is None or overview.compared is None:
         return found
-    # The same pair among all those that are corrected for each other, if it is there.
+    # Prefer the row of the same pair whose p-value is corrected for all comparisons.
     pair = {found.system, found.baseline}
     same = (row for row in overview.compared.rows if {row.system, row.baseline} == pair)
     return next((row for row in same if row.measure == overview.first), found)
 
 
 def _sure(overview: Overview, row: Comparison) -> bool:
-    """Whether a difference is more than chance would give, on as many queries as could show one whatever its spread."""
+    """Return whether a difference is significant.
+
+    A sign test on the differing queries must be able to reach the level too.
+    """
     level = _level(overview)
     return row.p_corrected < level and 2.0 ** (1 - (row.wins + row.losses)) < level
 
@@ -165,7 +171,7 @@ def _asked(overview: Overview, n: int) -> str:
 
 
 def _price(overview: Overview, best: str, other: str | None) -> str:
-    """What the best one costs, as the end of a sentence."""
+    """Describe the latency of the best system as the end of a sentence."""
     mine = _p95(overview.entries[best].speed)
     if mine is None:
         return ""
@@ -213,7 +219,10 @@ def _which(overview: Overview) -> Answer:
 
 
 def _best_by(overview: Overview, measure: str) -> list[str]:
-    """The systems that no other is better than by a measure; all of them where it has no values."""
+    """Return the best systems by a measure, with ties.
+
+    Returns all systems if none has a value.
+    """
     ranked = overview.ranked(measure)
     if not ranked:
         return overview.systems
@@ -260,7 +269,7 @@ def _real(overview: Overview) -> Answer:
     bounded = max(abs(mean) for mean in row.means) <= 1
     if bounded and row.detectable > 1:
         parts.append(f"{_asked(overview, row.n)} are too few to show any difference")
-    elif not math.isnan(row.detectable) and row.seeds is None:  # over seeds, too, it would be more
+    elif not math.isnan(row.detectable) and row.seeds is None:  # With seeds, the detectable difference would be larger.
         parts.append(f"{row.n:,} can show one of {row.detectable:.3f} ({method.power:.0%} power)")
     doubts = _doubts(overview, best)
     sure, leak = _sure(overview, row), _leak(overview)
@@ -281,7 +290,7 @@ def _real(overview: Overview) -> Answer:
 
 
 def _doubts(overview: Overview, best: str) -> list[str]:
-    """What the audit says against believing it."""
+    """Return audit findings that weaken the summary."""
     if overview.audit is None:
         return []
     problems = len(overview.audit.problems)
@@ -355,7 +364,10 @@ def _fails(overview: Overview) -> Answer:
 
 
 def _weakest(overview: Overview, system: str) -> tuple[str, Stratum] | None:
-    """The part of the queries that a system does worst on, if it is more than chance below its mean."""
+    """Return the stratum with a system's lowest mean, or None.
+
+    The interval in the stratum must be below the overall mean.
+    """
     mean = overview.entries[system].means[overview.first]
     low = [
         (tag, part)

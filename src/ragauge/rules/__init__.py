@@ -1,1 +1,1 @@
-"""What is asked of a run: the grammar of rules, the figures that they are about, and the checks themselves."""
+"""Gates: the grammar of rules, the indicators that they refer to, and their checks."""

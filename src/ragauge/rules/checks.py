@@ -1,4 +1,4 @@
-"""Rules held against a run and its baseline. Whatever cannot be told has not passed."""
+"""Checks of rules on a run and its baseline. A rule that cannot be evaluated has failed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ragauge.stats.power import detectable
 from ragauge.stats.swaps import gap_interval, swap_test
 
 TOLERANCE = 1e-12
-"""Of the numbers that are compared: a mean of a million values is off by less, and no rule means more digits."""
+"""Relative tolerance of comparisons with a limit: the mean of a million values has a smaller error."""
 
 
 NO_BASELINE = "no baseline given; name an earlier run with --baseline (baseline=)"
@@ -39,28 +39,34 @@ STATISTICS: dict[str, Callable[[Floats], Floats]] = {
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What rules are held against, and how strictly."""
+    """Input of the checks: the run, its baseline, and the settings of the tests."""
 
     run: Subject
     baseline: Subject | None = None
     alpha: float = 0.05
     correction: str = "none"
     least: int = 5
-    """Fewer queries than this are too few for a test: it would pass whatever happened."""
+    """Minimum number of queries for a test; with fewer, it would always pass."""
     missing: Sequence[Rule] = ()
-    """How many queries may be missing, of the run and of its baseline."""
+    """Rules on the number of missing queries, for the run and its baseline."""
     unscored: Sequence[Rule] = ()
-    """How many queries may have no value of a measure, likewise: without such a rule none may."""
+    """Rules on the number of queries without a value, for the run and its baseline.
+
+    Without such a rule, no query may be unscored.
+    """
     strata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """`{tag: {query: value}}`."""
+    """Values of each tag: `{tag: {query: value}}`."""
     former: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """`{tag: the values that the baseline's queries had}`."""
+    """Values of each tag in the baseline: `{tag: values}`."""
     common: Some = None
-    """The queries that rules about a change are computed on, if the corpora differ; None is all of them."""
+    """Queries that rules about a change use if the corpora differ; None for all."""
 
 
 def check_all(rules: Sequence[Rule], case: Case) -> list[Check]:
-    """A check for each rule, and for each stratum of a rule that asks for all; p-values corrected at last."""
+    """Check every rule, in every stratum if requested.
+
+    The p-values of `not worse` rules are corrected together.
+    """
     spread = dict.fromkeys(one for rule in rules for one in _spread(rule, case))
     found = [_checked(one, case) for one in spread]
     open_ones = [i for i, check in enumerate(found) if check.rule.kind == "not worse" and not math.isnan(check.p)]
@@ -122,7 +128,7 @@ def _checked(rule: Rule, case: Case) -> Check:
 
 
 def _limited(rule: Rule, mine: Reading) -> Check:
-    """A figure against a number."""
+    """Check an indicator against a limit."""
     limit = rule.limit * mine.n / 100 if rule.percent else rule.limit
     held, words = _holds(mine.value, rule.sign, limit)
     number = f"{rule.limit:.12g}" + "%" * rule.percent
@@ -131,14 +137,17 @@ def _limited(rule: Rule, mine: Reading) -> Check:
 
 
 def allows(rule: Rule, subject: Subject, some: Some = None) -> bool:
-    """Whether a rule about a number holds for a run."""
+    """Return whether a rule with a limit passes for a run."""
     found = subject.read(rule.figure, some)
     return not found.reason and _limited(rule, found).passed
 
 
 def _may_lack(rule: Rule, case: Case, subject: Subject, some: Some) -> bool:
-    """Whether a mean over some of the queries will do: where a rule says how many may be unscored, and not more are."""
-    name, depth = rule.figure.name, depth_of_age(rule.figure.name)  # all figures of freshness at one k lack the same
+    """Return whether a mean over part of the queries is accepted.
+
+    It is if rules limit the number of unscored queries and all of them pass.
+    """
+    name, depth = rule.figure.name, depth_of_age(rule.figure.name)  # freshness at one k lacks the same queries
     mine = [
         one
         for one in case.unscored
@@ -148,7 +157,10 @@ def _may_lack(rule: Rule, case: Case, subject: Subject, some: Some) -> bool:
 
 
 def _holds(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[bool, str]:
-    """Whether a value is on the right side of a limit, equal within the tolerance; and in words where it is if not."""
+    """Compare a value with a limit, within the tolerance.
+
+    Also return how it violates the limit.
+    """
     near = TOLERANCE * max(abs(value), abs(limit), scale)
     same = abs(value - limit) <= near
     if sign in (">=", ">"):
@@ -157,7 +169,10 @@ def _holds(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[b
 
 
 def _unlike(rule: Rule, case: Case, base: Subject, some: Some) -> str:
-    """Why two runs cannot be held against each other by this rule, though their data are the same."""
+    """Return why two runs with the same data cannot be compared by a rule.
+
+    Empty if they can.
+    """
     if depth_of_age(rule.figure.name) is not None:
         return _other_queries(rule.figure.name, case.run, base, some) or _shallow(rule, base, "the baseline")
     if rule.figure.source != "measure":
@@ -181,7 +196,7 @@ def _unlike(rule: Rule, case: Case, base: Subject, some: Some) -> str:
 
 
 def _other_queries(name: str, run: Subject, base: Subject, some: Some) -> str:
-    """Why a figure of freshness cannot be held against that of a baseline which was asked other queries."""
+    """Return why freshness of two runs is not comparable, if their queries differ."""
     mine, before = (one.queries_of(name) if some is None else one.queries_of(name) & some for one in (run, base))
     for here, there, words in ((mine, before, "the run lacks"), (before, mine, "the baseline lacks")):
         gone = sorted(there - here)
@@ -193,7 +208,10 @@ def _other_queries(name: str, run: Subject, base: Subject, some: Some) -> str:
 
 
 def _shallow(rule: Rule, subject: Subject, what: str) -> str:
-    """Return why a figure needs more documents per query than the run retrieved; empty if it does not."""
+    """Return why an indicator needs more documents per query than the run has.
+
+    Empty if it does not.
+    """
     measure = measure_of(rule.figure.name) if rule.figure.source == "measure" else None
     cutoff = depth_of_age(rule.figure.name) if measure is None else measure.cutoff
     judged = subject.scores.judged
@@ -204,7 +222,7 @@ def _shallow(rule: Rule, subject: Subject, what: str) -> str:
 
 
 def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:
-    """A measure against the baseline's, query by query."""
+    """Check the paired difference of a measure to the baseline."""
     name, lower = check.rule.figure.name, check.rule.figure.lower_is_better
     values = [
         {q: v for q, v in one.scores_of(name).per_query[name].items() if some is None or q in some}
@@ -236,7 +254,7 @@ def _by_values(check: Check, case: Case, base: Subject, some: Some) -> Check:
 
 
 def _of_both(check: Check, values: Sequence[Mapping[str, float]]) -> Check:
-    """The same of the queries that both have a value for."""
+    """Restrict value and baseline to the queries with a value in both runs."""
     if not values[0]:
         return check
     how = aggregate_of(check.rule.figure.name) or mean
@@ -245,7 +263,7 @@ def _of_both(check: Check, values: Sequence[Mapping[str, float]]) -> Check:
 
 
 def _by_times(check: Check, case: Case, base: Subject, some: Some) -> Check:
-    """A time against the baseline's: queries are swapped between the two, or resampled."""
+    """Check a latency against the baseline's by a paired permutation test."""
     stage, statistic = stage_of(check.rule.figure)
     mine, before = (one.times(stage) for one in (case.run, base))
     asked = [set() if one.timings is None else set(one.timings["query"].to_list()) for one in (case.run, base)]
@@ -260,7 +278,7 @@ def _by_times(check: Check, case: Case, base: Subject, some: Some) -> Check:
         return _changed(check)
     if n < max(2, case.least):
         return _too_few(check, n, case)
-    if 0.5**n >= case.alpha:  # even if every query is slower, swapping gives as large a difference that often
+    if 0.5**n >= case.alpha:  # even if every query is slower, the smallest possible p-value is 0.5**n
         return replace(check, n=n, reason=f"{n} queries are too few for a test of times at alpha {case.alpha:g}")
     check = replace(check, n=n)
     if check.rule.kind == "not worse":
@@ -268,7 +286,7 @@ def _by_times(check: Check, case: Case, base: Subject, some: Some) -> Check:
     margin = _margin(check)
     if math.isnan(margin):
         return replace(check, reason=OF_NOTHING)
-    # At the edge of the margin the run would be the baseline, slower by so much on every query.
+    # At the margin, the run equals the baseline with every query slower by that much.
     slower = then * (1 + check.rule.limit / 100) if check.rule.percent else then + margin
     return _shown(replace(check, p=swap_test(now, slower, figure)[1]), case, margin)
 
@@ -277,14 +295,14 @@ OF_NOTHING = "the baseline's figure is 0, of which there is no percentage"
 
 
 def _margin(check: Check) -> float:
-    """How much worse does not matter; 0 where it must be better, NaN where it is a percentage of nothing."""
+    """Return the loss that a rule allows; 0 for `better`, NaN for a percentage of 0."""
     if not check.rule.percent:
         return check.rule.limit
     return abs(check.baseline) * check.rule.limit / 100 if check.baseline else math.nan
 
 
 def _changed(check: Check) -> Check:
-    """A drop or a rise against what it may be."""
+    """Check a drop or a rise against its limit."""
     margin = _margin(check)
     if math.isnan(margin):
         return replace(check, reason=OF_NOTHING)
@@ -310,7 +328,7 @@ def _worse(check: Check) -> str:
 
 
 def _shown(check: Check, case: Case, margin: float) -> Check:
-    """Passed only if the test shows it."""
+    """Pass the check if its test is significant, or give the reason."""
     if check.p < case.alpha:
         return replace(check, passed=True)
     if check.rule.kind == "better":
@@ -319,7 +337,7 @@ def _shown(check: Check, case: Case, margin: float) -> Check:
 
 
 def _plain(value: float, apart_from: float = math.nan) -> str:
-    """Six digits, or as many as it takes to tell it apart from another number.
+    """Format a number with six digits, or enough to differ from another number.
 
     >>> _plain(12345.678), _plain(0.4, 0.4), _plain(0.39999999, 0.4)
     ('12345.7', '0.4', '0.39999999')

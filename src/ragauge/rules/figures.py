@@ -1,4 +1,4 @@
-"""The figures that a rule can be about: measures by any of their names, times, and counts of queries."""
+"""Indicators that gate rules refer to: measures, latencies, freshness rates and query counts."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ COUNTS = {
     "queries": Figure("queries", "count", lower_is_better=False, paired=False),
 }
 AGE = re.compile(rf"(?P<what>stale|conflict|{'|'.join(RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
-"""How much is stale: `stale_rate@10` of all positions, `stale@10` query by query."""
+"""Freshness indicators: `stale_rate@10` over all positions, `stale@10` per query."""
 LACKING = re.compile(rf"{UNSCORED}\s*\(\s*(.+?)\s*\)", re.I)
 TIMES = (*(f"{one}_ms" for one in STATISTICS), *WHOLE)
 NAMES = (*TIMES, *COUNTS, *(f"{one}@10" for one in RATES))
 QUICK = re.compile(r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$")
-"""Words for times, none of which is the name of one."""
+"""Words that suggest a timing but are not the name of one."""
 
 
 def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Figure:
-    """A figure by name; `known` are scores that are there already, and whose own names for measures go first.
+    """Find an indicator by name; measure names in the `known` scores take precedence.
+
+    Raises `UnknownName` with a suggestion if there is none.
 
     >>> from ragauge.measures.conventions import PRESETS
     >>> [find(name, PRESETS["default"]).name for name in ("nDCG@10", "P95_ms", "embed_p95_ms", "total_mean_ms")]
@@ -56,7 +58,7 @@ def find(text: str, convention: Convention, known: Sequence[Scores] = ()) -> Fig
             own = name if name in scores.measures else scores.values._canonical(name)
             unknown = own in scores.direction_unstated
             return replace(_of_measure(own, own in scores.lower_is_better), direction_known=not unknown)
-    if any(scores.judge for scores in known) and answers.is_known(name):  # one that was not judged
+    if any(scores.judge for scores in known) and answers.is_known(name):  # not computed yet
         judged = answers.parse(name, convention)
         return _of_measure(str(judged), judged.spec.lower_is_better)
     lower = name.lower()
@@ -94,7 +96,7 @@ def _of_age(what: str, k: str | None) -> Figure:
 
 
 def depth_of_age(name: str) -> int | None:
-    """How many documents a figure of freshness looks at; None where it is another one.
+    """Return the cutoff of a freshness indicator; None for other indicators.
 
     >>> depth_of_age("stale_rate@10"), depth_of_age("stale@5"), depth_of_age("recall@5")
     (10, 5, None)
@@ -104,7 +106,7 @@ def depth_of_age(name: str) -> int | None:
 
 
 def _time_like(lower: str) -> str:
-    """Which time somebody may have meant.
+    """Suggest the timing that an unknown name may refer to.
 
     >>> _time_like("mean latency").partition(" there")[0]
     'did you mean `mean_ms`?'
@@ -120,7 +122,10 @@ def _of_measure(name: str, lower: bool) -> Figure:
 
 
 def aggregate_of(name: str) -> Callable[[Floats], float] | None:
-    """How the values of queries become the figure; None where the figure is not made of the values of queries."""
+    """Return the function that aggregates per-query values.
+
+    None if the value is not an aggregate of them.
+    """
     measure = measure_of(name)
     if measure is None:
         return mean
@@ -128,7 +133,7 @@ def aggregate_of(name: str) -> Callable[[Floats], float] | None:
 
 
 def measure_of(name: str) -> Measure | None:
-    """The measure of a canonical name; None where it is somebody's own."""
+    """Parse a canonical measure name; None if it is not a known measure."""
     try:
         return parse(name)
     except (BadInput, UnknownName):
@@ -136,7 +141,7 @@ def measure_of(name: str) -> Measure | None:
 
 
 def stage_of(figure: Figure) -> tuple[str, str]:
-    """The stage and the statistic of a latency.
+    """Split the name of a latency indicator into stage and statistic.
 
     >>> stage_of(Figure("embed_p95_ms", "latency")), stage_of(Figure("max_ms", "latency"))
     (('embed', 'p95'), ('total', 'max'))

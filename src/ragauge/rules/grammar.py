@@ -1,7 +1,7 @@
-"""Rules as people write them: `ndcg@10 >= 0.40`, `recall@100 drop <= 1%`, `mrr not worse by topic`.
+"""Grammar of gate rules: `ndcg@10 >= 0.40`, `recall@100 drop <= 1%`, `mrr not worse by topic`.
 
-A rule is a figure, a condition, and perhaps which queries it is about. Words may be in any case, blanks where they
-please; what stands in brackets belongs to the figure.
+A rule is an indicator, a condition, and optionally the queries that it applies to. Case and blanks do not matter.
+Text in brackets belongs to the indicator.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SCOPES = ("in", "by")
 
 
 class _Text:
-    """A rule, and how much of it is understood."""
+    """Text of a rule with the position of the parser."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.understood = text, 0, ""
 
     def take(self, pattern: re.Pattern[str]) -> str | None:
-        """What comes next, if it has this form."""
+        """Consume and return the next token if it matches a pattern, else None."""
         blanks = len(self.text) - len(self.text[self.at :].lstrip())
         found = pattern.match(self.text, blanks)
         if found is None:
@@ -52,11 +52,11 @@ class _Text:
 
     @property
     def rest(self) -> str:
-        """What is left."""
+        """The text that is not parsed yet."""
         return self.text[self.at :].strip()
 
     def refuse(self, expected: str) -> NoReturn:
-        """Say how far it was understood, and what should come then."""
+        """Raise BadInput with the parsed part and what is expected next."""
         where = f"from `{self.rest}` on" if self.rest else "to its end"
         raise BadInput(
             f"the rule `{self.text.strip()}` cannot be read {where}",
@@ -65,7 +65,7 @@ class _Text:
 
 
 def parse(text: str, figure_of: Callable[[str], Figure]) -> Rule:
-    """A rule from its text.
+    """Parse a rule.
 
     >>> from ragauge.measures.conventions import PRESETS
     >>> from ragauge.rules.figures import find
@@ -90,7 +90,7 @@ def parse(text: str, figure_of: Callable[[str], Figure]) -> Rule:
 
 
 def _condition(written: _Text) -> tuple[str, str, float, bool]:
-    """The kind, the sign, the number, and whether it is a percentage."""
+    """Parse the kind, the sign, the number, and whether it is a percentage."""
     before = written.at
     sign = written.take(SIGN)
     if sign is not None:
@@ -116,7 +116,7 @@ def _condition(written: _Text) -> tuple[str, str, float, bool]:
 
 
 def _refuse_baseline(written: _Text) -> None:
-    """Refuse a baseline in the rule itself, as in `not worse than bm25`."""
+    """Raise BadInput for a baseline in the rule, such as `not worse than bm25`."""
     named = re.match(r"(?:than|from|to|against|vs\.?)\s+(.+)", written.rest, re.I)
     if named:
         name = re.sub(r"\s+(?:by|in)\s.*", "", named[1])
@@ -124,7 +124,7 @@ def _refuse_baseline(written: _Text) -> None:
 
 
 def _refuse_more(written: _Text, figure: Figure, kind: str) -> None:
-    """Refuse a baseline, and a margin of what has none, as in `not worse by 0.02`."""
+    """Raise BadInput for a baseline or a forbidden margin: `not worse by 0.02`."""
     _refuse_baseline(written)
     found = re.match(rf"by\s+({NUMBER.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
     if found is None or kind not in ("not worse", "better"):
@@ -146,7 +146,7 @@ def _number(written: _Text) -> tuple[float, bool]:
 
 
 def _scope(written: _Text) -> tuple[str, str | None]:
-    """The tag, and its value; None where every value is asked for."""
+    """Parse the tag and its value; None for every value."""
     word = written.take(re.compile(r"(?:in|by)\b", re.I))
     if word is None:
         if written.rest:
@@ -159,7 +159,7 @@ def _scope(written: _Text) -> tuple[str, str | None]:
 
 
 def _refuse_nonsense(rule: Rule) -> None:
-    """What can be read and still makes no sense."""
+    """Raise BadInput for a rule that can be parsed but makes no sense."""
     figure, name = rule.figure, rule.figure.name
     if rule.needs_baseline and not figure.direction_known:
         raise BadInput(
@@ -195,7 +195,10 @@ def _refuse_nonsense(rule: Rule) -> None:
 
 
 def texts_of(rules: Any) -> list[str]:
-    """The rules as texts: of one text, of several, or of a table `{figure: {"at_least": 0.4, "drop": "2%"}}`."""
+    """Return the texts of rules given as one text, several, or a table.
+
+    A table has the form `{indicator: {"at_least": 0.4, "drop": "2%"}}`.
+    """
     if isinstance(rules, str):
         return [rules]
     if isinstance(rules, Mapping):

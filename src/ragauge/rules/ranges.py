@@ -1,4 +1,4 @@
-"""Ranges of figures, and rules that cannot fail: they are refused before anything is checked."""
+"""Ranges of indicators, and the rejection of rules that cannot fail."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from ragauge.rules.figures import depth_of_age, measure_of
 
 UNBOUNDED = (-math.inf, math.inf)
 MIN_ALPHA, MAX_ALPHA = 0.001, 0.25
-"""Below the minimum, no loss that queries can show is significant: `not worse` would not fail."""
+"""Allowed range of alpha. Below the minimum, `not worse` would practically never fail."""
 MIN_COVERAGE = 0.5
 """Minimum share of the judged queries that must have the tag of a rule `by TAG`."""
 
 
 def range_of(figure: Figure, known: Sequence[Scores] = ()) -> tuple[float, float]:
-    """Return the least and the greatest possible value of a figure; infinite if unknown, or if scores exceed it.
+    """Return the smallest and the largest possible value of an indicator.
+
+    Infinite if unknown, or if known scores exceed the range.
 
     >>> range_of(Figure("ndcg@10")), range_of(Figure("dcg@10")), range_of(Figure("p95_ms", "latency"))
     ((0.0, 1.0), (0.0, inf), (0.0, inf))
@@ -33,7 +35,7 @@ def range_of(figure: Figure, known: Sequence[Scores] = ()) -> tuple[float, float
         return 0.0, 1.0
     measure, spec = measure_of(figure.name), answers.find_spec(figure.name)
     low, high = measure.bounds if measure is not None else (0.0, 1.0) if spec is not None else UNBOUNDED
-    for scores in known:  # a table of another tool may hold percentages under the same name
+    for scores in known:  # A table of another tool may hold percentages under the same name.
         values = scores.values[figure.name] if figure.name in scores.values else np.zeros(0)
         values = values[~np.isnan(values)]
         if len(values) and (values.min() < low or values.max() > high):
@@ -42,7 +44,7 @@ def range_of(figure: Figure, known: Sequence[Scores] = ()) -> tuple[float, float
 
 
 def refuse_vacuous(rule: Rule, known: Sequence[Scores] = ()) -> None:
-    """Refuse a rule that holds for every possible value."""
+    """Raise BadInput for a rule that passes for every possible value."""
     low, high = range_of(rule.figure, known)
     name, span = rule.figure.name, high - low
     if rule.kind == "limit":
@@ -81,7 +83,10 @@ def _with_limit(rule: Rule, limit: float) -> str:
 
 
 def refuse_uncovered(rules: Sequence[Rule], strata: Mapping[str, Mapping[str, str]], judged: frozenset[str]) -> None:
-    """Refuse a rule `by TAG` if fewer than half of the judged queries have the tag."""
+    """Raise BadInput for a rule `by TAG` if too few judged queries have the tag.
+
+    At least half of them must have it.
+    """
     for rule in rules:
         if not rule.tag or rule.value is not None:
             continue

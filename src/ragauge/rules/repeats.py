@@ -1,4 +1,4 @@
-"""Queries that were asked several times: a query's value is the mean of what it got each time."""
+"""Average the scores of repeated trials."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ragauge.rules.figures import aggregate_of
 
 
 def averaged(trials: Sequence[Scores]) -> Scores:
-    """The scores of all trials as those of one run.
+    """Average the scores of all trials into those of one run.
 
-    A query that has no value in one of them has none, and one that is not in all of them is missing.
+    A query without a value in any one trial has none. A query counts as returned only if it is in all trials.
     """
     first = trials[0]
     values = {name: np.mean([one.values[name] for one in trials], axis=0) for name in first.measures}
     means = {}
     for name, column in values.items():
         how, scored = aggregate_of(name), ~np.isnan(column)
-        if how is None or not scored.any():  # a figure of the whole run, and no sum of its queries
+        if how is None or not scored.any():  # the measure is not an aggregate of per-query values
             means[name] = float(np.mean([one.means[name] for one in trials]))
         else:
             means[name] = float(how(column[scored]))

@@ -1,4 +1,4 @@
-"""A run as a gate sees it: its scores, its times, and what each figure of it is."""
+"""Indicators of a run for a gate: measures, latencies, counts, freshness and facts of its manifest."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 Some = frozenset[str] | None
-"""The queries that are looked at; None is all of them."""
+"""Ids of the queries used; None for all."""
 
 EXPECTED = (MISSING, NONE)
-"""Why a query may have no value: the convention leaves it out. Any other reason is a hole in the evidence."""
+"""Reasons for which the convention leaves a query out; any other reason is missing evidence."""
 
 
 class Reading(NamedTuple):
-    """A figure, how many queries it is over, and why there is none where there is none."""
+    """Value of an indicator, its number of queries, and the reason if it is undefined."""
 
     value: float = math.nan
     n: int = 0
@@ -40,39 +40,42 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """One run, with everything that is known of it."""
+    """A run with all inputs from which its indicators are computed."""
 
     name: str
     scores: Scores
     timings: pl.DataFrame | None = None
     manifest: Mapping[str, Any] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Measures that this data cannot give, and why."""
+    """Measures that cannot be computed from the data, with the reasons."""
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
-    """Queries that are nowhere in these scores, and in those of the baseline."""
+    """Queries of the baseline that are missing from these scores."""
     whole: bool = False
-    """Whether every query is known to be here: then one without any value is unscored, and not missing."""
+    """Whether the scores are known to include every query; a query without a value is then unscored, not missing."""
 
     ages: Mapping[int, Freshness] = field(default_factory=dict)
-    """How much is stale, by the number of documents looked at; nothing where no versions are known."""
+    """Freshness by the number of documents checked; empty if versions are unknown."""
 
     @cached_property
     def _aged(self) -> dict[int, Scores]:
         return {k: one.scores() for k, one in self.ages.items()}
 
     def scores_of(self, name: str) -> Scores:
-        """The scores that have a measure: freshness is of every query, judged or not, all others of the judged ones."""
+        """Return the scores that contain a measure.
+
+        Freshness covers every query, judged or not; all other measures cover the judged ones.
+        """
         return self._aged.get(depth_of_age(name) or 0, self.scores)
 
     def queries_of(self, name: str) -> frozenset[str]:
-        """The queries that a figure should be over."""
+        """Return the queries that an indicator should cover."""
         found = self.ages.get(depth_of_age(name) or 0)
         return self.judged if found is None else found.asked
 
     @cached_property
     def lacking(self) -> frozenset[str]:
-        """The judged queries that the run does not have."""
+        """Judged queries that are missing from the run."""
         scores = self.scores
         if self.whole:
             return self.lost
@@ -84,7 +87,7 @@ class Subject:
 
     @cached_property
     def silent(self) -> frozenset[str]:
-        """The judged queries for which it returned nothing: failed, empty or lacking."""
+        """Judged queries without any returned document: failed, empty or missing."""
         if self.scores.judged is None:
             return self.lacking
         none = np.flatnonzero(self.scores.judged.retrieved == 0).tolist()
@@ -92,23 +95,26 @@ class Subject:
 
     @property
     def not_asked(self) -> int:
-        """How many judged queries of the dataset it was not asked, as with `--limit`."""
+        """Number of judged queries of the dataset that were not run, as with `--limit`."""
         return int(self.manifest.get("judged_not_asked") or 0)
 
     @cached_property
     def judged(self) -> frozenset[str]:
-        """The queries that it should have."""
+        """Queries that the run should contain."""
         return frozenset(self.scores.queries) | self.lost
 
     @property
     def depth(self) -> float | None:
-        """Deepest cutoff that is defined."""
+        """Deepest defined cutoff; None if unknown."""
         import polars as pl
 
         return defined_depth(Run(pl.DataFrame(), timings=self.timings, manifest=self.manifest))
 
     def read(self, figure: Figure, some: Some = None, *, lenient: bool = False) -> Reading:
-        """A figure of the run, or of a part of its queries; `lenient`: also a mean that is not over all of them."""
+        """Compute an indicator for the run, or for a subset of its queries.
+
+        `lenient` accepts a mean over part of the queries.
+        """
         if figure.source == "measure":
             found = self._measure(figure, some, lenient=lenient)
         elif figure.source == "age":
@@ -121,13 +127,13 @@ class Subject:
         return found
 
     def _without(self, name: str) -> str:
-        """Why there is no such measure at all, if there is none."""
+        """Return why a measure is missing; empty if it is available."""
         if name in self.refused:
             return self.refused[name]
         known = self.scores_of(name).measures
         if depth_of_age(name) is not None and name not in known:
             return self._no_ages(name)
-        if name not in known:  # and not by another name, which a convention may mean otherwise
+        if name not in known:  # Other spellings do not count: a convention may define them differently.
             return f"there is no {name} (there are {', '.join(known) or 'no measures'})"
         return ""
 
@@ -161,7 +167,7 @@ class Subject:
         return Reading(float(how(column[scored])), n)
 
     def _no_ages(self, name: str) -> str:
-        """Why nothing is known of how much is stale in so many documents, if nothing is."""
+        """Return why freshness at this depth is unknown; empty if it is known."""
         if depth_of_age(name) in self.ages:
             return ""
         if self.ages:
@@ -184,12 +190,12 @@ class Subject:
         return Reading(float(getattr(found, name)), n)
 
     def silent_at(self, name: str) -> bool:
-        """Whether some query has no such figure of freshness."""
+        """Return whether some query has no value of a freshness indicator."""
         found = self.ages.get(depth_of_age(name) or 0)
         return found is not None and bool(found.unscored)
 
     def _without_age(self, name: str, some: Some) -> Reading:
-        """How many queries have no figure of freshness."""
+        """Count the queries without a freshness indicator."""
         without = self._no_ages(name)
         if without:
             return Reading(reason=without)
@@ -197,7 +203,7 @@ class Subject:
         return Reading(len(found.unscored), found.query_count + len(found.unscored))
 
     def speed_of(self, some: Some) -> Speed | None:
-        """How fast it was on some queries; None where no times are known."""
+        """Compute latency and throughput on some queries; None without timings."""
         if self.timings is None:
             return None
         import polars as pl
@@ -253,7 +259,10 @@ class Subject:
         return Reading(float(value), 1)
 
     def times(self, stage: str) -> dict[str, dict[int, float]]:
-        """`{query: {repeat: milliseconds}}` of a stage, for all that is in its percentiles."""
+        """Return the latencies of a stage in ms: `{query: {repeat: ms}}`.
+
+        Only those that count in its percentiles.
+        """
         found: dict[str, dict[int, float]] = {}
         if self.timings is None:
             return found
@@ -270,12 +279,12 @@ NO_TIMES = "there are no times: a folder that `ragauge run` wrote has them, a fi
 
 
 def _chosen(scores: Scores, some: Some) -> list[int]:
-    """Which rows of scores belong to some queries."""
+    """Return the row indices of the scores of some queries."""
     return [i for i, query in enumerate(scores.queries) if some is None or query in some]
 
 
 def paired_values(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple[Floats, str]:
-    """The differences query by query, and why there are none where the two do not have the same queries."""
+    """Return the differences per query, or the reason why the queries do not match."""
     gone, new = [q for q in base if q not in mine], [q for q in mine if q not in base]
     if gone:
         return np.zeros(0), f"{len(gone)} queries have no value that the baseline has one for ({some_of(gone)})"
@@ -288,7 +297,10 @@ def paired_values(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple
 def paired_times(
     mine: Mapping[str, Mapping[int, float]], base: Mapping[str, Mapping[int, float]], some: Some
 ) -> tuple[Floats, Floats]:
-    """The times of the queries that were answered every time by both: a row for each, a column for each repeat."""
+    """Return the latencies of queries that both runs answered in every trial.
+
+    Two arrays with one row per query and one column per trial.
+    """
     shared = [q for q in mine if q in base and (some is None or q in some)]
     asked, before = ({repeat for times in one.values() for repeat in times} for one in (mine, base))
     order = sorted(asked & before)
@@ -300,5 +312,5 @@ def paired_times(
 
 
 def some_of(names: Sequence[str]) -> str:
-    """The first few names."""
+    """Join the first three names."""
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

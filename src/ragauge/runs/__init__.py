@@ -1,1 +1,1 @@
-"""Doing it: systems answer queries, every query is timed, written down at once, and never lost."""
+"""Run queries on retrieval systems, measure latency, and write every result at once."""

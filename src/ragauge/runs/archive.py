@@ -1,6 +1,7 @@
-"""A run as a folder: `manifest.json`, `run.parquet` (query, doc, rank, score), `timings.parquet` (a row a query).
+"""Read and write run folders: manifest, ranking and timings.
 
-Where queries were asked more than once, `repeats.parquet` (query, repeat, doc, rank, score) has the later rankings.
+`run.parquet` has the columns query, doc, rank and score. `timings.parquet` has one row per query and trial. With
+several trials, `repeats.parquet` (query, repeat, doc, rank, score) has the rankings after the first.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ if TYPE_CHECKING:
     import polars as pl
 
 EXPERIMENT = "experiment.json"
-"""Beside the runs of an experiment: what they were compared by, and what could not be run."""
+"""File next to the runs of an experiment: its measures, its baseline, and the systems that could not be run."""
 MANIFEST, RANKING, JOURNAL = "manifest.json", "run.parquet", "journal.jsonl"
 RERUN = "the command that wrote it writes it again with --fresh"
 
 
 RUN_COLUMNS = {"query": "text", "doc": "text", "score": "number"}
-"""The columns that a ranking must have."""
+"""Required columns of a ranking, and their types."""
 TIMING_COLUMNS = {
     "query": "text", "repeat": "number", "session": "number", "status": "text", "attempts": "number",
     "began_ns": "number", "total_ns": "number",
 }  # fmt: skip
-"""The columns that timings must have."""
+"""Required columns of timings, and their types."""
 
 
 def as_run(name: str, answers: Sequence[Answer], manifest: Mapping[str, Any]) -> Run:
-    """A run from answers: the ranking of the first time each query was asked, those of further times, all timings.
+    """Build a run from query results: rankings of all trials, and timings.
 
-    The order of return is the ranking. So scores are made to fall strictly, each by the smallest step that there is,
-    and of a document that came twice the first place stays.
+    Hits are ranked in the order of return. Scores are made strictly decreasing, by the smallest possible steps. Of a
+    duplicate document, the first rank is used.
     """
     import polars as pl
 
@@ -88,17 +89,20 @@ def _ranked(answer: Answer) -> Iterator[tuple[str, int, str, int, float]]:
 
 
 def _column(stage: str) -> str:
-    """A stage that somebody calls `total` must not pass for the total."""
+    """Return the timings column of a stage.
+
+    A stage called `total` does not replace the total.
+    """
     return f"{_text(stage)} stage_ns" if stage in ("began", "total") else f"{_text(stage)}_ns"
 
 
 def _text(text: str) -> str:
-    """The same text, but for halves of characters that no file can hold."""
+    """Replace unpaired surrogates, which cannot be encoded as UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def good_answers(run: Run) -> list[Answer]:
-    """The answers of a run that was written, those that failed left out, and those whose ranking was not kept."""
+    """Return the successful query results of a run, if their ranking was saved."""
     import polars as pl
 
     ranked: dict[tuple[str, int], list[tuple[str, float]]] = {}
@@ -129,20 +133,23 @@ def good_answers(run: Run) -> list[Answer]:
 
 
 def repeated(answers: Sequence[Answer]) -> int:
-    """How many documents came again in a ranking."""
+    """Count the duplicate documents in the rankings of the first trial."""
     return sum(len(one.docs) - len(set(one.docs)) for one in answers if one.repeat == 0)
 
 
 def changed_rankings(answers: Sequence[Answer]) -> int:
-    """How many queries got another ranking when they were asked again; failures are told elsewhere."""
-    # Each document once: that is how an answer comes back from a folder.
+    """Count the queries whose ranking differs between trials; failures are ignored."""
+    # Without duplicates, as results are read from a folder.
     good = [(one, list(dict.fromkeys(one.docs))) for one in answers if one.status == "ok"]
     first = {one.query: docs for one, docs in good if one.repeat == 0}
     return len({one.query for one, docs in good if one.query in first and first[one.query] != docs})
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write a run; the manifest comes last, so that a folder with one is complete."""
+    """Write a run to a folder.
+
+    The manifest is written last, so that a folder with one is complete.
+    """
     for name, table in (("run", run.table), ("repeats", run.repeats), ("timings", run.timings)):
         if table is not None:
             with whole_file(str(folder / f"{name}.parquet")) as out:
@@ -151,19 +158,19 @@ def write(run: Run, folder: Path) -> None:
 
 
 def write_json(data: Mapping[str, Any], path: Path) -> None:
-    """A JSON file, whole."""
+    """Write a mapping to a JSON file, atomically."""
     with whole_file(str(path)) as out:
         text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
         out.write(replace_surrogates(text).encode() + b"\n")
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder holds a finished run."""
+    """Return whether a folder contains a finished run."""
     return (folder / MANIFEST).exists() and (folder / RANKING).exists()
 
 
 def has_run(folder: Path) -> bool:
-    """Whether a folder holds a finished run; a finished run that lacks one of its files is refused."""
+    """Return whether a folder has a finished run; raise BadInput if files are missing."""
     if (folder / JOURNAL).exists():
         return is_complete(folder)
     there = [name for name in (RANKING, "timings.parquet") if (folder / name).exists()]
@@ -181,7 +188,7 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def circumstance(folder: str | Path, name: str, *, of: str = MANIFEST) -> Any:
-    """Return an entry of the manifest in a folder; None if there is no manifest, or no such entry in it."""
+    """Return an entry of the manifest in a folder; None if it is missing."""
     return read_manifest(folder, of=of).get(name)
 
 
@@ -202,7 +209,7 @@ def read_manifest(folder: str | Path, *, of: str = MANIFEST) -> dict[str, Any]:
 
 
 def read(folder: Path) -> Run:
-    """A run that was written here."""
+    """Read a finished run from a folder."""
     if not is_complete(folder):
         raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
     timings, repeats = folder / "timings.parquet", folder / "repeats.parquet"
@@ -223,7 +230,7 @@ def read(folder: Path) -> Run:
 
 
 def read_timings(path: Path) -> pl.DataFrame:
-    """The timings of a run: one row per query and trial."""
+    """Read the timings of a run: one row per query and trial."""
     found = read_parquet(path, columns=TIMING_COLUMNS)
     stages = [name for name in found.columns if name.endswith("_ns")]
     check_columns(found, {"error": "text", **dict.fromkeys(stages, "number")}, str(path), complete=False)

@@ -1,7 +1,7 @@
-"""Queries through a retriever: in a plain loop, in threads, or in an event loop; one clock, and no query is dropped.
+"""Run queries on a retriever in a loop, in threads or in an event loop, and time each one.
 
-Loops are closed: each of the N workers asks its next query when it has the answer to the last. What a worker does
-around the search itself is kept small; a system that does nothing shows how small.
+The load is a closed loop: each worker sends its next query when the last one has returned. The overhead around a search
+is kept small and is measured by `runs.system_run.measure_overhead_us`.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from ragauge.together import each
 
 @dataclass(frozen=True)
 class Plan:
-    """How queries are asked."""
+    """Settings for running queries: k, trials, workers, timeout, retries and threads."""
 
     k: int = 10
     repeats: int = 1
-    """How often the whole set is asked; the first time gives the ranking that is scored, and all are kept and timed."""
+    """Number of trials. The rankings of the first are scored; all are saved and timed."""
     warmup: int = 5
-    """Queries before the clock counts, none of them among those that are measured."""
+    """Number of untimed warm-up queries, none of which is a measured query."""
     workers: int = 1
     timeout: float | None = None
-    """Seconds for one attempt."""
+    """Timeout of one attempt in seconds; None for no limit."""
     retries: int = 0
-    """Attempts after the first, each after a longer pause."""
+    """Number of attempts after the first, each after a longer pause."""
     pause: float = 0.1
-    """Seconds before the first retry; doubled each time."""
+    """Pause before the first retry in seconds; doubled for each further one."""
     threads: int = 1
-    """Threads that each worker may use in numeric libraries while queries are timed."""
+    """Threads that each worker may use in numeric libraries during timed queries."""
 
     def __post_init__(self) -> None:
         check_count("k", self.k, 1, 10_000_000)
@@ -61,20 +61,20 @@ class Plan:
 
 
 class Job(NamedTuple):
-    """One query to ask."""
+    """Query to run in one trial."""
 
     query: str
     text: str
     repeat: int
     made: int = 0
-    """Attempts that were made already and given up."""
+    """Number of earlier attempts that timed out."""
     first: int = 0
-    """When the first of them began."""
+    """Start of the first attempt in ns; 0 if there was none."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """What came of one query: hits or an error, and how long it took from the first attempt to the last."""
+    """Result of one query in one trial: hits or an error, and the time of all attempts."""
 
     query: str
     repeat: int
@@ -85,11 +85,11 @@ class Answer:
     error: str = ""
     attempts: int = 1
     began: int = 0
-    """Nanoseconds of this process's clock."""
+    """Start of the first attempt, in ns of this process's clock."""
     total: int = 0
     stages: dict[str, int] = field(default_factory=dict)
     session: int = 1
-    """Which process asked, where several had to; times of different ones do not compare."""
+    """Number of the process that ran the query, from 1; times of different processes are not comparable."""
     complete: bool = False
     """Whether the system returned fewer documents than requested, so that a larger k would add none."""
 
@@ -97,11 +97,11 @@ class Answer:
 Keep = Callable[[Answer], None]
 LONGEST_ERROR = 500
 MAX_RESTARTS = 3
-"""Number of times that one query is run again, with a new clock, because a server died and was restarted."""
+"""Maximum number of times that a query is run again, with a new clock, because a server died and was restarted."""
 
 
 def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
-    """Ask a retriever that is not async; `keep` gets every answer, in this thread."""
+    """Run queries on a synchronous retriever; `keep` is called in this thread."""
     if plan.workers > 1 or plan.timeout is not None:
         _Crew(retriever, jobs, plan, keep).work()
         return
@@ -110,7 +110,10 @@ def ask(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> No
 
 
 async def ask_async(retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
-    """Ask a retriever that is async, `plan.workers` queries at a time; one that is not goes to threads."""
+    """Run queries on a retriever in an event loop, `plan.workers` at a time.
+
+    A synchronous retriever runs in threads.
+    """
     direct = is_async(retriever)
 
     async def one(job: Job) -> None:
@@ -132,7 +135,7 @@ def _ask_one(retriever: Retriever, job: Job, plan: Plan, worker: _Worker | None 
         try:
             with trial(job.repeat), watch:
                 hits = retriever.search(job.text, plan.k)
-        except Exception as error:  # whatever a system raises is its answer to this query
+        except Exception as error:  # Any exception of a system is the result of this query.
             failure = error
         given_up = worker is not None and not worker.finish()
         if isinstance(failure, BackendRestarted) and not given_up and restarts < MAX_RESTARTS:
@@ -158,13 +161,13 @@ async def _await_one(retriever: Retriever, job: Job, plan: Plan, *, direct: bool
                 async with asyncio.timeout(plan.timeout):
                     if direct:
                         found: Any = retriever.search(job.text, plan.k)
-                    else:  # a search that is not async must not hold up the loop
+                    else:  # A synchronous search must not block the loop.
                         found = await in_a_thread(_search_limited, retriever, job.text, plan.k)
                     hits = await found if inspect.isawaitable(found) else found
         except TimeoutError as error:
             own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
             failure = TimedOut(plan.timeout or 0) if own else error
-        except Exception as error:  # whatever a system raises is its answer to this query
+        except Exception as error:  # Any exception of a system is the result of this query.
             failure = error
         if isinstance(failure, BackendRestarted) and restarts < MAX_RESTARTS:
             restarts += 1
@@ -182,7 +185,7 @@ def _search_limited(retriever: Retriever, text: str, k: int) -> Any:
 
 
 class TimedOut(Exception):
-    """An attempt took longer than it may."""
+    """Error of an attempt that exceeded the timeout."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no answer within {seconds:g} s")
@@ -204,21 +207,24 @@ def _finished(answer: Answer, watch: Stopwatch, first: int, failure: Exception |
             answer.docs, failure = [], error
     if failure is not None:
         answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
-        # One line of bounded length: the text may be whatever a server had to say.
+        # One line of limited length: a server may return any text.
         answer.error = redact(" ".join(f"{type(failure).__name__}: {failure}".split()))[:LONGEST_ERROR]
     return answer
 
 
 def _wait(plan: Plan, attempt: int) -> float:
-    """Twice as long each time, and not the same for all workers, so that they do not come back together."""
+    """Return the pause before a retry in seconds.
+
+    It is random, so that workers do not retry together.
+    """
     return plan.pause * 2.0 ** (attempt - 1) * (1 + random.random())  # noqa: S311 - no secret
 
 
 class _Crew:
-    """Threads that ask, and one that keeps watch: an attempt that takes too long is given up, its thread left behind.
+    """Threads that run queries, and a loop that gives up attempts after the timeout.
 
-    A thread cannot be stopped from outside. It stays where it hangs, its answer is not wanted any more, and another
-    thread takes its place; threads are daemons, so that a process can end all the same.
+    A thread cannot be stopped from outside. After a timeout its result is ignored and another thread replaces it. The
+    threads are daemons, so that the process can end.
     """
 
     def __init__(self, retriever: Retriever, jobs: Sequence[Job], plan: Plan, keep: Keep) -> None:
@@ -231,14 +237,14 @@ class _Crew:
         self._workers: list[_Worker] = []
 
     def work(self) -> None:
-        """Ask everything; returns when every job has its answer."""
+        """Run all queries and return when each has a result."""
         try:
             for _ in range(min(self._plan.workers, len(self._left))):
                 self._start()
             while self._open:
                 self._wait_for_one()
         finally:
-            self._left.clear()  # after Ctrl-C no thread begins another query
+            self._left.clear()  # After Ctrl-C no thread starts another query.
 
     def _start(self) -> None:
         worker = _Worker(self._retriever, self._left, self._plan, self._answers)
@@ -248,7 +254,7 @@ class _Crew:
     def _wait_for_one(self) -> None:
         timeout = self._plan.timeout
         with contextlib.suppress(queue.Empty):
-            # Waiting wakes up now and then, since a wait without end cannot be interrupted on every system.
+            # Wake up regularly, because a wait without timeout cannot be interrupted on every platform.
             self._accept(self._answers.get(timeout=1.0 if timeout is None else min(1.0, timeout / 10)))
         if timeout is not None:
             now = time.perf_counter_ns()
@@ -289,12 +295,12 @@ class _Worker(threading.Thread):
         self._retriever, self._left, self._plan, self._answers = retriever, left, plan, answers
         self._lock = threading.Lock()
         self._job: Job | None = None
-        """What is being asked at this moment; None between attempts."""
+        """Query in progress; None between attempts."""
         self._wanted = True
         self.began = self.first = self.attempt = 0
 
     def begin(self, job: Job, attempt: int, first: int) -> None:
-        """Another attempt begins now."""
+        """Record the start of an attempt."""
         with self._lock:
             self.began = time.perf_counter_ns()
             self.first = first or self.began
@@ -302,13 +308,13 @@ class _Worker(threading.Thread):
             self._job = job
 
     def finish(self) -> bool:
-        """The attempt is over; whether its answer is still wanted."""
+        """Record the end of an attempt; return whether its result is still used."""
         with self._lock:
             self._job = None
             return self._wanted
 
     def give_up_before(self, then: int) -> Job | None:
-        """The job whose attempt began before then, if there is one; from now on nobody waits for this thread."""
+        """Return the task if its attempt began before `then`, and ignore its result."""
         with self._lock:
             if self._job is None or self.began > then:
                 return None
@@ -324,7 +330,7 @@ class _Worker(threading.Thread):
                 return
             try:
                 answer = _ask_one(self._retriever, job, self._plan, self)
-            except BaseException as error:  # even what would end a thread is an answer: somebody waits for it
+            except BaseException as error:  # Always put a result, because the pool waits for it.
                 self.finish()
                 words = redact(f"{type(error).__name__}: {error}")
                 answer = Answer(job.query, job.repeat, status="error", error=words)

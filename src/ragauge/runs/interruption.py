@@ -1,4 +1,4 @@
-"""Resuming an interrupted command: journals of its finished runs are kept until the whole command is done."""
+"""Resume interrupted commands: journals of finished runs are kept until the whole command is done."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
 
 @contextmanager
 def command_scope() -> Iterator[None]:
-    """Remove the journals of finished runs when the outermost scope ends, unless the command was interrupted.
+    """Remove the journals of finished runs at the end, unless interrupted.
 
-    A journal next to a finished run says that a later part of the command was interrupted: the next command resumes
-    there and reuses the run.
+    This happens when the outermost scope ends. A journal next to a finished run means that a later part of the command
+    was interrupted: the next command resumes there and reuses the run.
     """
     outer = _COMMAND.get()
     command = outer or _Command()
@@ -45,7 +45,10 @@ def command_scope() -> Iterator[None]:
 
 
 def remove_when_done(journal: Path) -> None:
-    """Remove the journal of a finished run when the command is done; at once outside a command."""
+    """Remove the journal of a finished run when the command ends.
+
+    It is removed now if no command is active.
+    """
     command = _COMMAND.get()
     if command is None:
         journal.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Every answer on disk as soon as it has come: what a killed process had, the next one goes on from."""
+"""Write every query result to disk at once, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ragauge.structured_text import parse_json
 
 
 class Journal:
-    """A file of JSON lines: what is being done, then one answer a line, handed to the system at once.
+    """JSON lines file with the purpose of a run (system, dataset, settings) and its query results.
 
-    A line that was cut off is dropped with the answer that it began. A journal without any answer is begun anew. One of
-    another system is begun anew too, and `replaced` says so; one of another dataset or plan is refused.
+    An incomplete last line is dropped. A journal without results is started from scratch. So is a journal of another
+    system, and `replaced` describes the change. A journal of another dataset or other settings is refused.
     """
 
     def __init__(self, path: Path, purpose: Mapping[str, Any], carried: Sequence[Answer] = ()) -> None:
         self.path = path
         self.answers: list[Answer] = []
-        """What was there already."""
+        """Query results so far, including those read from the file."""
         self.sessions: list[dict[str, Any]] = []
-        """What each process that worked on it noted down when it began."""
+        """Metadata of each process that worked on the run, in order."""
         self.replaced = ""
         self.corrupt: list[int] = []
-        """Numbers of the lines that cannot be read: their answers are requested again."""
+        """Numbers of the lines that cannot be read; their queries are run again."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: an answer is the operating system's when `keep` returns, and survives a kill.
+            # Unbuffered, so that a result survives a kill once `keep` has returned.
             self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(path.parent)) from None
@@ -52,8 +52,8 @@ class Journal:
             raise
 
     def _claim(self) -> None:
-        """One process at a time; the claim ends with the process, however it ends."""
-        with contextlib.suppress(ImportError):  # not on every system
+        """Lock the file for this process; the lock ends with the process."""
+        with contextlib.suppress(ImportError):  # Not available on every platform.
             import fcntl
 
             try:
@@ -62,7 +62,7 @@ class Journal:
                 raise BadInput("another process is at work here", file=str(self.path.parent)) from None
 
     def _read(self, purpose: Mapping[str, Any]) -> int:
-        """Take in what is there; the number of bytes that stay."""
+        """Read the file and return the number of valid bytes."""
         whole, found, seen = 0, None, set()
         for number, line in enumerate(self._file.read().splitlines(keepends=True), 1):
             if not line.endswith(b"\n"):
@@ -96,12 +96,12 @@ class Journal:
         return 0
 
     def begin(self, session: Mapping[str, Any]) -> None:
-        """Note that a process begins, and what it knows."""
+        """Record the start of a process with its metadata."""
         self.sessions.append(dict(session))
         self._write({"session": session})
 
     def keep(self, answer: Answer) -> None:
-        """Write an answer down."""
+        """Append a query result."""
         answer.session = len(self.sessions)
         try:
             self._file.write(_line(answer).encode("ascii"))
@@ -113,16 +113,16 @@ class Journal:
         self._file.write(redact_data(_ENCODE(row)).encode("ascii") + b"\n")
 
     def close(self) -> None:
-        """Close the file; it stays."""
+        """Close the file without deleting it."""
         self._file.close()
 
 
 Changes = dict[str, tuple[Any, Any]]
-"""`{"plan.k": (10, 3)}`: what was, and what is wanted."""
+"""Old and new value by setting, e.g. `{"plan.k": (10, 3)}`."""
 
 
 def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
-    """Where two purposes differ.
+    """Return the settings in which two purposes differ.
 
     >>> changes({"plan": {"k": 10, "repeats": 1}}, {"plan": {"k": 3, "repeats": 1}})
     {'plan.k': (10, 3)}
@@ -130,20 +130,20 @@ def changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
     out: Changes = {}
     for part, value in json.loads(_ENCODE(dict(wanted))).items():
         before = found.get(part)
-        before = before if isinstance(before, Mapping) else {}  # a corrupt line may hold anything
+        before = before if isinstance(before, Mapping) else {}  # A corrupt line may contain any type.
         names = [*before, *(name for name in value if name not in before)]
         out |= {f"{part}.{n}": (before.get(n), value.get(n)) for n in names if before.get(n) != value.get(n)}
     return out
 
 
 def told(other: Changes) -> str:
-    """Changes in words, the first three."""
+    """Describe the first three changes."""
     shown = [f"{name.split('.')[-1]} {old} -> {new}" for name, (old, new) in list(other.items())[:3]]
     return ", ".join(shown) + (", …" if len(other) > 3 else "")
 
 
 def refuse_unless_system(other: Changes, folder: Path, what: str) -> None:
-    """Another system may take the place of the last; another dataset or plan is other work."""
+    """Refuse changes of dataset or settings; a changed system may replace the old one."""
     if any(not name.startswith("system.") for name in other):
         raise BadInput(
             f"holds {what} of other work ({told(other)})",
@@ -153,10 +153,10 @@ def refuse_unless_system(other: Changes, folder: Path, what: str) -> None:
 
 
 def _line(answer: Answer) -> str:
-    """An answer as a line of JSON, put together by hand: the general encoder takes three times as long.
+    """Encode a result as a JSON line; three times as fast as the general encoder.
 
-    Scores are the bytes of their doubles in hexadecimal. Ids are one text with line breaks between them, or a list
-    where that would not come back as it was.
+    Scores are the bytes of their doubles in hexadecimal. Ids are one string with line breaks between them, or a list if
+    an id contains a line break.
     """
     one = answer
     docs = "\n".join(one.docs)
@@ -181,7 +181,7 @@ def _answer(row: list[Any]) -> Answer:
         raise TypeError("an answer has no integer where it needs one")
     if max(found.repeat, found.attempts, found.session) >= 2**31 or len(found.docs) != len(found.scores):
         raise ValueError("an answer has numbers that cannot be right")
-    found.query.encode()  # a query has no unpaired surrogate
+    found.query.encode()  # Raises if the query id has an unpaired surrogate.
     return found
 
 

@@ -1,4 +1,4 @@
-"""Under which circumstances a run was made: versions, machine, hashes of what went in; never the environment."""
+"""Collect the provenance of a run: versions, machine, and hashes of its inputs; no environment variables."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
 
 
 def now() -> str:
-    """The time, in a form that sorts."""
+    """Return the current UTC time as an ISO 8601 string, which sorts by time."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def from_timestamp(seconds: float) -> str:
-    """Return a time of the system clock, such as that of a file, as `now` writes it.
+    """Format a Unix time, such as that of a file, in the format of `utc_now`.
 
     >>> from_timestamp(0)
     '1970-01-01T00:00:00+00:00'
@@ -41,7 +41,7 @@ def from_timestamp(seconds: float) -> str:
 
 
 def circumstances() -> dict[str, Any]:
-    """The machine and the versions of what may have had a part."""
+    """Return the machine and the versions of Python and of installed libraries."""
     return {
         "python": platform.python_version(),
         "versions": dict(_versions()),
@@ -56,7 +56,10 @@ def circumstances() -> dict[str, Any]:
 
 @cache
 def _versions() -> dict[str, str]:
-    """Of the libraries that are installed; a fifth of a second to find, and the same for the whole process."""
+    """Return the versions of installed libraries.
+
+    Cached, because it takes about 0.2 seconds.
+    """
     versions = {}
     for name in LIBRARIES.split():
         try:
@@ -83,7 +86,7 @@ def _memory() -> int | None:
 
 
 def fingerprint(dataset: Dataset) -> dict[str, Any]:
-    """What a dataset is, so that two runs can be known to have answered the same questions over the same documents."""
+    """Return name, counts and hashes of a dataset, to compare the data of two runs."""
     return {
         "name": dataset.name,
         "documents": len(dataset.documents),
@@ -94,14 +97,14 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
 
 
 def documents_hash(documents: Iterable[Document]) -> str:
-    """What the documents are: ids, titles, texts and metadata, in their order."""
+    """Hash ids, titles, texts and metadata of documents, in order."""
     return _hash(part for one in documents for part in (one.id, one.title, one.text, repr(dict(one.metadata))))
 
 
 def origin(dataset: Dataset) -> str:
-    """Where a dataset came from: what it says itself, its folder, absolute, or the name that it is loaded by.
+    """Return the origin of a dataset: its own, an absolute folder, or its name.
 
-    It is no part of the fingerprint: a folder that moves holds the same data.
+    It is not part of the fingerprint, because a folder that is moved contains the same data.
 
     >>> from ragauge.records import Judgments
     >>> origin(Dataset("pydocs", [], {}, Judgments({}), about="Python's own documentation"))
@@ -111,13 +114,16 @@ def origin(dataset: Dataset) -> str:
         return dataset.origin
     try:
         folder = bool(dataset.about) and Path(dataset.about).is_dir()
-    except (OSError, ValueError):  # words about a dataset, too long for the name of a folder
+    except (OSError, ValueError):  # A description that is too long for a folder name.
         folder = False
     return str(Path(dataset.about).resolve()) if folder else dataset.name
 
 
 def judgments_hash(judgments: Judgments) -> str:
-    """What is right, apart from what is asked: rankings stay what they are when somebody judges again."""
+    """Hash the judgments.
+
+    This is separate from the queries, because rankings stay valid if judgments change.
+    """
     grades = judgments.nested
     return _hash(
         part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
@@ -128,6 +134,6 @@ def _hash(parts: Iterable[str]) -> str:
     whole = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
-        whole.update(len(data).to_bytes(8, "little"))  # so that "ab", "c" differs from "a", "bc"
+        whole.update(len(data).to_bytes(8, "little"))  # The length makes ("ab", "c") differ from ("a", "bc").
         whole.update(data)
     return whole.hexdigest()

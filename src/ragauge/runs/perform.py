@@ -1,4 +1,4 @@
-"""One system from its building to its last query: build, cold start, warm-up, measurement, closing."""
+"""Run one system from start to end: build, cold start, warm-up, timed queries, close."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Opened = Callable[[], AbstractAsyncContextManager[Retriever]]
 
 
 class Performed(NamedTuple):
-    """What there is to say of a system beside its answers."""
+    """Facts about a system apart from its query results."""
 
     cold: Answer | None
-    """Its answer to the first query of all, before anything was warm."""
+    """Result of the first warm-up query, the cold start; None if there was none."""
     evidence: Mapping[str, Any]
-    """What it says of itself: parameters, sizes, whether an index was used."""
+    """Facts that the system reports: parameters, sizes, whether an index was used."""
     threads: Mapping[str, Any] = NOTHING
-    """Thread limit of the timed queries, and the threads that each library reported."""
+    """Thread limit of the timed queries, and the number of threads that each library reported."""
 
 
 def perform(
@@ -41,10 +41,10 @@ def perform(
     keep: Keep,
     observed: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Performed:
-    """Open a system, warm it up on other queries, ask every job.
+    """Open a system, warm it up with other queries, and run all tasks.
 
-    Threads are limited once the system is built; `observed` is entered around the queries that are timed. Works in a
-    plain script and inside a running event loop, whether or not the system is async.
+    Threads are limited once the system is built. The context manager `observed` surrounds the timed queries. Works in a
+    plain script and inside a running event loop, for synchronous and async systems.
     """
     if not jobs:
         return Performed(None, {})
@@ -62,7 +62,7 @@ def perform(
                 return retriever
             with limit_threads(plan.threads) as limit:
                 await ask_async(retriever, warming, once, gone_cold.append)
-                limit.apply()  # libraries that the first queries loaded
+                limit.apply()  # Also limit libraries that the first queries loaded.
                 with observed():
                     await ask_async(retriever, jobs, plan, keep)
                 threads.update(limit.describe())
@@ -72,7 +72,7 @@ def perform(
                         found = evidence(retriever, jobs[0].text, plan.k)
                         said.update(await found if inspect.isawaitable(found) else found)
                         break
-            except Exception as error:  # every query is answered: what is said afterwards must not undo that
+            except Exception as error:  # All queries have results; a failure to report facts must not discard them.
                 said["error"] = f"{type(error).__name__}: {error}"
             return None
 
@@ -92,7 +92,7 @@ def perform(
 
 
 def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; where a loop already runs (a notebook), in a thread with a loop of its own."""
+    """Run a coroutine to its end; inside a running loop (a notebook), in a new thread."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
     try:
@@ -122,11 +122,14 @@ def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
-    """As asyncio.run, but that Ctrl-C comes at once: there it waits until building, which awaits nothing, is over."""
+    """Run a task to its end like asyncio.run, but react to Ctrl-C at once.
+
+    asyncio.run would wait until the system is built, because building awaits nothing.
+    """
     try:
         return loop.run_until_complete(task)
     except BaseException:
-        if not task.done():  # a loop that is asked to wait for one that Ctrl-C ended would wait for ever
+        if not task.done():  # Waiting for a task that Ctrl-C has ended would never return.
             task.cancel()
             with contextlib.suppress(BaseException):
                 loop.run_until_complete(task)
@@ -137,7 +140,9 @@ def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
 
 
 def warm_up_queries(documents: Sequence[Document], queries: Mapping[str, str], n: int, seed: int = 0) -> list[str]:
-    """Queries to warm up on: words of documents, or of shuffled queries where there are none; none is measured.
+    """Build warm-up queries from words of documents, or else of shuffled queries.
+
+    None of them is a measured query.
 
     >>> warm_up_queries([], {"q": "how to sort a list"}, 1)[0] in {"q": "how to sort a list"}.values()
     False

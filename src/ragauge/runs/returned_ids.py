@@ -1,4 +1,4 @@
-"""Returned document ids: how many of them the dataset knows."""
+"""Compare the document ids that a system returned with those of the dataset."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReturnedIds:
         judged = {doc for grades in judgments.values() for doc in grades}
         corpus = {document.id for document in documents}
         unknown = [doc for doc in docs if doc not in (corpus or judged)]
-        if not corpus and len(unknown) < len(docs):  # an unjudged document may well be in the system's own index
+        if not corpus and len(unknown) < len(docs):  # An unjudged document may be in the system's own index.
             unknown = []
         known = [document.id for document in documents[:3]] or list(dict.fromkeys(judged))
         samples = (list(dict.fromkeys(unknown))[:3], sorted(known)[:3])
@@ -64,7 +64,7 @@ class ReturnedIds:
 
 
 def find_nearest(name: str, known: Collection[str]) -> str | None:
-    """Return the known id that is most similar to an id: the same file name, or a similar spelling.
+    """Return the most similar known id: the same file name, or a similar spelling.
 
     >>> find_nearest("docs/bees.md", {"bees.md", "ants.md"}), find_nearest("d7", {"d07", "d12"})
     ('bees.md', 'd07')
@@ -81,14 +81,14 @@ def find_nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def _file_names(name: str) -> list[str]:
-    """Return an id without letter case, its last part as a path, and that part without its ending."""
+    """Return the id in lower case, its last path part, and that without suffix."""
     whole = name.lower()
     last = whole.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return [part for part in (whole, last, last.rpartition(".")[0]) if part]
 
 
 def _printable(name: str) -> str:
-    """Return the first 80 characters of an id, without unpaired surrogates, which no file can hold."""
+    """Return the first 80 characters of an id, without unpaired surrogates."""
     return name[:80].encode("utf-8", "replace").decode()
 
 

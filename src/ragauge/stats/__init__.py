@@ -1,1 +1,1 @@
-"""Believing it: whether a difference is more than chance."""
+"""Statistics: confidence intervals, significance tests, agreement, power and reliability."""

@@ -1,4 +1,4 @@
-"""How far two who say good or bad agree: shares with Wilson's interval, and agreement beyond chance."""
+"""Agreement of two raters on good or bad: shares with Wilson intervals, and chance-corrected agreement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE_CLASS = "people gave one verdict only"
 
 
 def confusion(judge: Bools, people: Bools) -> Confusion:
-    """How often both said what.
+    """Count the four combinations of the two verdicts.
 
     >>> confusion(np.array([True, True, False]), np.array([True, False, False]))
     Confusion(both_good=1, only_judge=1, only_people=0, both_bad=1)
@@ -30,10 +30,12 @@ def confusion(judge: Bools, people: Bools) -> Confusion:
 
 
 def share(hits: float, n: int, confidence: float = 0.95, *, empty: str = NOBODY, effect: float = 1.0) -> Figure:
-    """A share with Wilson's interval, which is right for few samples and at both ends too.
+    """Estimate a proportion with Wilson's interval.
+
+    The interval is valid for few samples and near 0 and 1.
 
     Formula: the shares p with |p - hits/n| <= z sqrt(p (1 - p) / m), where m is n, or n over the design effect of
-    samples that hang together.
+    correlated samples.
     Paper: Wilson, JASA 1927.
 
     >>> [round(number, 4) for number in share(9, 10)[:3]]
@@ -46,12 +48,14 @@ def share(hits: float, n: int, confidence: float = 0.95, *, empty: str = NOBODY,
     z, p, m = float(ndtri((1 + confidence) / 2)), hits / n, n / effect
     middle = (p + z * z / (2 * m)) / (1 + z * z / m)
     reach = z / (1 + z * z / m) * math.sqrt(p * (1 - p) / m + z * z / (4 * m * m))
-    # At both ends the interval is exact, where rounding would leave it short of the figure.
+    # At both ends the bound is exact, where rounding would exclude the estimate.
     return Figure(p, 0.0 if not hits else middle - reach, 1.0 if hits == n else middle + reach, n)
 
 
 def kappa_of(cells: Floats) -> Floats:
-    """Cohen's kappa of tables of four cells each: (observed - expected) / (1 - expected), from each one's own rates.
+    """Compute Cohen's kappa of tables of four cells each.
+
+    Formula: (observed - expected) / (1 - expected). The expected agreement is from the rate of each rater.
 
     >>> round(float(kappa_of(np.array([20.0, 5.0, 10.0, 15.0]))), 4)
     0.4
@@ -62,7 +66,9 @@ def kappa_of(cells: Floats) -> Floats:
 
 
 def ac1_of(cells: Floats) -> Floats:
-    """Gwet's AC1: the same, with 2 q (1 - q) expected, q being the share of good among all verdicts of both.
+    """Compute Gwet's AC1 of tables of four cells each.
+
+    The expected agreement is 2 q (1 - q), q the share of good verdicts of both raters.
 
     >>> round(float(ac1_of(np.array([118.0, 5.0, 2.0, 0.0]))), 4)
     0.9408
@@ -73,14 +79,17 @@ def ac1_of(cells: Floats) -> Floats:
 
 
 def scott_of(cells: Floats) -> Floats:
-    """Scott's pi, which Krippendorff's alpha of two raters comes to as samples grow in number."""
+    """Compute Scott's pi of tables of four cells each.
+
+    It is the limit of Krippendorff's alpha of two raters for many samples.
+    """
     good, only_judge, only_people, bad = _shares(cells)
     rate = good + (only_judge + only_people) / 2
     return _beyond(good + bad, rate**2 + (1 - rate) ** 2)
 
 
 def balanced_of(cells: Floats) -> Floats:
-    """The mean of sensitivity and specificity."""
+    """Compute the mean of sensitivity and specificity."""
     good, only_judge, only_people, bad = _shares(cells)
     with np.errstate(invalid="ignore"):
         return np.asarray((good / (good + only_people) + bad / (bad + only_judge)) / 2)
@@ -106,12 +115,13 @@ def verdict_figures(
     missed: Ints | None = None,
     seed: int = 0,
 ) -> dict[str, Figure]:
-    """Every figure of a judge's verdicts against people's; of `unscored` samples it has none (`missed`: their groups).
+    """Compute all agreement statistics of a judge's verdicts with those of people.
 
-    Shares have Wilson's interval. Those of kappa, AC1, alpha and balanced accuracy are the middle of what they are for
-    tables drawn from the Dirichlet distribution of the four cells with half a sample more in each (Jeffreys' prior):
-    at 20 to 200 samples they cover in 93% to 99% of cases, and they are no points where agreement is perfect, as those
-    of the textbook's standard errors and of a bootstrap are. Samples of one group count as fewer.
+    `unscored` samples have no verdict of the judge (`missed`: their groups); they count as wrong in `accuracy_all`.
+    Shares have Wilson's interval. Intervals of kappa, AC1, alpha and balanced accuracy are quantiles over tables
+    drawn from the Dirichlet distribution of the four cells with 0.5 added to each (Jeffreys' prior). At 20 to 200
+    samples they cover in 93% to 99% of cases. Unlike those from standard errors or a bootstrap, they have a positive
+    width for perfect agreement. Samples of one group count as fewer.
     """
     right = judge == people
 
@@ -149,7 +159,7 @@ def verdict_figures(
             continue
         value = float(function(cells))
         if name == "alpha":
-            value = 1 - (1 - value) * (2 * n - 1) / (2 * n)  # chance draws two verdicts without putting one back
+            value = 1 - (1 - value) * (2 * n - 1) / (2 * n)  # expected agreement draws two verdicts without replacement
         low, high = percentile_interval(function(drawn)[:, None], confidence).ravel().tolist()
         figures[name] = Figure(value, min(low, value), max(high, value), n)
     return figures
@@ -158,11 +168,12 @@ def verdict_figures(
 def alpha(
     ratings: Floats, confidence: float = 0.95, *, groups: Ints | None = None, rounds: int = 2000, seed: int = 0
 ) -> Figure:
-    """Krippendorff's alpha of several raters (columns) of the same samples (rows); NaN where one did not rate.
+    """Compute Krippendorff's alpha of raters (columns) on samples (rows).
 
-    Formula: 1 - observed / expected, both means of (x - y)^2: over pairs of ratings of one sample (weighted by 1/(m -
-    1) for m ratings), and over all pairs. For verdicts of 0 and 1 that is his nominal alpha, for grades the interval
-    one. Samples with one rating say nothing. The interval is a bootstrap over samples, or groups.
+    NaN is a missing rating. Formula: 1 - observed / expected, both means of (x - y)^2: over pairs of ratings of one
+    sample (weighted by 1/(m - 1) for m ratings), and over all pairs. For verdicts of 0 and 1 that is nominal alpha,
+    for grades interval alpha. Samples with one rating are left out. The interval is a bootstrap over samples, or
+    groups.
     Paper: Hayes and Krippendorff, Communication Methods and Measures 2007.
 
     >>> round(alpha(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])).value, 4)
@@ -200,9 +211,10 @@ def alpha(
 
 
 def best_cut(scores: Floats, people: Bools) -> float:
-    """The threshold from which on calling samples good agrees best with people, by Cohen's kappa.
+    """Find the threshold on scores that agrees best with people.
 
-    Where several do it lies in the middle of the widest gap of scores; where none is better than a guess it is NaN.
+    Agreement is measured by Cohen's kappa. Among several it is in the middle of the widest gap between scores. NaN
+    if none is better than chance.
 
     >>> best_cut(np.array([0.1, 0.4, 0.8, 0.9]), np.array([False, False, True, True]))
     0.6000000000000001
@@ -227,10 +239,11 @@ def best_cut(scores: Floats, people: Bools) -> float:
 def cross_cut(
     scores: Floats, people: Bools, *, groups: Ints | None = None, seed: int = 0
 ) -> tuple[Bools, tuple[float, float]]:
-    """Verdicts of scores whose right threshold nobody knows: each half is cut where the other half agrees best.
+    """Convert scores to verdicts without a known threshold, by two-fold cross-fitting.
 
-    So no sample, and no group, has a say in its own verdict. Where a half has no useful threshold, all is called what
-    most of it is.
+    Each half uses the threshold that agrees best in the other half, so that no sample or group influences its own
+    verdict. If a half has no useful threshold, the other half gets its majority label. Returns the verdicts and both
+    thresholds.
     """
     _, group = (None, np.arange(len(scores))) if groups is None else np.unique(groups, return_inverse=True)
     halves = np.random.default_rng(seed).permutation(int(group.max(initial=-1)) + 1)[group] % 2 == 0

@@ -1,4 +1,4 @@
-"""Whether scores rise with labels: the area under the ROC curve, and correlations, with their intervals."""
+"""Association of scores with labels: area under the ROC curve, correlations, calibration, with intervals."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from ragauge.stats.intervals import percentile_interval
 
 ROUNDS = 2000
 FEWEST = 20
-"""Of fewer samples, or groups of samples, a correlation has no interval worth showing."""
+"""Minimum number of samples, or groups of samples, for the interval of a correlation or a slope."""
 
 
 def auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None) -> Figure:
-    """The chance that a good sample scores above a bad one, ties half.
+    """Compute the area under the ROC curve.
 
-    Formula: the Mann-Whitney statistic over good times bad. Interval: DeLong's variance (that of each sample's own
-    share of pairs won; samples of one group together, by Obuchowski), on the scale of log odds. Where that is 0
-    (perfect order, or one sample of a kind), Newcombe's: the values whose own variance, by Hanley and McNeil, would
-    not rule the figure out, each group counted once.
+    It is the probability that a good sample scores above a bad one; ties count half.
+
+    Formula: the Mann-Whitney statistic over good times bad. Interval: DeLong's variance (that of each sample's share
+    of pairs won; samples of one group together, by Obuchowski), on the log-odds scale. If that variance is 0
+    (perfect order, or one sample of a class), Newcombe's interval: the values whose variance, by Hanley and McNeil,
+    does not rule out the estimate, with each group counted once.
     Papers: DeLong et al., Biometrics 1988; Obuchowski, Biometrics 1997; Newcombe, Statistics in Medicine 2006.
 
     >>> round(auc(np.array([0.9, 0.8, 0.7, 0.7]), np.array([True, True, True, False])).value, 4)
@@ -51,7 +53,7 @@ def auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints
 def auc_difference(
     first: Floats, second: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None
 ) -> Figure:
-    """By how much the first scores have the larger area than the second ones of the same samples (DeLong, paired)."""
+    """Compute the paired difference in AUC of two scores (DeLong)."""
     if people.all() or not people.any():
         return Figure(math.nan, n=len(first), why=ONE_CLASS if len(first) else NOBODY)
     (one, mine), (other, theirs) = (_auc_parts(scores, people) for scores in (first, second))
@@ -64,7 +66,10 @@ def auc_difference(
 
 
 def _auc_parts(scores: Floats, people: Bools) -> tuple[float, Floats]:
-    """The area, and each sample's own pull on it: the share of pairs that it wins less the mean."""
+    """Return the AUC and the influence of each sample on it.
+
+    The influence is the sample's share of pairs won minus the mean, divided by the size of its class.
+    """
     won = np.empty(len(scores))
     good, bad = scores[people], scores[~people]
     won[people], won[~people] = _won(good, bad), 1 - _won(bad, good)
@@ -82,7 +87,7 @@ def _spread(pulls: Floats, people: Bools, groups: Ints | None) -> float:
 
 
 def _won(mine: Floats, others: Floats) -> Floats:
-    """For each of mine the share of the others that lie below it, ties half."""
+    """Return for each value of `mine` the share of `others` below it, ties count half."""
     ordered = np.sort(others)
     below = np.searchsorted(ordered, mine, "left") + np.searchsorted(ordered, mine, "right")
     return np.asarray(below / (2 * len(others)))
@@ -114,10 +119,11 @@ def correlations(
     rounds: int = ROUNDS,
     seed: int = 0,
 ) -> dict[str, Figure]:
-    """Spearman's, Kendall's (tau-b) and Pearson's.
+    """Compute Spearman's, Kendall's (tau-b) and Pearson's correlation.
 
-    Intervals: the middle of a bootstrap over samples (or groups of them), ranks being taken anew in each resample;
-    of Kendall's the delta method over its three U-statistics (Newson, Stata Journal 2002), on the scale of Fisher's z.
+    Intervals of Spearman's and Pearson's are percentiles of a bootstrap over samples (or groups), with ranks
+    recomputed in each resample. Kendall's uses the delta method over its three U-statistics (Newson, Stata Journal
+    2002), on Fisher's z scale.
     """
     names = ("spearman", "kendall", "pearson")
     n = len(scores)
@@ -160,7 +166,10 @@ def _no_interval(value: float, n: int, groups: Ints | None) -> str:
 
 
 def _ranks(counts: Floats, level: np.ndarray[tuple[int], np.dtype[np.intp]], levels: int) -> Floats:
-    """Mean ranks of samples that are there so many times each, a row for each resample."""
+    """Compute mean ranks of weighted samples, one row per resample.
+
+    `counts` are the numbers of times that each sample occurs.
+    """
     order = np.argsort(level, kind="stable")
     starts = np.searchsorted(level[order], np.arange(levels))
     at_level = np.add.reduceat(counts[:, order], starts, axis=1)
@@ -169,7 +178,7 @@ def _ranks(counts: Floats, level: np.ndarray[tuple[int], np.dtype[np.intp]], lev
 
 
 def _weighted(counts: Floats, x: Floats, y: Floats) -> Floats:
-    """Pearson's correlation for each row of counts."""
+    """Compute Pearson's correlation for each row of counts."""
     total = counts.sum(axis=1, keepdims=True)
     x = x - (counts * x).sum(axis=1, keepdims=True) / total
     y = y - (counts * y).sum(axis=1, keepdims=True) / total
@@ -181,7 +190,7 @@ def _weighted(counts: Floats, x: Floats, y: Floats) -> Floats:
 
 def _kendall(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Figure:
     n = len(x)
-    rows = np.empty((3, n))  # each sample's mean over the others: agreeing pairs, pairs apart in x, and in y
+    rows = np.empty((3, n))  # per sample, mean over the others: agreeing pairs, pairs that differ in x, and in y
     step = max(1, (1 << 22) // n)
     for start in range(0, n, step):
         part = slice(start, start + step)
@@ -202,9 +211,11 @@ def _kendall(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Fi
 def curve(
     scores: Floats, people: Bools, confidence: float = 0.95, *, groups: Ints | None = None, bins: int = 10
 ) -> tuple[Sequence[Bin], float]:
-    """What scores promise and what people say: bins of about as many samples each, and the mean distance (ECE).
+    """Compute a calibration curve and the expected calibration error (ECE).
 
-    Equal scores stay together. An ECE of few samples is above 0 for a perfect judge too, so it has no interval.
+    The bins have about equal size.
+
+    Equal scores stay in one bin. The ECE of few samples is above 0 even for a perfect judge, so it has no interval.
     Paper: Naeini et al., AAAI 2015; bins of equal counts by Nguyen and O'Connor, EMNLP 2015.
     """
     n = len(scores)
@@ -227,10 +238,10 @@ def curve(
 def length_slope(
     scores: Floats, labels: Floats, words: Floats, confidence: float = 0.95, *, groups: Ints | None = None
 ) -> Figure:
-    """How much a score rises for 100 words more at the same label: least squares of scores on words and labels.
+    """Estimate the increase in score per 100 words at equal label, by least squares.
 
-    Interval: Student's, with the errors of HC3, which stays honest where long answers vary more than short ones; of
-    samples in groups CR3, which is the same with whole groups left out, and Student's for as many as there are.
+    Interval: Student's t with HC3 errors, which are valid if long answers vary more than short ones. For samples in
+    groups CR3, which leaves out whole groups, with the number of groups minus one as degrees of freedom.
     Papers: MacKinnon and White, Journal of Econometrics 1985; Bell and McCaffrey, Survey Methodology 2002.
     """
     from scipy.special import stdtrit
@@ -257,7 +268,10 @@ def length_slope(
 
 
 def _pulls(design: Floats, inverse: Floats, left: Floats, groups: Ints | None) -> Floats:
-    """How far each group's residuals move the coefficients: those of all samples less those without the group."""
+    """Compute the influence of each group on the coefficients.
+
+    It is the difference between the fits with and without the group.
+    """
     if groups is None:
         leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
         return np.asarray((design * (left / np.maximum(1 - leverage, 1e-6))[:, None]) @ inverse)

@@ -1,4 +1,4 @@
-"""What moves a judge and should not: being asked again, the order of contexts, and length."""
+"""Biases of a judge: inconsistency between replicates, order of contexts, and length of answers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from ragauge.stats.reliability import over_tasks
 def consistency(
     columns: Floats, threshold: float, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0
 ) -> Consistency:
-    """How far replicates (columns) of the same samples (rows) agree.
+    """Measure the agreement of replicates (columns) of the same samples (rows).
 
-    A sample that has a verdict in one and none (NaN) in another changed; one that never had any says nothing.
+    A sample with a verdict in one replicate and none (NaN) in another counts as changed. Samples without any verdict
+    are left out.
 
     >>> found = consistency(np.array([[1.0, 0.9], [0.2, 0.8], [np.nan, 0.7], [0.1, 0.3]]), 0.5)
     >>> found.same.value, found.pairwise.value, round(found.spread.value, 4)
@@ -45,12 +46,15 @@ def consistency(
 
 
 def _share(hits: Floats, confidence: float, groups: Ints | None) -> Figure:
-    """A share, or a mean of values between 0 and 1, which varies no more than a share does."""
+    """Estimate a share, or conservatively a mean of values between 0 and 1."""
     return share(float(hits.sum()), len(hits), confidence, effect=design_effect(hits, groups, confidence))
 
 
 def _bounded(values: Floats, confidence: float, groups: Ints | None, seed: int) -> Figure:
-    """A mean of values between 0 and 1, which are not proven perfect by being so in all that were seen."""
+    """Estimate a mean of values between 0 and 1.
+
+    The interval has a width even if all values are 1.
+    """
     if groups is not None or not len(values):
         return _share(values, confidence, groups)
     low, high = over_tasks(values[None], confidence, seed=seed)
@@ -58,7 +62,7 @@ def _bounded(values: Floats, confidence: float, groups: Ints | None, seed: int) 
 
 
 def verdict_codes(scores: Floats, threshold: float) -> Floats:
-    """1 for good, 0 for bad, -1 for no verdict.
+    """Encode verdicts: 1 for good, 0 for bad, -1 for no verdict.
 
     >>> verdict_codes(np.array([0.9, 0.1, np.nan]), 0.5).tolist()
     [1.0, 0.0, -1.0]
@@ -75,7 +79,10 @@ def swapped(
     groups: Ints | None = None,
     seed: int = 0,
 ) -> Swap:
-    """What came of turning the contexts round, of the samples that have a verdict one way or the other."""
+    """Measure the effect of reversing the contexts.
+
+    Samples without a verdict in both orders are left out.
+    """
     heard = ~(np.isnan(given) & np.isnan(turned))
     given, turned, groups = given[heard], turned[heard], None if groups is None else groups[heard]
     changed = verdict_codes(given, threshold) != verdict_codes(turned, threshold)
@@ -97,7 +104,7 @@ def verbosity(
     groups: Ints | None = None,
     seed: int = 0,
 ) -> Verbosity:
-    """Whether the judge's error grows with length, over the samples that it scored."""
+    """Measure whether the error of the judge grows with the length of answers."""
     known = ~np.isnan(scores)
     mine = None if groups is None else groups[known]
     error, length = scores[known] - labels[known], words[known]

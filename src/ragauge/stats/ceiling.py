@@ -1,4 +1,4 @@
-"""How far people agree among themselves: what nobody can ask a judge to surpass by much."""
+"""Agreement of people among themselves: an approximate upper limit for a judge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ragauge.stats.association import auc, correlations
 
 
 def left_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
-    """Each vote beside the mean of the others of its sample, and the sample; those who voted alone are left out.
+    """Pair each vote with the mean of the other votes on its sample.
+
+    Returns votes, means of the others, and sample positions. Samples with one vote are left out.
 
     >>> vote, others, sample = left_out(np.array([[1.0, 0.0, 1.0], [0.5, np.nan, np.nan]]))
     >>> vote.tolist(), others.tolist(), sample.tolist()
@@ -28,9 +30,9 @@ def left_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
 def people_figures(
     votes: Floats, threshold: float, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0
 ) -> dict[str, Figure]:
-    """The figures of a judge, for a person: each one's vote against the mean of the others, all persons together.
+    """Compute the statistics of a person: each vote against the mean of the others.
 
-    The votes of one sample hang together, and so do the samples of one group. Alpha is that of all votes.
+    The votes on one sample are correlated, and so are the samples of one group. Alpha is that of all votes.
     """
     vote, others, sample = left_out(votes)
     together = sample if groups is None else groups[sample]

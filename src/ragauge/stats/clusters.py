@@ -1,4 +1,4 @@
-"""Samples that hang together: several answers to one question are not as many samples as they look."""
+"""Corrections for correlated samples, such as several answers to one question."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONE_GROUP = "all samples are of one question, which does not tell how far it may
 
 
 def separate(n: int, groups: Ints | None) -> int:
-    """How many groups n samples are in; without groups each is one.
+    """Return the number of groups of n samples; without groups each sample is one.
 
     >>> separate(5, None), separate(5, np.array([7, 7, 7, 2, 2]))
     (5, 2)
@@ -23,7 +23,9 @@ def separate(n: int, groups: Ints | None) -> int:
 
 
 def deviations(confidence: float, groups: Ints | None) -> float:
-    """How many standard errors an interval reaches: the normal quantile, or Student's for G - 1 where G groups say it.
+    """Return the half-width of an interval in standard errors.
+
+    That is the normal quantile, or Student's t with G - 1 degrees of freedom for G groups.
 
     >>> round(deviations(0.95, None), 3), round(deviations(0.95, np.arange(30) // 3), 3)
     (1.96, 2.262)
@@ -38,9 +40,9 @@ def deviations(confidence: float, groups: Ints | None) -> float:
 
 
 def variance_of_sum(parts: Floats, groups: Ints | None) -> float:
-    """The variance of a sum of centred parts, when whole groups are drawn: that of the groups' own sums.
+    """Compute the variance of a sum of centred parts if whole groups are sampled.
 
-    Formula: G / (G - 1) times the sum of the squares of the G groups' sums; without groups each part is one.
+    Formula: G / (G - 1) times the sum of the squares of the G group sums; without groups each part is one.
 
     >>> variance_of_sum(np.array([1.0, -1.0]), None), variance_of_sum(np.array([1.0, 1.0, -2.0]), np.array([0, 0, 1]))
     (4.0, 16.0)
@@ -52,11 +54,13 @@ def variance_of_sum(parts: Floats, groups: Ints | None) -> float:
 
 
 def design_effect(hits: Floats, groups: Ints | None, confidence: float = 0.95) -> float:
-    """How many times more a share varies because whole groups are drawn; never below 1, so no interval gets narrower.
+    """Compute the factor by which grouping increases the variance of a share.
 
-    Formula: the variance of the groups' sums over that of as many separate samples, times (t/z)^2, since G groups tell
-    a variance no better than G samples would. Where all samples are alike, or in one group, nothing tells how far those
-    of a group hang together, and they count as one: the sum of the squares of the groups' sizes over n.
+    At least 1.
+
+    Formula: the variance of the group sums over that of as many independent samples, times (t/z)^2, since a variance
+    from G groups is no more precise than from G samples. If all samples are equal, or in one group, the correlation
+    within groups is unknown, and each group counts as one sample: the sum of the squares of the group sizes over n.
     Papers: Kish, Survey Sampling, 1965; Korn and Graubard, Survey Methodology 1998.
 
     >>> round(design_effect(np.array([1.0, 1.0, 0.0, 0.0] * 25), np.arange(100) // 2), 2)
@@ -75,7 +79,10 @@ def design_effect(hits: Floats, groups: Ints | None, confidence: float = 0.95) -
 
 
 def grouped_counts(n: int, groups: Ints | None, rounds: int, seed: int) -> Iterator[Floats]:
-    """Blocks of resamples of n samples as counts; samples of one group come and go together."""
+    """Yield blocks of resamples of n samples as counts.
+
+    Samples of one group have equal counts.
+    """
     rng = np.random.default_rng(seed)
     if groups is None:
         yield from resampled_counts(n, rounds, rng)

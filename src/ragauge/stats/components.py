@@ -1,4 +1,4 @@
-"""A system that was asked several times: what of the variance lies between queries, and what chance brings in."""
+"""Variance components of repeated trials of one system: between queries, between trials, residual."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from ragauge.records import Floats
 
 
 def mean_squares(table: Floats) -> Parts:
-    """Between queries, between trials, and of the rest; a row for each trial, a column for each query, two or more.
+    """Compute the mean squares between queries, between trials, and of the residual.
 
-    Formula: with n queries and T trials, T times the variance of the queries' means, n times that of the trials' means,
-    and the sum of (value - its query's mean - its trial's mean + mean)^2 over (n - 1)(T - 1).
+    `table` has one row per trial and one column per query, at least two of each. Formula: with n queries and T
+    trials, T times the variance of the query means, n times that of the trial means, and the sum of (value - query
+    mean - trial mean + mean)^2 over (n - 1)(T - 1).
 
     >>> mean_squares(np.array([[1.0, 2.0], [3.0, 8.0]]))
     Parts(queries=9.0, trials=16.0, rest=4.0)
@@ -28,10 +29,10 @@ def mean_squares(table: Floats) -> Parts:
 
 
 def variation(table: Floats) -> Variation | None:
-    """How the values of a system vary; None of a single trial, or of fewer than two queries that all trials scored.
+    """Analyse how the scores of a system vary.
 
-    A query that some trial has no value for is left out: with it the table would have a hole, and the mean squares no
-    longer the expectations that they are solved by.
+    None for one trial, or fewer than two complete queries. A query without a value in some trial is left out,
+    because the estimates from mean squares need a complete table.
 
     >>> found = variation(np.array([[1.0, 2.0], [3.0, 8.0]]))
     >>> found.estimates, found.unstable
@@ -42,6 +43,6 @@ def variation(table: Floats) -> Variation | None:
     if count < 2 or n < 2:
         return None
     unstable = int((whole != whole[0]).any(axis=0).sum())
-    if not unstable:  # without what rounding leaves
+    if not unstable:  # exactly 0, without rounding errors
         return Variation(count, n, Parts(count * float(whole[0].var(ddof=1)), 0.0, 0.0), 0, table.shape[1] - n)
     return Variation(count, n, mean_squares(whole), unstable, table.shape[1] - n)

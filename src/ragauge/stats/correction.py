@@ -1,4 +1,4 @@
-"""Many tests at once: what a p-value is worth when it is one of several."""
+"""Multiple-comparison correction of p-values."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from ragauge.records import Floats
 
 
 def corrected(p_values: Floats, how: str) -> Floats:
-    """The p-values after a correction for their number; what is not a number is no test, and stays as it is.
+    """Correct p-values for multiple comparisons.
 
-    `bonferroni`: times m. `holm`: the smallest times m, the next times m - 1, never falling. Both keep the chance of
-    any false alarm below the level. `bh` (Benjamini and Hochberg): the i-th smallest times m / i, never rising from the
-    largest down; it keeps the expected share of false alarms below the level. `none`: as they are.
+    NaN is not counted as a test and stays NaN. `bonferroni`: times m. `holm`: the smallest times m, the next times m
+    - 1, made non-decreasing. Both keep the probability of any false positive below the level. `bh` (Benjamini and
+    Hochberg): the i-th smallest times m / i, made non-increasing from the largest down; it keeps the expected share
+    of false positives below the level. `none`: unchanged.
 
     >>> [corrected(np.array([0.01, 0.04, 0.03]), how).tolist() for how in ("bonferroni", "holm", "bh")]
     [[0.03, 0.12, 0.09], [0.03, 0.06, 0.06], [0.03, 0.04, 0.04]]

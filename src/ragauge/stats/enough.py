@@ -1,4 +1,4 @@
-"""Which k is enough: the smallest that loses no more than a tolerance, as far as these queries can tell."""
+"""Smallest sufficient k: the smallest cutoff that loses no more than a tolerance, with confidence."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ def enough(
     confidence: float = 0.95,
     tokens: Mapping[int, float] | None = None,
 ) -> Advice:
-    """The smallest k whose loss against the best k is within the tolerance, with confidence.
+    """Find the smallest k whose loss is within the tolerance, with confidence.
 
-    If that is the largest k that was tried and the measure still rises there, no k is enough. Of equal means the
-    largest k is the best; with few queries no smaller one is enough.
-    `values` has for each k a value a query (NaN where unscored), `tokens` the mean tokens of a context of k documents.
+    The loss is relative to the best k. If that is the largest k and the measure still rises there, no k is
+    sufficient. Among equal means the largest k is the best; with few queries no smaller one is sufficient. `values`
+    has an array of one value per query for each k (NaN if unscored), `tokens` the mean number of tokens in a context
+    of k documents. Raises `MissingEvidence` for fewer than two scored queries.
 
     >>> print(enough({1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, "hit_rate"))
     k=5: hit_rate 1.0000, the best
@@ -40,7 +41,9 @@ def enough_each(
     confidence: float = 0.95,
     tokens: Mapping[int, float] | None = None,
 ) -> dict[str, Advice]:
-    """The same for several systems; those that are scored on the same queries are resampled together.
+    """Find the smallest sufficient k of several systems; see `smallest_k`.
+
+    Systems scored on the same queries share their resamples.
 
     >>> rising, flat = {1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, {1: np.ones(100), 5: np.ones(100)}
     >>> found = enough_each({"rising": rising, "flat": flat}, "recall", tolerance=0.05)
@@ -60,7 +63,7 @@ def enough_each(
 
 
 class _Losses:
-    """What each k loses against the best one, query by query."""
+    """Loss per query of each k relative to the best one."""
 
     def __init__(self, values: Mapping[int, Floats]) -> None:
         self.ks = sorted(values)
@@ -70,7 +73,8 @@ class _Losses:
             raise MissingEvidence("a recommendation needs at least two scored queries", hint="give more ground truth")
         known = table[:, self.scored]
         self.means = known.mean(axis=1)
-        # Of equal means the largest k, so that a smaller one has to show that it loses nothing on other queries either.
+        # The largest k among equal means, so that a smaller one has to show that it loses nothing on other queries
+        # either.
         self.best = max(range(len(self.ks)), key=lambda i: (self.means[i], self.ks[i]))
         self.losses: Floats = (known[self.best] - known).T
 
@@ -94,7 +98,8 @@ class _Losses:
                 row |= {"tokens": tokens[k], "tokens_more": tokens[k] - (table[-1]["tokens"] if table else 0.0)}
             table.append(row)
         enough = next((int(row["k"]) for row in table if row["loss_at_most"] <= tolerance), self.ks[self.best])
-        # The largest k has no loss by definition; a larger one could still add, unless every query has the maximum.
+        # The largest k has no loss by definition; a larger one could still be better, unless every query has the
+        # maximum.
         rises = len(self.ks) == 1 or self.means[-1] > self.means[-2]
         open_ended = enough == self.ks[-1] and self.means[-1] < 1 and rises
         n = int(self.scored.sum())
@@ -102,5 +107,8 @@ class _Losses:
 
 
 def quarter_of_bytes(text: str) -> float:
-    """About how many tokens a text has: English and code have four bytes to a token in the common vocabularies."""
+    """Estimate the number of tokens in a text as a quarter of its bytes.
+
+    English and code have about four bytes per token in common vocabularies.
+    """
     return len(text.encode("utf-8", "surrogatepass")) / 4

@@ -1,4 +1,4 @@
-"""How far a mean may be off."""
+"""Confidence intervals of means and quantiles, also for grouped samples."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from ragauge.stats.resampling import bootstrap_means
 
 ROUNDS = 10_000
 ORDINARY = 256
-"""Up to this power of two, and down to its inverse, the cubes of values and of what they differ by are numbers."""
+"""Largest binary exponent (and negative of the smallest) for which cubes neither overflow nor underflow."""
 
 
 def powers(columns: Floats) -> Ints:
-    """The power of two by which each column is to be multiplied before it is squared: 0, but for huge or tiny ones.
+    """Return the power of two by which to scale each column before squaring.
 
-    It leaves every digit as it is, and brings them to where squares and cubes are numbers.
+    0 except for extreme values. Scaling by a power of two is exact, and avoids overflow and underflow of squares and
+    cubes.
 
     >>> powers(np.array([[1e-300, 0.5], [2e-300, 0.25]])).tolist()
     [995, 0]
@@ -27,7 +28,7 @@ def powers(columns: Floats) -> Ints:
 
 
 def t_interval(values: Floats, confidence: float) -> tuple[float, float]:
-    """Student's interval of a mean: the shifts that a t-test at the level that is left, both sides, would not reject.
+    """Compute Student's t interval of a mean.
 
     Formula: mean -+ t s / sqrt(n), with t the (1 + confidence) / 2 quantile for n - 1 degrees of freedom.
 
@@ -42,7 +43,9 @@ def t_interval(values: Floats, confidence: float) -> tuple[float, float]:
 
 
 def percentile_interval(resampled: Floats, confidence: float) -> Floats:
-    """The middle part of the resampled means: a row of lower ends and one of upper ends, for each column.
+    """Compute percentile intervals from resampled means.
+
+    The result has a row of lower ends and a row of upper ends.
 
     >>> percentile_interval(np.arange(101.0)[:, None], 0.5).ravel().tolist()
     [25.0, 75.0]
@@ -52,11 +55,11 @@ def percentile_interval(resampled: Floats, confidence: float) -> Floats:
 
 
 def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Floats:
-    """Bias-corrected and accelerated: percentiles that allow for a skewed and shifted distribution.
+    """Compute bias-corrected and accelerated (BCa) bootstrap intervals.
 
-    Formula: with z0 the normal quantile of the share of resampled means below the mean (ties count half) and a a sixth
-    of the skewness of the leave-one-out means, the ends are the percentiles Phi(z0 + (z0 + z) / (1 - a (z0 + z))) for
-    z = -+ the normal quantile of the confidence. Where all values are equal, so are the ends.
+    Formula: with z0 the normal quantile of the share of resampled means below the mean (ties count half) and a a
+    sixth of the skewness of the leave-one-out means, the ends are the percentiles Phi(z0 + (z0 + z) / (1 - a (z0 +
+    z))) for z = -+ the normal quantile of the confidence. If all values are equal, both ends are the mean.
     Paper: Efron, JASA 1987.
     """
     from scipy.special import ndtr, ndtri
@@ -70,7 +73,7 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
         if squares[j] <= (1e-15 * abs(np.ldexp(mean[j], power[j]))) ** 2:
             ends[:, j] = mean[j]
             continue
-        near = 1e-11 * float(np.abs(columns[:, j]).mean())  # sums of the same steps in another order are the same
+        near = 1e-11 * float(np.abs(columns[:, j]).mean())  # tolerance for sums of equal values in another order
         below = ((resampled[:, j] < mean[j] - near).mean() + (resampled[:, j] <= mean[j] + near).mean()) / 2
         z0 = ndtri(np.clip(below, 0.5 / len(resampled), 1 - 0.5 / len(resampled)))
         a = cubes[j] / (6 * squares[j] ** 1.5)
@@ -80,9 +83,10 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
 
 
 def mean_intervals(columns: Floats, confidence: float = 0.95, *, rounds: int = ROUNDS, seed: int = 0) -> Floats:
-    """A BCa interval of the mean of each column, NaN left out: a row of lower ends and one of upper ends.
+    """Compute a BCa interval of the mean of each column, ignoring NaN.
 
-    Columns that have their values in the same places see the same resamples. Fewer than two values have no interval.
+    The result has a row of lower ends and a row of upper ends. Columns with values in the same rows share their
+    resamples. NaN for fewer than two values.
 
     >>> mean_intervals(np.array([[0.0, 1.0, math.nan], [1.0, 1.0, 1.0]] * 50)).round(1).tolist()
     [[0.4, 1.0, 1.0], [0.6, 1.0, 1.0]]
@@ -102,11 +106,12 @@ def mean_intervals(columns: Floats, confidence: float = 0.95, *, rounds: int = R
 def bootstrap_upper(
     columns: Floats, confidence: float = 0.95, *, worst: float = 1.0, rounds: int = ROUNDS, seed: int = 0
 ) -> Floats:
-    """The upper end of a one-sided bootstrap interval of each column's mean loss, a query of the worst loss imagined.
+    """Compute a one-sided bootstrap upper bound of each column's mean loss.
 
-    Formula: the confidence quantile of the means of `rounds` samples of n + 1 values, drawn with replacement from the n
-    values and `worst`. Without it the bootstrap knows only losses that it has seen, and n queries without any would
-    prove that there are none; with it that bound is near 3/n, and for losses of 0 and 1 near Clopper and Pearson's.
+    Formula: the confidence quantile of the means of `rounds` samples of n + 1 values, drawn with replacement from
+    the n values and `worst`. Without the added value the bootstrap knows only observed losses, and n queries without
+    loss would give a bound of 0. With it that bound is near 3/n, and for losses of 0 and 1 near Clopper and
+    Pearson's.
 
     >>> bool(0.02 < bootstrap_upper(np.zeros((100, 1)))[0] < 0.04)
     True

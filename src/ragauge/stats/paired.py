@@ -1,4 +1,4 @@
-"""Two systems on the same queries: whether chance would make them differ as much. A column for each comparison."""
+"""Paired significance tests and effect sizes for two systems on the same queries; one column per comparison."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from ragauge.stats.resampling import flipped_sums
 
 ROUNDS = 10_000
 FEW = 13
-"""Up to so many queries every pattern of signs is gone through."""
+"""Maximum number of queries for which all sign patterns are enumerated."""
 
 
 def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
-    """Student's paired t-test: for each column the two-sided p-value, and the one-sided for a mean above `shift`.
+    """Compute Student's paired t-test.
 
-    Formula: t = (mean - shift) / (s / sqrt(n)), with n - 1 degrees of freedom. Where no query differs from `shift`
-    both are 1.
+    Returns two-sided p-values, and one-sided ones for a mean above `shift`.
+
+    Formula: t = (mean - shift) / (s / sqrt(n)), with n - 1 degrees of freedom. Both are 1 if no query differs from
+    `shift`.
 
     >>> two, one = t_test(np.array([[1.0], [2.0], [3.0]]))
     >>> round(float(two[0]), 6), round(float(one[0]), 6)
@@ -41,10 +43,10 @@ def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
 def randomisation_test(
     gaps: Floats, *, rounds: int = ROUNDS, seed: int = 0, executor: Executor | None = None
 ) -> Floats:
-    """Fisher's randomisation test for paired values, two-sided; exact where 2^n patterns are no more than `rounds`.
+    """Compute Fisher's paired randomisation test, two-sided; exact if 2^n <= `rounds`.
 
-    Formula: over sign patterns s, twice the smaller of the shares with sum s_i d_i >= sum d_i and <= sum d_i, at most
-    1; where patterns are sampled, a share is (1 + count) / (1 + rounds), so p is never 0.
+    Formula: over sign patterns s, twice the smaller of the shares with sum s_i d_i >= sum d_i and <= sum d_i, at
+    most 1; if patterns are sampled, a share is (1 + count) / (1 + rounds), so p is never 0.
     Paper: Smucker, Allan and Carterette, CIKM 2007.
 
     >>> randomisation_test(np.array([[1.0], [2.0], [3.0]])).tolist()
@@ -52,7 +54,7 @@ def randomisation_test(
     """
     sums, exact = flipped_sums(gaps, rounds, seed, executor)
     observed = gaps.sum(axis=0)
-    near = 1e-12 * np.abs(gaps).sum(axis=0)  # sums of the same values in another order are the same
+    near = 1e-12 * np.abs(gaps).sum(axis=0)  # tolerance for sums of equal values in another order
     more, less = (sums >= observed - near).sum(axis=0), (sums <= observed + near).sum(axis=0)
     fewer = np.minimum(more, less)
     share: Floats = fewer / len(sums) if exact else (1 + fewer) / (1 + len(sums))
@@ -60,7 +62,9 @@ def randomisation_test(
 
 
 def wilcoxon_test(gaps: Floats) -> Floats:
-    """Wilcoxon's signed-rank test, two-sided, as scipy has it: queries without a difference are left out.
+    """Compute Wilcoxon's signed-rank test, two-sided, as in scipy.
+
+    Zero differences are left out.
 
     >>> wilcoxon_test(np.array([[1.0], [2.0], [3.0]])).tolist()
     [0.25]
@@ -74,13 +78,16 @@ def wilcoxon_test(gaps: Floats) -> Floats:
             found[j] = _every_sign(differing)
         elif len(differing):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that few queries make the normal approximation rough: n is shown
+                warnings.simplefilter("ignore")  # the normal approximation is rough for few queries; reports show n
                 found[j] = wilcoxon(column).pvalue
     return found
 
 
 def _every_sign(gaps: Floats) -> float:
-    """The same by going through every pattern of signs at once, as scipy does one by one where some are tied."""
+    """Compute the exact p-value of Wilcoxon's test from all sign patterns.
+
+    Faster than scipy, which enumerates them one by one if there are ties.
+    """
     from scipy.stats import rankdata
 
     ranks = rankdata(np.abs(gaps))
@@ -91,9 +98,9 @@ def _every_sign(gaps: Floats) -> float:
 
 
 def sign_test(gaps: Floats) -> Floats:
-    """The sign test, two-sided and exact: of the queries that differ, how many are better.
+    """Compute the exact two-sided sign test on the queries that differ.
 
-    Formula: twice the chance that a fair coin shows the rarer side so seldom, at most 1.
+    Formula: twice the probability that a fair coin shows the rarer side at most that often, at most 1.
 
     >>> sign_test(np.array([[1.0], [2.0], [3.0], [0.0]])).tolist()
     [0.25]
@@ -112,7 +119,7 @@ def _deviations(gaps: Floats) -> Floats:
 
 
 def deviations(gaps: Floats) -> Floats:
-    """The standard deviation of each column; 0 where it is nothing but rounding.
+    """Compute the standard deviation of each column; 0 if it is only rounding error.
 
     >>> deviations(np.array([[0.1 + 0.2], [0.3]])).tolist()
     [0.0]
@@ -122,7 +129,10 @@ def deviations(gaps: Floats) -> Floats:
 
 
 def cohens_d(gaps: Floats) -> Floats:
-    """The mean difference over the deviation of the differences; 0 where nothing differs, infinite where all do alike.
+    """Compute Cohen's d for pairs.
+
+    It is the mean difference divided by the standard deviation of the differences. 0 if all differences are 0,
+    infinite if they are equal and not 0.
 
     >>> cohens_d(np.array([[1.0], [2.0], [3.0]])).tolist()
     [2.0]
@@ -133,7 +143,7 @@ def cohens_d(gaps: Floats) -> Floats:
 
 
 def cliffs_delta(mine: Floats, base: Floats) -> Floats:
-    """Over all pairs of a value of mine and one of the baseline: the share above minus the share below.
+    """Compute Cliff's delta: share of pairs (mine, baseline) above minus share below.
 
     >>> cliffs_delta(np.array([[1.0], [3.0]]), np.array([[0.0], [2.0]])).tolist()
     [0.5]

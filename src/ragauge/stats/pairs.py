@@ -1,4 +1,4 @@
-"""Pairs of systems, tested together: the columns that share their queries share their resamples."""
+"""Comparison of pairs of systems; pairs with the same queries share their resamples."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ragauge.stats.seeds import hierarchical_means, seeds_interval, seeds_test, 
 
 Mask = NDArray[np.bool_]
 MOST = 20_000_000
-"""How many resampled means are in memory at a time; beyond that columns go in turns, each with the same resamples."""
+"""Maximum number of resampled means in memory; beyond that, columns are processed in blocks with the same resamples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A system and a baseline by one measure: a row for each seed (one where there are none), a column for each query.
+    """Scores of a system and a baseline by one measure: one row per seed (or one row), one column per query.
 
-    A value that is not a number leaves its query out.
+    A query with a NaN in any row is left out.
     """
 
     measure: str
@@ -38,13 +38,16 @@ class Pair:
     base: Floats
     mine: Floats
     seeds: Sequence[str] = ()
-    """The labels of the rows, where both systems have the same seeds or one has one row only."""
+    """Labels of the rows, if both systems have the same seeds or one has a single row; otherwise empty."""
     lower_is_better: bool = False
     stratum: str = ""
 
 
 def compared(pairs: Sequence[Pair], method: Method, executor: Executor | None = None) -> list[Comparison]:
-    """A comparison for each pair, in the same order, p-values corrected for the family; resampled on the executor."""
+    """Compare all pairs, with p-values corrected per family.
+
+    Comparisons are in input order. Resampling runs on the executor, if given.
+    """
     kept = [_scored(one) for one in pairs]
     groups: dict[bytes, list[int]] = {}
     for place, mask in enumerate(kept):
@@ -75,7 +78,7 @@ def _corrected(rows: Sequence[Comparison], method: Method) -> list[Comparison]:
 
 
 def _tested(pairs: Sequence[Pair], mask: Mask, method: Method, executor: Executor | None) -> list[Comparison]:
-    """The pairs that have the same queries, each a column."""
+    """Test pairs that have the same queries, as columns of one table."""
     base = np.stack([one.base[:, mask].mean(axis=0) for one in pairs], axis=1)
     mine = np.stack([one.mine[:, mask].mean(axis=0) for one in pairs], axis=1)
     gaps = gaps_of(mine, base)
@@ -137,9 +140,10 @@ def _tested(pairs: Sequence[Pair], mask: Mask, method: Method, executor: Executo
 
 
 def gaps_of(mine: Floats, base: Floats) -> Floats:
-    """The differences; those of the same size but for rounding are made the same: 0.3 - 0.2 is a step as 0.2 - 0.1 is.
+    """Subtract scores, and remove rounding from equal differences.
 
-    Ranks, signs and ties must not hang on the last digits of a subtraction.
+    Differences that are equal except for rounding become exactly equal. Ranks, signs and ties must not depend on the
+    last digits of a subtraction: 0.3 - 0.2 equals 0.2 - 0.1.
 
     >>> len(set(gaps_of(np.array([[0.3], [0.2]]), np.array([[0.2], [0.1]])).ravel().tolist()))
     1
@@ -154,7 +158,7 @@ def gaps_of(mine: Floats, base: Floats) -> Floats:
     first = np.maximum.accumulate(np.where(steps, np.arange(len(gaps))[:, None], -1), axis=0)
     same = np.where(first < 0, 0.0, np.take_along_axis(sizes, np.maximum(first, 0), axis=0))
     np.put_along_axis(sizes, order, same, axis=0)
-    return np.asarray(np.copysign(sizes, gaps) + 0.0)  # without a negative zero
+    return np.asarray(np.copysign(sizes, gaps) + 0.0)  # removes negative zeros
 
 
 def _mean(values: Floats) -> float:
@@ -162,7 +166,7 @@ def _mean(values: Floats) -> float:
 
 
 def _needed(deviation: float, method: Method) -> int | None:
-    if method.detect is None or not deviation > 0:  # no deviation is no knowledge of it
+    if method.detect is None or not deviation > 0:  # a deviation of 0 means that it is unknown
         return None
     return queries_needed(deviation, method.detect, alpha=method.alpha, power=method.power)
 
@@ -173,7 +177,10 @@ def _moved(queries: Sequence[str], base: Floats, mine: Floats, gap: Floats) -> l
 
 
 def _margin(gap: Floats, pair: Pair, method: Method) -> Margin | None:
-    """Two one-sided t-tests (Schuirmann 1987): above minus the margin, and below the margin."""
+    """Test non-inferiority and equivalence by two one-sided t-tests.
+
+    The tests are above minus the margin, and below the margin (Schuirmann 1987).
+    """
     if method.margin is None:
         return None
     if len(gap) < 2:
@@ -187,7 +194,7 @@ def _margin(gap: Floats, pair: Pair, method: Method) -> Margin | None:
 def _over_seeds(
     pairs: Sequence[Pair], mask: Mask, gaps: Floats, method: Method, executor: Executor | None
 ) -> tuple[Floats, Floats]:
-    """The p-values and the intervals over queries and seeds."""
+    """Compute p-values and intervals over queries and seeds."""
     sides = [sides_of(one.mine[:, mask], one.base[:, mask], paired=_is_paired(one)) for one in pairs]
     resampled = hierarchical_means(sides, method.rounds, method.seed, executor)
     found = []
@@ -195,7 +202,7 @@ def _over_seeds(
         difference, known = _mean(gaps[:, column]), variances(mine, method.seed)
         ends = seeds_interval(resampled[:, column], difference, known, method.confidence)
         values = np.concatenate([pairs[column].mine[:, mask], pairs[column].base[:, mask]])
-        if values.min() >= 0 and values.max() <= 1:  # a difference of shares is no larger, however few the seeds
+        if values.min() >= 0 and values.max() <= 1:  # scores in [0, 1] differ by at most 1, however few the seeds
             ends = max(-1.0, ends[0]), min(1.0, ends[1])
         found.append((seeds_test(difference, known), *ends))
     p, low, high = np.array(found).T

@@ -1,4 +1,4 @@
-"""What a query set can tell: the smallest difference it can detect, and how many queries a smaller one needs."""
+"""Power analysis: the smallest difference that a query set can detect, and the number of queries needed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from ragauge.errors import BadInput
 
 MOST = 10_000_000
-"""Beyond so many queries nobody will judge."""
+"""Maximum number of queries considered."""
 
 
 def power_of(effect: float, n: int, *, alpha: float = 0.05) -> float:
-    """The chance that a two-sided paired t-test on n queries finds a true effect (difference over its deviation).
+    """Compute the power of a two-sided paired t-test on n queries.
 
-    Formula: P(|T| > t) where T has n - 1 degrees of freedom and noncentrality effect * sqrt(n), and t is the
-    1 - alpha/2 quantile without it.
+    `effect` is the true difference divided by the standard deviation of the differences. Formula: P(|T| > t) where T
+    has n - 1 degrees of freedom and noncentrality effect * sqrt(n), and t is the 1 - alpha/2 quantile without it.
 
     >>> round(power_of(0.5, 34), 4)
     0.8078
@@ -27,16 +27,16 @@ def power_of(effect: float, n: int, *, alpha: float = 0.05) -> float:
     df, shift = n - 1, abs(effect) * math.sqrt(n)
     edge = float(stdtrit(df, 1 - alpha / 2))
     below, above = nctdtr(df, shift, -edge), nctdtr(df, shift, edge)
-    if shift > 30 or math.isnan(above):  # so far out the noncentral distribution is not computed well
+    if shift > 30 or math.isnan(above):  # the noncentral distribution is inaccurate this far out
         chances = (np.arange(4096) + 0.5) / 4096
         return float(ndtr(shift - edge * np.sqrt(chdtri(df, chances) / df)).mean())
     return float(1 - above + (0.0 if math.isnan(below) else below))
 
 
 def detectable(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The smallest true difference that n queries find with the given power, where differences deviate by sd.
+    """Compute the smallest true difference that n queries detect with the given power.
 
-    NaN where fewer than two queries, or queries that do not differ at all, can tell nothing.
+    `sd` is the standard deviation of the differences. NaN for fewer than two queries, or if no query differs.
 
     >>> round(detectable(0.1, 100), 4)
     0.0283
@@ -47,7 +47,10 @@ def detectable(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) ->
 
 @lru_cache(maxsize=1024)
 def _least_effect(n: int, alpha: float, power: float) -> float:
-    """The least effect that n queries find: it is the same for all measures and systems."""
+    """Compute the smallest detectable effect size.
+
+    Cached, because it is equal for all measures and systems.
+    """
     from scipy.optimize import brentq
 
     high = 1.0
@@ -59,7 +62,9 @@ def _least_effect(n: int, alpha: float, power: float) -> float:
 
 
 def queries_needed(sd: float, difference: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """How many queries find a true difference with the given power; None where not even ten million do.
+    """Compute the number of queries that detect a true difference.
+
+    None above ten million. Raises `BadInput` if the difference or its standard deviation is 0.
 
     >>> queries_needed(0.1, 0.05), queries_needed(0.1, 0.01)
     (34, 787)

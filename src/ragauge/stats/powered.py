@@ -1,4 +1,4 @@
-"""The mean that people would give, from few of their labels and many of a judge's scores."""
+"""Estimates of a mean human label from few labels and many judge scores."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ def powered_mean(
     weight: float | None = None,
     groups: tuple[Ints, Ints] | None = None,
 ) -> tuple[Figure, float]:
-    """Prediction-powered inference for a mean, and the weight that the judge has in it.
+    """Estimate a mean by prediction-powered inference.
 
-    Formula: mean(labels) + w (mean(others) - mean(scores)), where `scores` are the judge's of the labelled samples and
-    `others` its of the rest; w = cov(labels, scores) / ((1 + n/N) var(all scores)), between 0 and 1, makes it vary
-    least (PPI++). Interval: Student's t times sqrt(var(labels - w scores) / n + w^2 var(others) / N). It is valid
-    however bad the judge is: a useless one gets a weight near 0, which leaves the plain mean of the labels. Labelled
-    samples must be a random part of all. `groups` are of the labelled samples and of the others; samples of one group
-    vary together.
+    Returns the estimate and the judge's weight.
+
+    Formula: mean(labels) + w (mean(others) - mean(scores)), where `scores` are the judge's for the labelled samples
+    and `others` those for the rest; w = cov(labels, scores) / ((1 + n/N) var(all scores)), between 0 and 1,
+    minimises the variance (PPI++). Interval: Student's t times sqrt(var(labels - w scores) / n + w^2 var(others) /
+    N). It is valid for any judge: a useless one gets a weight near 0, which leaves the mean of the labels. Labelled
+    samples must be a random sample of all. `groups` are the groups of the labelled and of the other samples; samples
+    of one group are correlated.
     Papers: Angelopoulos et al., Prediction-powered inference, Science 2023; PPI++, arXiv 2311.01453.
 
     >>> figure, weight = powered_mean(np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.9, 0.1, 0.8, 0.8]), np.full(50, 0.5))
@@ -77,14 +79,16 @@ def share_from_rates(
     *,
     groups: tuple[Ints, Ints] | None = None,
 ) -> Figure:
-    """The share of good samples, from how often a judge calls samples good and how often it is right about those.
+    """Estimate the share of good samples from a judge's verdicts.
 
-    Formula: (called + specificity - 1) / (sensitivity + specificity - 1), cut to [0, 1]; sensitivity and specificity
-    from the labelled samples, called from all. Interval: with z^2/2 samples of each verdict added to the calls and one
-    to each of the rates, and its middle moved for the curve of the quotient. Each of the three counts as so many
-    samples as its design effect leaves; `groups` are those of `powered_mean`.
-    Papers: Rogan and Gladen, American Journal of Epidemiology 1978; Lang and Reiczigel, Preventive Veterinary Medicine
-    2014.
+    The estimate corrects for the error rates of the judge (Rogan-Gladen).
+
+    Formula: (called + specificity - 1) / (sensitivity + specificity - 1), clipped to [0, 1]; sensitivity and
+    specificity from the labelled samples, called from all. Interval: with z^2/2 samples of each verdict added to the
+    calls and one to each of the rates, and its centre corrected for the curvature of the quotient. Each of the three
+    counts as n over its design effect; `groups` are those of `prediction_powered_mean`.
+    Papers: Rogan and Gladen, American Journal of Epidemiology 1978; Lang and Reiczigel, Preventive Veterinary
+    Medicine 2014.
 
     >>> judge, people = np.array([True] * 9 + [False] * 11), np.array([True] * 8 + [False] * 11 + [True])
     >>> round(share_from_rates(judge, people, np.array([True, False] * 50)).value, 3)

@@ -1,4 +1,4 @@
-"""Those who give scores against those who gave labels: a judge, a baseline, or people among themselves."""
+"""Statistics of raters: agreement of a judge, a baseline or people with labels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ragauge.stats.clusters import ONE_GROUP, deviations, separate, variance_of_
 from ragauge.stats.intervals import mean_intervals
 
 EDGE = 1e-9
-"""Thirds and means of votes reach a threshold that they equal, whatever their last digit is."""
+"""Tolerance of thresholds, so that thirds and means of votes reach a threshold that they equal."""
 
 
 @dataclass(frozen=True)
 class Ruler:
-    """What raters are held against: labels, from where on they are good, and which samples hang together."""
+    """Labels that raters are compared with, their threshold, and correlated groups."""
 
     labels: Floats
     threshold: float
@@ -31,17 +31,20 @@ class Ruler:
 
     @property
     def good(self) -> Bools:
-        """What people call good."""
+        """Whether people call each sample good."""
         return np.asarray(self.labels >= self.threshold - EDGE)
 
     def of(self, kept: Bools) -> Ruler:
-        """The same for some of the samples."""
+        """Return the scale for a subset of the samples."""
         groups = None if self.groups is None else self.groups[kept]
         return Ruler(self.labels[kept], self.threshold, groups, self.confidence, self.seed)
 
 
 def rated(name: str, kind: str, scores: Floats, ruler: Ruler, threshold: float, about: str = "") -> Rater:
-    """A rater that says good from a threshold on; where a score is NaN it said nothing, and is wrong once."""
+    """Rate scores with a known threshold.
+
+    A NaN score is no verdict and counts as wrong in `accuracy_all`.
+    """
     known = ~np.isnan(scores)
     mine, held = scores[known], ruler.of(known)
     verdicts = mine >= threshold - EDGE
@@ -51,7 +54,10 @@ def rated(name: str, kind: str, scores: Floats, ruler: Ruler, threshold: float, 
 
 
 def rated_by_cut(name: str, kind: str, scores: Floats, ruler: Ruler, about: str = "") -> Rater:
-    """A rater whose threshold nobody knows: each half of the samples is cut where the other half agrees best."""
+    """Rate scores without a known threshold.
+
+    Each half of the samples uses the threshold at which the other half agrees best.
+    """
     known = ~np.isnan(scores)
     mine, held = scores[known], ruler.of(known)
     verdicts, cuts = cross_cut(mine, held.good, groups=held.groups, seed=ruler.seed)
@@ -60,7 +66,7 @@ def rated_by_cut(name: str, kind: str, scores: Floats, ruler: Ruler, about: str 
 
 
 def kappa_by_cut(scores: Floats, ruler: Ruler) -> tuple[float, str]:
-    """Cohen's kappa of the same, and the cuts in words."""
+    """Return Cohen's kappa with cross-validated thresholds, and these as text."""
     known = ~np.isnan(scores)
     held = ruler.of(known)
     verdicts, cuts = cross_cut(scores[known], held.good, groups=held.groups, seed=ruler.seed)
@@ -73,7 +79,7 @@ def _told(cuts: tuple[float, float]) -> str:
 
 
 def always(ruler: Ruler) -> Rater:
-    """One who says of everything what most are."""
+    """Return the baseline rater that always gives the majority verdict."""
     most = bool(ruler.good.mean() >= 0.5)
     verdicts = np.full(len(ruler.labels), most)
     figures = verdict_figures(verdicts, ruler.good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
@@ -84,7 +90,10 @@ def always(ruler: Ruler) -> Rater:
 
 
 def among_people(votes: Floats, ruler: Ruler) -> Rater | None:
-    """A person against the others, where several voted on the same samples."""
+    """Return the rater that compares each person with the others.
+
+    None without shared samples.
+    """
     if not ((~np.isnan(votes)).sum(axis=1) > 1).any():
         return None
     figures = people_figures(votes, ruler.threshold, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
@@ -92,7 +101,7 @@ def among_people(votes: Floats, ruler: Ruler) -> Rater | None:
 
 
 def _figures(scores: Floats, verdicts: Bools, ruler: Ruler, missed: Ruler) -> dict[str, Figure]:
-    """Those of the samples with a score; of those that are missed there is none."""
+    """Compute the statistics of the scored samples; `missed` are the unscored ones."""
     level, groups, seed = ruler.confidence, ruler.groups, ruler.seed
     figures = verdict_figures(
         verdicts, ruler.good, level, unscored=len(missed.labels), groups=groups, missed=missed.groups, seed=seed
@@ -103,7 +112,9 @@ def _figures(scores: Floats, verdicts: Bools, ruler: Ruler, missed: Ruler) -> di
 
 
 def mean_figure(values: Floats, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0) -> Figure:
-    """A mean with its interval: BCa; of samples in groups Student's for that many, never narrower than without.
+    """Estimate a mean with its BCa confidence interval.
+
+    With groups, the interval is Student's over the number of groups, and never narrower than without groups.
 
     >>> values, groups = np.array([0.0, 0.2, 1.0, 0.8]), np.array([0, 0, 1, 1])
     >>> [round(number, 2) for number in mean_figure(values, groups=groups)[:3]]

@@ -1,4 +1,4 @@
-"""Several trials of every task: pass@k, pass^k, and how far their means over the tasks may be off."""
+"""Repeated trials per task: pass@k, pass^k, and confidence intervals of their means over tasks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ OVER = ("tasks", "trials")
 
 
 def pass_at(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
-    """The chance that of k trials at least one succeeds, from n trials of which c succeeded; unbiased.
+    """Estimate per task the probability that one of k trials succeeds (pass@k).
 
-    Formula: 1 - C(n - c, k) / C(n, k), for each task.
+    The estimate is unbiased.
+
+    Formula: 1 - C(n - c, k) / C(n, k), for each task, from n trials of which c succeeded.
     Paper: Chen et al., Evaluating Large Language Models Trained on Code, 2021.
 
     >>> pass_at([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
@@ -29,9 +31,11 @@ def pass_at(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
 
 
 def pass_all(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
-    """The chance that all of k trials succeed (pass^k), from n trials of which c succeeded; unbiased.
+    """Estimate per task the probability that all of k trials succeed (pass^k).
 
-    Formula: C(c, k) / C(n, k), for each task.
+    Unbiased.
+
+    Formula: C(c, k) / C(n, k), for each task, from n trials of which c succeeded.
     Paper: Yao et al., tau-bench: A Benchmark for Tool-Agent-User Interaction in Real-World Domains, 2024.
 
     >>> pass_all([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
@@ -42,7 +46,9 @@ def pass_all(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
 
 
 def agreement(n: ArrayLike, c: ArrayLike) -> float:
-    """The chance that two trials of a task have the same outcome, over the tasks that were tried twice or more.
+    """Estimate the probability that two trials of a task have the same outcome.
+
+    The mean is over the tasks with at least two trials; NaN if there are none.
 
     >>> agreement([3, 3], [3, 1])
     0.6666666666666666
@@ -65,7 +71,11 @@ def reliability_of(
     rounds: int = ROUNDS,
     seed: int = 0,
 ) -> Reliability:
-    """Everything about the trials of one system, `{task: (trials, successes)}`."""
+    """Compute success rate, pass@k, pass^k and agreement of one system.
+
+    `counts` is `{task: (trials, successes)}`. Raises `MissingEvidence` if there are no tasks, or a task has fewer
+    trials than the largest k.
+    """
     if not counts:
         raise MissingEvidence("there is no task", hint="give at least one task with at least one trial")
     if over is not None and over not in OVER:
@@ -84,7 +94,7 @@ def reliability_of(
     else:
         low, high = _one_task(int(n[0]), int(c[0]), wanted, confidence)
     mean = values.mean(axis=1)
-    # An unbiased figure may lie outside what is possible for any one chance of success: 0 for pass^3 of 2 in 3.
+    # An unbiased estimate may be impossible for any single success probability: 0 for pass^3 of 2 in 3.
     ends = zip(mean, np.minimum(low, mean), np.maximum(high, mean), strict=True)
     found = [Estimate(*map(float, row)) for row in ends]
     return Reliability(
@@ -102,22 +112,24 @@ def reliability_of(
 def over_tasks(
     values: Floats, confidence: float = 0.95, *, rounds: int = ROUNDS, seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """The ends of an interval for the mean of each row of values between 0 and 1, were other tasks drawn.
+    """Compute intervals for the mean of each row, over a sample of tasks.
 
-    Formula: the lower end is the (1 - confidence) / 2 quantile of the mean of the m values and one more that is 0,
-    under weights drawn uniformly from all that sum to 1 (Dirichlet); the upper end is its mirror image, with a 1. A
-    Bayesian bootstrap with the worst task imagined that has not been seen: m perfect tasks do not prove perfection.
-    For values of 0 and 1 it is Clopper and Pearson's interval, and taken from there. That it covers at its level for
-    every distribution on [0, 1] is conjectured, and no exception is known.
-    Each task's figure carries the chance of its own trials, so these are covered too; drawing trials again inside of
-    tasks would count them twice, and around (c/n)^k where the figure is C(c, k) / C(n, k).
+    Values are in [0, 1].
+
+    Formula: the lower end is the (1 - confidence) / 2 quantile of the mean of the m values and an additional 0,
+    under weights drawn uniformly from all that sum to 1 (Dirichlet); the upper end is its mirror image, with a 1.
+    This is a Bayesian bootstrap with an unseen worst task added: m perfect tasks do not prove perfection. For values
+    of 0 and 1 it is Clopper and Pearson's interval, which is then used. Coverage at the nominal level for every
+    distribution on [0, 1] is conjectured, and no counterexample is known. The value of each task includes the
+    variation of its trials, so this is covered too. Resampling trials within tasks would count it twice, and around
+    (c/n)^k instead of C(c, k) / C(n, k).
     Paper: Gaffke, Mathematical Methods of Statistics 2005; Learned-Miller and Thomas, arXiv 1905.06208.
 
     >>> low, high = over_tasks(np.array([[1.0] * 30, [1.0, 0.5] * 15]))
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([0.88, 0.63], [1.0, 0.84])
     """
-    # Weights of equal tasks add up to a gamma variate, so a thousand tasks of three trials are four draws a round.
+    # Weights of equal tasks add up to a gamma variate, so a thousand tasks of three trials need four draws per round.
     kinds, sizes = np.unique(values.round(12), axis=1, return_counts=True)
     rng = np.random.default_rng(seed)
     low, high = np.empty((2, rounds, len(values)))
@@ -139,20 +151,23 @@ def over_tasks(
 
 
 def over_trials(values: Floats, n: Ints, ks: Sequence[int], confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The ends of an interval for the mean of each row, were these very tasks tried again.
+    """Compute intervals for the mean of each row, over new trials of the same tasks.
 
-    Formula: Clopper and Pearson's for N trials of which the mean's share succeeded, N = m^2 / (k sum 1/n): all k of a
-    subset of a task's trials go well or not, and the mean over its subsets varies no more than that of n/k separate
-    ones would (Hoeffding 1948); tasks of unequal chances vary less together than equal ones (Hoeffding 1956).
+    Formula: Clopper and Pearson's for N trials of which the mean's share succeeded, N = m^2 / (k sum 1/n). The mean
+    over the subsets of k trials of a task varies no more than that of n/k independent ones (Hoeffding 1948). Tasks
+    with unequal probabilities vary less in total than equal ones (Hoeffding 1956).
     """
     mean = values.mean(axis=1)
     return _clopper_pearson(mean, n.size**2 / (np.array(ks) * (1 / n).sum()), confidence)
 
 
 def differ_by_trial(outcomes: NDArray[np.bool_]) -> float:
-    """The p-value of Cochran's Q: whether some trials went better than others over all tasks (a row each).
+    """Compute the p-value of Cochran's Q over trials (columns) and tasks (rows).
 
-    Intervals take the tasks to be tried independently. A bad seed or a bad hour that many tasks share is seen here.
+    A small p-value means that trials differ in success.
+
+    Intervals assume that tasks are tried independently. This test detects an effect of one trial on many tasks, such
+    as a bad seed.
     Paper: Cochran, Biometrika 1950.
 
     >>> round(differ_by_trial(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)), 4)
@@ -171,7 +186,7 @@ def differ_by_trial(outcomes: NDArray[np.bool_]) -> float:
 
 
 def usual_ks(n: int) -> list[int]:
-    """Every k up to ten trials; of more, some, and the largest.
+    """List every k up to ten trials; for more trials 1, 2, 5, 10, … and the largest.
 
     >>> usual_ks(3), usual_ks(200)
     ([1, 2, 3], [1, 2, 5, 10, 20, 50, 100, 200])
@@ -184,7 +199,10 @@ def usual_ks(n: int) -> list[int]:
 
 
 def _one_task(n: int, c: int, ks: Sequence[int], confidence: float) -> tuple[Floats, Floats]:
-    """Clopper and Pearson's interval for the chance p of one task, carried through 1 - (1 - p)^k and p^k."""
+    """Compute the intervals of a single task.
+
+    Clopper and Pearson's interval of the success probability p is transformed to 1 - (1 - p)^k and p^k.
+    """
     powers = np.array(ks)
     low, high = (
         np.concatenate([p, 1 - (1 - p) ** powers, p**powers])
@@ -204,7 +222,10 @@ def _clopper_pearson(share: Floats, n: Floats, confidence: float) -> tuple[Float
 
 
 def _shares(n: Ints, x: Ints, ks: Sequence[int]) -> Floats:
-    """C(x, k) / C(n, k), a row for each k and a column for each task; a product of factors, so that none overflows."""
+    """Compute C(x, k) / C(n, k), one row per k and one column per task.
+
+    It is a product of ratios, which cannot overflow.
+    """
     found = np.empty((len(ks), len(n)))
     share = np.ones(len(n))
     place = {k: row for row, k in enumerate(ks)}
@@ -218,7 +239,10 @@ def _shares(n: Ints, x: Ints, ks: Sequence[int]) -> Floats:
 def _checked(
     n: ArrayLike, c: ArrayLike, ks: Sequence[int], tasks: Sequence[str] = (), system: str = ""
 ) -> tuple[Ints, Ints]:
-    """Trials and successes as arrays, once it is sure that they are possible and enough."""
+    """Return trials and successes as arrays.
+
+    Raises if they are impossible or too few for the largest k.
+    """
     tried, passed = np.broadcast_arrays(np.atleast_1d(np.asarray(n)), np.atleast_1d(np.asarray(c)))
 
     def named(at: int) -> str:

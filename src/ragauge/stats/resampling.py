@@ -1,7 +1,7 @@
-"""Resampling queries and flipping signs, for many columns of differences at a time.
+"""Bootstrap resamples and random sign flips, for many columns of differences at a time.
 
-A resample of n queries is a row of n counts, so the means of all columns over many resamples are one product of
-matrices: every measure and every system sees the same resamples, and none costs a pass of its own.
+A resample of n queries is a row of n counts, so the means of all columns over many resamples are one matrix product.
+All measures and systems share the same resamples.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ragauge.stats.streams import all_rounds, starts_below
 from ragauge.stats.sums import Sums
 
 AT_A_TIME = 1 << 21
-"""How many counts are in memory at a time."""
+"""Maximum number of counts in memory at a time."""
 
 
 def rounds_at_a_time(values: int) -> int:
-    """How many rounds of so many values are in memory at a time.
+    """Return the number of rounds with `values` values each per block.
 
     >>> rounds_at_a_time(1000), rounds_at_a_time(10_000_000)
     (2097, 1)
@@ -32,9 +32,9 @@ def rounds_at_a_time(values: int) -> int:
 
 
 def draws(n: int, rounds: int, rng: np.random.Generator, size: int | None = None) -> Iterator[Ints]:
-    """Blocks of rows, each `size` (n) of n places, drawn with replacement.
+    """Yield blocks of rows of indexes below n, drawn with replacement.
 
-    The draws are those of scipy.stats.bootstrap with the same generator.
+    Each row has `size` indexes, n by default. The draws are those of scipy.stats.bootstrap with the same generator.
     """
     size = n if size is None else size
     step = rounds_at_a_time(max(n, size))
@@ -43,7 +43,10 @@ def draws(n: int, rounds: int, rng: np.random.Generator, size: int | None = None
 
 
 def resampled_counts(n: int, rounds: int, rng: np.random.Generator, size: int | None = None) -> Iterator[Floats]:
-    """The same, as how often every one of the n places is drawn."""
+    """Yield blocks of resamples as counts of each of the n indexes.
+
+    Draws as in `draw_indices`.
+    """
     for drawn in draws(n, rounds, rng, size):
         rows = len(drawn)
         np.add(drawn, np.arange(rows)[:, None] * n, out=drawn)
@@ -51,7 +54,7 @@ def resampled_counts(n: int, rounds: int, rng: np.random.Generator, size: int | 
 
 
 def bootstrap_means(columns: Floats, rounds: int, seed: int = 0, executor: Executor | None = None) -> Floats:
-    """The means of each column over resamples of its rows: `rounds` rows, a column for each column.
+    """Compute the means of each column over resamples of its rows, one row per round.
 
     >>> bootstrap_means(np.array([[1.0, 10.0], [1.0, 10.0]]), 3).tolist()
     [[1.0, 10.0], [1.0, 10.0], [1.0, 10.0]]
@@ -60,9 +63,10 @@ def bootstrap_means(columns: Floats, rounds: int, seed: int = 0, executor: Execu
 
 
 def flipped_sums(columns: Floats, rounds: int, seed: int = 0, executor: Executor | None = None) -> tuple[Floats, bool]:
-    """The sums of each column with signs flipped at random, row by row; and whether they are of all patterns.
+    """Compute the sums of each column with random signs per row.
 
-    All patterns are gone through where they are no more than `rounds`.
+    Returns the sums, and whether they cover all sign patterns. All patterns are enumerated if there are at most
+    `rounds`.
     """
     n = len(columns)
     flips = _Flips(Sums.of(columns), columns.sum(axis=0))
@@ -73,7 +77,7 @@ def flipped_sums(columns: Floats, rounds: int, seed: int = 0, executor: Executor
 
 @dataclass(frozen=True, eq=False)
 class _Means:
-    """In each round the means of columns over a resample of their rows."""
+    """Round function: means of columns over a resample of their rows."""
 
     columns: Sums
 
@@ -92,7 +96,7 @@ class _Means:
 
 @dataclass(frozen=True, eq=False)
 class _Flips:
-    """In each round the sums of columns with signs flipped at random, row by row."""
+    """Round function: sums of columns with random signs per row."""
 
     columns: Sums
     total: Floats
@@ -110,7 +114,7 @@ class _Flips:
         return np.concatenate(parts)
 
     def sums(self, flipped: NDArray[np.integer]) -> Floats:
-        """The sums with the signs of these rows flipped."""
+        """Compute the sums with the signs of the given rows flipped."""
         return np.asarray(self.total - 2 * self.columns.taken(flipped.astype(np.float64)))
 
     def skip(self, rng: np.random.Generator, rounds: int) -> None:
@@ -118,13 +122,13 @@ class _Flips:
             rng.bytes(length)
 
     def starts(self, _: Executor, rounds: Sequence[int]) -> Iterator[int]:
-        """After how many words of the stream so many rounds each begin."""
+        """Yield the word of the stream at which each part of `rounds` rounds starts."""
         word = 0
         for one in rounds:
             yield word
-            word += sum((length + 3) // 4 for _, length in self._blocks(one))  # what a block leaves of a word is lost
+            word += sum((length + 3) // 4 for _, length in self._blocks(one))  # the rest of a word is discarded
 
     def _blocks(self, rounds: int) -> list[tuple[int, int]]:
-        """How many rounds each block has, and how many bytes."""
+        """Return the number of rounds and of bytes of each block."""
         rows = [min(self.block, rounds - first) for first in range(0, rounds, self.block)]
         return [(one, one * ((len(self.columns) + 7) // 8)) for one in rows]

@@ -1,4 +1,4 @@
-"""Systems that were run with several seeds: how far a difference may be off, were other queries and seeds taken."""
+"""Repeated runs with several seeds: tests and intervals of a difference over queries and seeds."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ DRAWS = 10_000
 
 
 def sides_of(mine: Floats, base: Floats, *, paired: bool) -> list[Floats]:
-    """What varies by seed, a row for each: the differences where seeds are paired or one side has none, else both.
+    """Return the values that vary by seed, one row per seed.
 
-    The baseline's values are taken negative, so that the mean difference is the sum of the means of all sides.
+    These are the differences if seeds are paired or one system has a single row, otherwise both. The baseline's
+    values are negated, so that the mean difference is the sum of the means.
     """
     return [mine - base] if paired or 1 in (len(mine), len(base)) else [mine, -base]
 
 
 def variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
-    """What the variance of the mean difference may be, given these values: draws of a generalized pivotal quantity.
+    """Draw the variance of the mean difference from a generalized pivotal quantity.
 
-    Queries and seeds are crossed, so the variance is that of the queries' means over n, plus for each side that of the
-    seeds' means over S, less what the residual (query by seed) has added to it. Each of these is known from few values
-    only, so each is drawn as its estimate times its degrees of freedom over a chi-squared variate.
+    Queries and seeds are crossed. The variance is that of the query means over n, plus for each element of `sides`
+    that of the seed means over S, minus the residual (query by seed) in it. Each is estimated from few values, so
+    each is drawn as its estimate times its degrees of freedom over a chi-squared variate.
     Paper: Weerahandi, Generalized Confidence Intervals, JASA 1993.
     """
     rng = np.random.default_rng(seed)
@@ -48,9 +49,10 @@ def variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
 
 
 def share_of_seeds(sides: Sequence[Floats]) -> float:
-    """The part of the variance of the mean difference that more seeds would take away; NaN where nothing varies.
+    """Estimate the share of variance that more seeds would remove.
 
-    It is what `Variation.by_trials` is of one system; estimates below 0 count 0.
+    This is the variance of the mean difference. NaN if nothing varies. `Variation.by_trials` is the equivalent for
+    one system. Negative estimates count as 0.
 
     >>> share_of_seeds([np.array([[0.0, 2.0], [2.0, 4.0]])])
     0.5
@@ -68,7 +70,9 @@ def share_of_seeds(sides: Sequence[Floats]) -> float:
 
 
 def seeds_test(difference: float, known: Floats) -> float:
-    """The two-sided p-value of a mean difference whose variance is one of these; 1 where there is none.
+    """Compute the two-sided p-value of a mean difference.
+
+    It is averaged over draws of the variance. 1 if the difference is 0.
 
     >>> seeds_test(1.96, np.ones(5)) == 2 * 0.024997895148220435
     True
@@ -82,9 +86,11 @@ def seeds_test(difference: float, known: Floats) -> float:
 
 
 def seeds_interval(resampled: Floats, difference: float, known: Floats, confidence: float) -> tuple[float, float]:
-    """The interval of the hierarchical bootstrap, brought to the width at which the test above is at its level.
+    """Compute the interval of a mean difference over queries and seeds.
 
-    By itself the bootstrap counts twice what a query and a seed do together, and takes few seeds for all there are.
+    It is the hierarchical bootstrap interval, scaled to the width at which `seed_difference_p_value` is at its
+    level. The unscaled bootstrap counts the interaction of query and seed twice, and treats few seeds as the whole
+    population.
     """
     from scipy.optimize import brentq
 
@@ -92,7 +98,7 @@ def seeds_interval(resampled: Floats, difference: float, known: Floats, confiden
     low, high = np.quantile(resampled, [outside, 1 - outside]).tolist()
     most = math.sqrt(float(known.max()))
     least = 1e-9 * most
-    # Where nothing varies but for rounding, most of the variances are 0, and there is no width to be found.
+    # If only rounding varies, most variances are 0, and no width can be found.
     if not most or low == high or seeds_test(least, known) <= 1 - confidence:
         return difference, difference
     half = float(brentq(lambda width: seeds_test(width, known) - (1 - confidence), least, 40 * most))
@@ -103,15 +109,16 @@ def seeds_interval(resampled: Floats, difference: float, known: Floats, confiden
 def trial_intervals(
     tables: Sequence[Floats], confidence: float, *, rounds: int = DRAWS, seed: int = 0
 ) -> list[tuple[float, float]]:
-    """The interval of the mean of each table of trials by queries, of the same queries all, over queries and trials.
+    """Compute an interval of the mean of each table of trials by queries.
 
-    That of a difference from a baseline that is 0 everywhere: see `seeds_interval`.
+    The interval is over queries and trials. All tables have the same queries. It is the interval of a difference
+    from a baseline of 0; see `seed_difference_interval`.
     """
     resampled = hierarchical_means([[one] for one in tables], rounds, seed)
     found = []
     for column, table in enumerate(tables):
         ends = seeds_interval(resampled[:, column], float(table.mean()), variances([table], seed), confidence)
-        if table.min() >= 0 and table.max() <= 1:  # a share is no larger, however few the trials
+        if table.min() >= 0 and table.max() <= 1:  # a mean of scores in [0, 1] is in [0, 1], however few the trials
             ends = max(0.0, ends[0]), min(1.0, ends[1])
         found.append(ends)
     return found
@@ -120,9 +127,10 @@ def trial_intervals(
 def hierarchical_means(
     pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0, executor: Executor | None = None
 ) -> Floats:
-    """Mean differences over resamples of queries and of seeds: `rounds` rows, a column for each pair (its sides).
+    """Compute mean differences over resamples of queries and seeds.
 
-    Of S seeds S - 1 are drawn (Rao and Wu 1988): drawing S would make the seeds' part of the variance too small by 1/S.
+    The result has one row per round and one column per pair. Of S seeds S - 1 are drawn (Rao and Wu 1988): drawing S
+    would make the seed variance too small by 1/S.
     """
     stacked = np.concatenate([side for sides in pairs for side in sides]).T
     work = _Hierarchy(Sums.of(stacked), [[len(side) for side in sides] for sides in pairs])
@@ -131,12 +139,12 @@ def hierarchical_means(
 
 @dataclass(frozen=True, eq=False)
 class _Hierarchy:
-    """In each round the mean differences over a resample of queries, and for each side over one of its seeds."""
+    """Round function: mean differences over a resample of queries, and of the seeds of each system."""
 
     columns: Sums
-    """A column for each seed of each side of each pair."""
+    """One column per seed of each system of each pair."""
     pairs: Sequence[Sequence[int]]
-    """How many seeds each side has."""
+    """Numbers of seeds of the systems of each pair."""
 
     @property
     def block(self) -> int:

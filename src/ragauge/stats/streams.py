@@ -1,9 +1,9 @@
-"""One stream of random numbers drawn from in several places: each stretch of rounds begins where the last one ends.
+"""Parallel resampling from one random stream: each part of the rounds starts where the previous one ends.
 
-NumPy's generator gives words of 32 bits, and a whole number below n is drawn by taking a word, or by passing it over
-(Lemire 2019). Whether it is passed over is to be seen from the word alone, so any stretch of the stream can be looked
-at by itself, and where a round begins follows from how many words were passed over before it. That is a guess at what
-NumPy does: it is checked stretch by stretch, and where it is wrong the draws are made here, and thrown away.
+NumPy's generator yields 32-bit words. An integer below n is drawn by accepting a word or rejecting it (Lemire 2019).
+Whether a word is rejected depends on the word alone, so any part of the stream can be scanned independently, and the
+start of a round follows from the number of words rejected before it. This relies on how NumPy draws. It is checked
+for each part; if it does not hold, the draws are made and discarded in this process.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from ragauge.executors import lanes, spread
 from ragauge.records import Floats, Ints
 
 BLOCKS = 8
-"""So many blocks of rounds are at most given out together."""
+"""Maximum number of blocks of rounds per task."""
 EACH = 4
-"""So many parts each lane is to have, where there are enough blocks."""
+"""Minimum number of tasks per worker, if there are enough blocks."""
 SPACE = 1 << 32
-"""How many words there are."""
+"""Number of different 32-bit words."""
 
 State = dict[str, Any]
-"""Where in its stream a generator is."""
+"""State of a generator, its position in the stream."""
 Starts = Callable[[Executor, Sequence[int]], Iterator[int]]
-"""After how many words of the stream each of several parts begins, by how many rounds they have."""
+"""Function from numbers of rounds to the word of the stream at which each part starts."""
 
 
 class Rounds(Protocol):
-    """What is to be done in each round; it holds the values that are resampled, and works in blocks of rounds."""
+    """Work of one or more rounds; holds the values to resample, and works in blocks of rounds."""
 
     @property
     def block(self) -> int:
-        """How many rounds are in a block."""
+        """Number of rounds per block."""
 
     def __call__(self, rng: np.random.Generator, rounds: int) -> Floats:
-        """A row for each round."""
+        """Compute one row per round."""
 
     def skip(self, rng: np.random.Generator, rounds: int) -> None:
-        """Draw what so many rounds draw, and no more."""
+        """Draw exactly what the given number of rounds draws."""
 
 
 def all_rounds(work: Rounds, rounds: int, seed: int, executor: Executor | None, starts: Starts | None = None) -> Floats:
-    """A row for each round, the same wherever it is worked out.
+    """Compute one row per round, with equal results on any executor.
 
-    Where nobody knows the `starts` of the parts, this process draws what the parts draw, to see where they begin.
+    If the `starts` of the parts are unknown, this process makes the draws of all parts to find them.
     """
     if executor is None:
         return work(np.random.default_rng(seed), rounds)
@@ -73,7 +73,7 @@ def all_rounds(work: Rounds, rounds: int, seed: int, executor: Executor | None, 
 
 
 def at(seed: int, word: int) -> np.random.Generator:
-    """The generator of this seed after so many words of its stream.
+    """Return the generator of a seed after the given number of words of its stream.
 
     >>> at(0, 3).bytes(4) == np.random.default_rng(0).bytes(16)[12:]
     True
@@ -81,31 +81,37 @@ def at(seed: int, word: int) -> np.random.Generator:
     bits = np.random.PCG64(seed)
     bits.advance(word // 2)
     rng = np.random.Generator(bits)
-    if word % 2:  # words come in pairs, and the second waits
+    if word % 2:  # words are generated in pairs, and the second is buffered
         rng.bytes(4)
     return rng
 
 
 def state_of(rng: np.random.Generator) -> State:
-    """Where a generator is; generators that will go on alike are in the same place."""
+    """Return the state of a generator.
+
+    Generators that will yield the same values have equal states.
+    """
     state = dict(rng.bit_generator.state)
     if not state.get("has_uint32", True):
-        state["uinteger"] = 0  # what is left of a word that was used
+        state["uinteger"] = 0  # leftover of a used word
     return state
 
 
 def starts_below(n: int, seed: int, executor: Executor, rounds: Sequence[int]) -> Iterator[int]:
-    """After how many words each of several parts begins, where each round draws n numbers below n."""
+    """Yield the word at which each part starts.
+
+    Each round draws n integers below n.
+    """
     yield 0
     wanted = [n * before for before in itertools.accumulate(rounds[:-1])]
-    if not wanted or n >= SPACE:  # beyond that words of 64 bits are drawn
+    if not wanted or n >= SPACE:  # larger n use 64-bit words
         return
-    share = SPACE % n / SPACE  # of the words is passed over
+    share = SPACE % n / SPACE  # share of rejected words
     enough = (wanted[-1] + 10 * math.sqrt(wanted[-1] * share) + 20) / (1 - share)
-    length = n * rounds[0] + n * rounds[0] % 2  # words come in pairs
+    length = n * rounds[0] + n * rounds[0] % 2  # words are generated in pairs
     taken = found = 0
     for first, passed in spread(executor, _Passed(n, seed, length), range(0, math.ceil(enough), length)):
-        before = passed - np.arange(len(passed))  # how many words were taken before each that was passed over
+        before = passed - np.arange(len(passed))  # number of words accepted before each rejected one
         while found < len(wanted) and wanted[found] - taken <= length - len(passed):
             nth = wanted[found] - taken
             yield first + nth + int(np.searchsorted(before, nth - 1, side="right"))
@@ -115,12 +121,12 @@ def starts_below(n: int, seed: int, executor: Executor, rounds: Sequence[int]) -
 
 @dataclass(frozen=True)
 class _Passed:
-    """Looks from a word on for words that are passed over where numbers below n are drawn."""
+    """Finds the rejected words from a given word on, for integers below n."""
 
     n: int
     seed: int
     length: int
-    """How many words it looks at."""
+    """Number of words to scan."""
 
     def __call__(self, first: int) -> tuple[int, Ints]:
         bits = np.random.PCG64(self.seed)
@@ -132,7 +138,7 @@ class _Passed:
 
 @dataclass(frozen=True, eq=False)
 class _Resumed:
-    """Rounds from a place in the stream on; with the place, and the one where they end."""
+    """Computes rounds from a generator state; returns the start state, the rows and the end state."""
 
     work: Rounds
 

@@ -1,7 +1,7 @@
-"""Sums of columns that are the same to the last bit wherever they are taken, in whatever order and on how many threads.
+"""Sums of columns that are bitwise reproducible on any machine and number of threads.
 
-A product of matrices adds up in an order that hangs on the processor, the library and the number of threads, and the
-last bits of its sums with it. Sums of whole numbers below 2^53 are exact, so they do not.
+The summation order of a matrix product depends on the CPU, the library and the number of threads, and so do the last
+bits. Sums of integers below 2^53 are exact in any order.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from numpy.typing import NDArray
 from ragauge.records import Floats
 
 EXACT = 52
-"""Whole numbers of so many bits, and sums of them that have no more, are exact."""
+"""Number of bits of integers, and of their sums, that are exact in double precision."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Columns as whole numbers, of which n, drawn with replacement, are added up."""
+    """Columns as integers, for exact sums of n rows drawn with replacement."""
 
     parts: Floats
-    """Two columns for each: its values in steps of a power of two, and what is left of them in finer steps."""
+    """Two columns for each column: multiples of a power of two, and the remainder in finer steps."""
     bits: int
-    """A step of the second is so many times halved a step of the first."""
+    """Binary logarithm of the ratio of the two step sizes."""
     steps: NDArray[np.int32]
-    """The powers of two of the first, for each column."""
+    """Exponent of the first step size, for each column."""
 
     @classmethod
     def of(cls, columns: Floats) -> Sums:
-        """So fine that n values of a column fit, and that no more is left than the rounding of its largest value.
+        """Convert columns.
+
+        N values of a column fit, and the error is at most the rounding of its largest value.
 
         >>> Sums.of(np.array([[0.1], [0.2]])).parts.shape
         (2, 2)
@@ -46,7 +48,7 @@ class Sums:
         return len(self.parts)
 
     def taken(self, counts: Floats) -> Floats:
-        """The sums of each column when each of its rows is taken so often, for each row of counts.
+        """Compute the weighted sum of the rows of each column, for each row of counts.
 
         >>> Sums.of(np.array([[0.1, 1.0], [0.2, 0.0], [0.3, 0.0]])).taken(np.array([[1.0, 1.0, 0.0]])).tolist()
         [[0.30000000000000004, 1.0]]

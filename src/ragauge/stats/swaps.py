@@ -1,4 +1,4 @@
-"""Two systems on the same queries by a figure that is no mean, such as a percentile of their times."""
+"""Paired tests for statistics other than means, such as latency percentiles."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ragauge.stats.resampling import rounds_at_a_time
 
 ROUNDS = 9_999
 MOST = 50_000_000
-"""How many values are looked at in all rounds together, lest a long run take minutes; there are at least 999 rounds."""
+"""Maximum number of values processed in all rounds, to limit the run time; there are at least 999 rounds."""
 
 Figure = Callable[[Floats], Floats]
-"""From a row of values for each round to a figure for each round."""
+"""Function from one row of values per round to one statistic per round."""
 
 
 def rounds_for(values: int) -> int:
-    """How many rounds so many values get.
+    """Return the number of rounds for a number of values.
 
     >>> rounds_for(100), rounds_for(10_000), rounds_for(1_000_000)
     (9999, 5000, 999)
@@ -28,11 +28,11 @@ def rounds_for(values: int) -> int:
 
 
 def swap_test(mine: Floats, base: Floats, figure: Figure, seed: int = 0) -> tuple[float, float]:
-    """The chance of a figure so much above the baseline's, and of one so much below, if the two were the same.
+    """Test by permutation whether a statistic differs from the baseline's.
 
-    `mine` and `base` have a row for each query and a column for each time that it was asked. If the systems are the
-    same, each query's values might as well have come from the other one: so the two are swapped, query by query, at
-    random, and the figure of both sides is taken again. A share is (1 + count) / (1 + rounds), so it is never 0.
+    Returns both one-sided p-values. `mine` and `base` have one row per query and one column per trial. If the
+    systems are equal, the values of a query are exchangeable: they are swapped at random, query by query, and the
+    statistic of both is computed again. A p-value is (1 + count) / (1 + rounds), so it is never 0.
 
     >>> mine, base = np.arange(10.0)[:, None] + 1, np.arange(10.0)[:, None]
     >>> higher, lower = swap_test(mine, base, lambda rows: rows.mean(axis=1))
@@ -54,7 +54,9 @@ def swap_test(mine: Floats, base: Floats, figure: Figure, seed: int = 0) -> tupl
 
 
 def gap_interval(mine: Floats, base: Floats, figure: Figure, confidence: float, seed: int = 0) -> tuple[float, float]:
-    """A percentile bootstrap interval of the difference of a figure, queries resampled with all their values.
+    """Compute a percentile bootstrap interval of the difference of a statistic.
+
+    Resamples whole queries.
 
     >>> gap_interval(np.ones((5, 1)), np.zeros((5, 1)), lambda rows: rows.max(axis=1), 0.9)
     (1.0, 1.0)

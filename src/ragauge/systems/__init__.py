@@ -1,1 +1,1 @@
-"""Systems: what answers queries. Each one fits a contract of `ragauge.seams`; nothing here counts or reports."""
+"""Retrieval systems: BM25, dense, hybrid, graph and PostgreSQL retrievers, pipelines, and adapters for others."""

@@ -1,6 +1,6 @@
-"""The edge: whatever searches becomes a `Retriever`, whatever it returns becomes hits; inside there is one shape.
+"""Adapt functions, frameworks' retrievers and their results to `Retriever` and `Hit`.
 
-Nothing here imports LangChain, LlamaIndex or Haystack: their retrievers are known by the methods they have.
+LangChain, LlamaIndex and Haystack are not imported: their retrievers are recognised by their methods.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ IDS = ("id", "_id", "doc_id", "docid", "document_id", "id_", "node_id", "docno",
 TEXTS = ("text", "page_content", "content", "document", "body", "passage")
 SCORES = ("score", "_score", "similarity", "relevance_score", "rank_score")
 LISTS = ("documents", "hits", "results", "matches")
-"""Where a mapping has its hits: Haystack's word, and those of most endpoints."""
+"""Fields of a mapping that may contain the hits: that of Haystack, and those of most endpoints."""
 
 
 class Adapted:
-    """A retriever made of a function `(query, k)`; what it returns is brought to hits."""
+    """Retriever made from a function `(query, k)`, whose results are converted to hits."""
 
     def __init__(self, function: Callable[[str, int], Any], *, asynchronous: bool, id: str = "") -> None:
         self._function = function
@@ -40,10 +40,10 @@ class Adapted:
         self.most_returned = 0
         """Largest number of documents that a search returned."""
         self.owned: Any = None
-        """What is to be closed with it: something that was built for it, and nothing that a user passed."""
+        """Object to close with the retriever; only one that was built for it, not one that a user passed."""
 
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
-        """What the function finds, at most `k`."""
+        """Search with the function and return at most `k` hits."""
         found = self._function(query, k)
         if self.asynchronous:
             return self._later(found, k)
@@ -53,24 +53,24 @@ class Adapted:
         return self.cut(await found, k)
 
     def cut(self, found: Any, k: int) -> list[Hit]:
-        """Return the first k hits of what was found."""
+        """Convert the results of the function and return the first `k` hits."""
         hits = hits_of(found, self.id)
         self.most_returned = max(self.most_returned, len(hits))
         return hits[:k]
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:
-        """Return what is known of the number of documents: the object's own k, and the most that were returned."""
+        """Return the object's own k and the most returned documents, if not `k`."""
         del query
         more = {"most_returned": self.most_returned} if self.most_returned > k else {}
         return more if self.own_k in (None, k) else {"own_k": self.own_k, **more}
 
     def close(self) -> Any:
-        """Close what was built for it."""
+        """Close the object that was built for this retriever."""
         return close(self.owned)
 
 
 class _Later:
-    """Hits that unexpectedly are still to come; closing it closes what they come from, where nobody awaits it."""
+    """Awaitable hits of a function that is not declared async; closed if they are not awaited."""
 
     def __init__(self, retriever: Adapted, found: Awaitable[Any], k: int) -> None:
         self._retriever = retriever
@@ -85,7 +85,7 @@ class _Later:
 
 
 def adapt_retriever(thing: Any, *, id: str) -> Adapted:
-    """Wrap a function or retriever so that document ids are read from a field of its hits.
+    """Wrap a function or retriever to read document ids from a field of its hits.
 
     `id` is a path such as `metadata.source`. Use it if a store generates ids of its own: chunks of one document then
     share its id, and the first one counts.
@@ -102,7 +102,9 @@ def adapt_retriever(thing: Any, *, id: str) -> Adapted:
 
 
 def as_retriever(thing: Any) -> Adapted:
-    """A retriever from one, from a function `(query, k)`, or from a retriever of LangChain, LlamaIndex or Haystack.
+    """Make a retriever from a function, an object, or a framework's retriever.
+
+    Supported frameworks are LangChain, LlamaIndex and Haystack.
 
     >>> [hit.id for hit in as_retriever(lambda query, k: ["a", "b"]).search("?", 10)]
     ['a', 'b']
@@ -133,7 +135,10 @@ def as_retriever(thing: Any) -> Adapted:
 
 
 def check_signature(function: Callable[..., Any], *args: Any, **options: Any) -> None:
-    """Raise BadInput if a function cannot be called with the query and k; one without a signature is not checked."""
+    """Raise BadInput if a function cannot be called with the query and k.
+
+    Functions whose signature is not available are not checked.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -149,7 +154,7 @@ def check_signature(function: Callable[..., Any], *args: Any, **options: Any) ->
 
 
 def _own_k(thing: Any) -> int | None:
-    """Return the number of documents that a retriever of a framework is set to return; None if it is not set."""
+    """Return the k that a framework's retriever is set to; None if it is not set."""
     options = getattr(thing, "search_kwargs", None)
     found = options.get("k") if isinstance(options, dict) else None
     for name in ("k", "similarity_top_k", "_similarity_top_k", "top_k"):
@@ -164,7 +169,10 @@ def _is_async_call(thing: Any) -> bool:
 
 
 def _own_async(thing: Any, name: str) -> bool:
-    """Whether a retriever has an async way of its own: the frameworks' default one only calls the other in a thread."""
+    """Return whether a retriever has its own async method.
+
+    The frameworks' default only runs the other method in a thread.
+    """
     hidden = {"ainvoke": "_aget_relevant_documents", "aretrieve": "_aretrieve"}.get(name, name)
     method = getattr(type(thing), hidden, None)
     home = getattr(method, "__module__", "") or ""
@@ -172,7 +180,7 @@ def _own_async(thing: Any, name: str) -> bool:
 
 
 def _langchain(thing: Any, method: str) -> Callable[[str, int], Any]:
-    """LangChain has no k in the call: it goes to `search_kwargs`, where there are any, or to `k`."""
+    """Return a search function; k is set in `search_kwargs` if present, else in `k`."""
 
     def with_k(k: int) -> Any:
         options = getattr(thing, "search_kwargs", None)
@@ -194,13 +202,16 @@ def _llama_index(thing: Any, method: str) -> Callable[[str, int], Any]:
 
 
 def _calling(with_k: Callable[[int], Any], method: str) -> Callable[[str, int], Any]:
-    """One copy for each k: the caller's retriever stays as it is, and queries of different k at a time do not mix."""
+    """Return a search function that uses one copy of the retriever per k.
+
+    The caller's retriever is not changed, and concurrent queries with different k do not interfere.
+    """
     known = lru_cache(maxsize=16)(with_k)
     return lambda query, k: getattr(known(k), method)(query)
 
 
 def _changed(thing: Any, name: str, value: Any) -> Any:
-    if hasattr(thing, "model_copy"):  # pydantic's way, which LangChain's retrievers need
+    if hasattr(thing, "model_copy"):  # pydantic's copy method, which LangChain's retrievers need.
         return thing.model_copy(update={name: value})
     other = copy.copy(thing)
     setattr(other, name, value)
@@ -224,15 +235,15 @@ def _haystack(thing: Any, method: str) -> Callable[[str, int], Any]:
 
 
 def hits_of(found: Any, id: str = "") -> list[Hit]:
-    """Hits from ids, `(id, score)` pairs, mappings, or objects with an id, in the order in which they came.
+    """Convert ids, `(id, score)` pairs, mappings or objects with an id to hits.
 
-    The order is the ranking. Where no scores came, or where they rise on the way down (distances do), a hit's score is
-    one over its place, so that sorting by score keeps the ranking. `id` is the field with the ids.
+    The order is the ranking. If there are no scores, or if they increase (as distances do), the score of a hit is 1 /
+    rank, so that sorting by score keeps the ranking. `id` is the field with the ids.
     """
     hits = [one if type(one) is Hit and not id else _hit(one, id) for one in _listed(found)]
     last = math.inf
     for hit in hits:
-        if not hit.score <= last:  # NaN comes here too
+        if not hit.score <= last:  # NaN too.
             return [hit._replace(score=1.0 / place) for place, hit in enumerate(hits, 1)]
         last = hit.score
     return hits
@@ -257,7 +268,7 @@ def _listed(found: Any) -> Iterable[Any]:
 def _hit(one: Any, id: str = "") -> Hit:
     if isinstance(one, Hit):
         return one._replace(id=_id_at(one, id)) if id else one
-    if isinstance(one, str | Integral | UUID):  # NumPy's whole numbers are Integral, but not int
+    if isinstance(one, str | Integral | UUID):  # NumPy integers are Integral, but not int.
         return Hit(_id_at(one, id) if id else str(one), math.nan)
     if isinstance(one, tuple | list) and len(one) == 2 and _get(one, IDS) is None:
         thing, score = one
@@ -288,7 +299,7 @@ def _hit(one: Any, id: str = "") -> Hit:
 
 
 def _id_at(hit: Any, path: str) -> str:
-    """Return the id that a hit has at a path of fields; Haystack's `meta` is the `metadata` of others."""
+    """Return the id of a hit at a path of fields; `meta` (Haystack) equals `metadata`."""
     found = hit
     for part in path.split("."):
         found = _get(found, ("metadata", "meta") if part in ("metadata", "meta") else (part,))
@@ -303,7 +314,7 @@ def _number(score: Any) -> float:
     try:
         if isinstance(score, Real) or hasattr(score, "__float__"):
             return float(score)
-    except (TypeError, ValueError):  # an array of several has __float__ too
+    except (TypeError, ValueError):  # Arrays with several values have __float__ too.
         pass
     shown = " ".join(repr(score).split())[:80]
     raise BadInput(f"a hit has the score {shown}, not a number")

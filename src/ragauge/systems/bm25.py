@@ -1,4 +1,4 @@
-"""BM25 on bm25s: scores computed when the index is built, so that a query is a few sparse additions."""
+"""BM25 retrieval with bm25s, which computes scores at indexing time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WORD = re.compile(r"\w+")
-"""A word; single letters and digits are kept, since in code they carry meaning."""
+"""Pattern of a word. Single letters and digits are included, because they have meaning in code."""
 
 
 class BM25:
-    """Okapi BM25 as Lucene computes it, over title and text, with English stop words and the Porter stemmer.
+    """Okapi BM25 as in Lucene, over title and text, with English stop words and Porter stemmer.
 
     The defaults k1 = 0.9 and b = 0.4 are those of Anserini's published BEIR baselines.
     """
@@ -56,7 +56,7 @@ class BM25:
         lock = threading.Lock()
 
         def stem(word: str) -> str:
-            with lock:  # stemmers hold state and are not to be shared by threads
+            with lock:  # Stemmers have state and are not thread-safe.
                 return str(stemmer.stemWord(word))
 
         self._stem = lru_cache(maxsize=1 << 16)(stem)
@@ -65,9 +65,9 @@ class BM25:
         self._ids = frozenset(one.id for one in documents)
         self._index: Any = bm25s.BM25(k1=k1, b=b, method=method)
         words = [self._words(one.whole) for one in documents]
-        # The library divides by the mean length, which must not be 0; without any word nothing is ever asked of it.
+        # The library divides by the mean length, which must not be 0. Such an index is never searched.
         self._index.index(words if any(words) else [["nothing"]], show_progress=False)
-        # The library always knows the empty word, which `s` is stemmed to, though no document may have it.
+        # The library always has an entry for the empty word, the stem of `s`, even if no document contains it.
         self._columns = len(self._index.scores["indptr"]) - 1
         self._empty = not any(words)
         self.description = {"k1": k1, "b": b, "method": method, "language": language}
@@ -79,7 +79,7 @@ class BM25:
         return [self._stem(word) for word in WORD.findall(text.lower()) if word not in self._stop]
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The best `k`; documents without any word of the query are not found."""
+        """Return the best `k` documents that contain a word of the query."""
         with stage("retrieve"):
             words = self._words(query)
             known = [word for word in words if self._index.vocab_dict.get(word, self._columns) < self._columns]
@@ -94,14 +94,17 @@ class BM25:
             ]
 
     def _least(self, words: list[str]) -> float:
-        """What a document without any of the words scores: 0, but more with bm25l and bm25+."""
+        """Return the score of a document with none of the words.
+
+        It is 0, but more for bm25l and bm25+.
+        """
         absent = self._index.nonoccurrence_array
-        # Summed as the library sums it, so that it is the same to the last bit.
+        # Summed like in the library, so that the values are equal to the last bit.
         return 0.0 if absent is None else float(absent[np.asarray(self._index.get_tokens_ids(words))].sum())
 
 
 def best(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
-    """The places of the `k` highest scores, best first; of equal scores the earlier place, also across the cut.
+    """Return the positions of the `k` highest scores, best first; ties by position.
 
     >>> best(np.array([1.0, 3.0, 3.0, 2.0, 3.0]), 2).tolist()
     [1, 2]

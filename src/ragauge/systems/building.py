@@ -1,4 +1,4 @@
-"""From a description to a live system: looks names up, builds parts once, times what building takes."""
+"""Build systems from specs: look up plug-ins, build shared parts once, and measure build times."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ragauge.systems.identity import code_hash
 from ragauge.systems.specs import Spec, parse, without_secrets
 
 Heard = Callable[[int, int], None]
-"""How much of how much is done."""
+"""Progress callback: number of items done, and total number."""
 
 
 class Workshop:
-    """Builds systems over one corpus; a BM25 index that three systems use is built once.
+    """Builds systems on one corpus; parts that several systems share are built once.
 
-    Systems that must be awaited belong to the event loop that built them and are built for each use.
+    Async systems belong to the event loop in which they were built. They are built again for each use.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Workshop:
         self._seconds: dict[str, float] = {}
         self._parts: dict[str, set[str]] = {}
         self._caches: dict[str, list[Cached]] = {}
-        """Caches of vectors that each part was built with."""
+        """Vector caches of each part, by part key."""
         self._vectors = None if cache is None else VectorCaches(cache / "embeddings")
         self._inside: list[tuple[str, list[float]]] = []
-        """What is being built now, the innermost last, and the seconds of parts that were built for it meanwhile."""
+        """Parts being built, innermost last: key, and build times in seconds of the parts built for it."""
 
     @asynccontextmanager
     async def opened(self, system: Any) -> AsyncIterator[Retriever]:
-        """A retriever from a name of this experiment, a description, or anything that searches."""
+        """Open a retriever from a name of this experiment, a spec, or an object."""
         found = self._found(system)
         async with AsyncExitStack() as closing:
             if isinstance(found, Spec):
@@ -68,7 +68,10 @@ class Workshop:
                 yield as_retriever(found)
 
     def check(self, system: Any) -> None:
-        """Whether every name in a description is known; nothing is built, and no library loaded."""
+        """Check every name and option of a system.
+
+        Nothing is built, and no library is imported.
+        """
         found = self._found(system)
         if isinstance(found, Spec):
             _check_names("retrievers", self._whole(found, ()))
@@ -76,14 +79,17 @@ class Workshop:
             as_retriever(found)
 
     def parts(self, system: Any) -> list[tuple[str, str]]:
-        """Return the family and name of every plug-in that a system is built from; none for an object."""
+        """Return family and name of every plug-in of a system.
+
+        The list is empty for an object.
+        """
         found = self._found(system)
         return list(parts_of("retrievers", self._whole(found, ()))) if isinstance(found, Spec) else []
 
     def identity(self, system: Any) -> dict[str, str]:
-        """What a system is: its whole description; for your own objects their name and a hash of their code.
+        """Return what identifies a system: its spec, or name and code hash of an object.
 
-        It goes into files: passwords and keys do not.
+        The result is written to files and contains no secrets.
         """
         found = self._found(system)
         if isinstance(found, Spec):
@@ -93,20 +99,23 @@ class Workshop:
         return {"description": _name(found), "code": code_hash(found)}
 
     def is_reproducible(self, system: Any) -> bool:
-        """Return whether the description of a system identifies it; never for a user's function or object."""
+        """Return whether the spec of a system identifies it; never true for objects."""
         found = self._found(system)
         return isinstance(found, Spec) and is_reproducible("retrievers", self._whole(found, ()))
 
     def seconds(self, system: Any) -> float:
-        """What building a system took, its parts included, whoever had them built."""
+        """Return the build time of a system in seconds, including shared parts."""
         return sum(self._seconds.get(part, 0.0) for part in self._all_parts(system))
 
     def is_cached(self, system: Any) -> bool:
-        """Return whether vectors of documents came from the cache, so that the build time says nothing."""
+        """Return whether document vectors came from the cache.
+
+        The build time is then not valid.
+        """
         return any(cache.is_reused for part in self._all_parts(system) for cache in self._caches.get(part, ()))
 
     def _all_parts(self, system: Any) -> set[str]:
-        """Return the keys of a described system and of the parts that it was built with."""
+        """Return the keys of a system built from a spec and of all its parts."""
         found = self._found(system)
         if not isinstance(found, Spec):
             return set()
@@ -116,7 +125,7 @@ class Workshop:
         return parts
 
     def close(self) -> None:
-        """Close what was built."""
+        """Close all systems and parts that were built."""
         for built in self._built.values():
             seams.close(built)
         self._built.clear()
@@ -124,7 +133,7 @@ class Workshop:
             self._vectors.close()
 
     def _found(self, system: Any) -> Any:
-        """What a system stands for, a description or an object; names of this experiment are followed."""
+        """Resolve names of this experiment and return a spec or an object."""
         seen: list[str] = []
         while isinstance(system, str) and self._systems.get(system, system) != system:
             if system in seen:
@@ -134,7 +143,10 @@ class Workshop:
         return parse(system) if isinstance(system, str) else system
 
     def _whole(self, spec: Spec, above: tuple[str, ...]) -> Spec:
-        """The same with names of this experiment written out; a system inside itself is refused."""
+        """Return a spec with names of this experiment expanded.
+
+        A system that contains itself is refused.
+        """
         if str(spec) in above:
             raise BadInput(f"the system `{spec}` is made of itself")
         options = dict(spec.options)
@@ -160,7 +172,7 @@ class Workshop:
             await self._retriever(one, closing) if isinstance(one, Spec) else as_retriever(one) for one in inner
         ]
         if made_of and whole.name not in _MADE_OF:
-            options[made_of] = retrievers  # a system from elsewhere may take some; ours say that they do not
+            options[made_of] = retrievers  # A plug-in may accept retrievers; built-in systems reject the option.
         self._parts[key] = {str(one) for one in inner if isinstance(one, Spec)}
         began = time.perf_counter()
         factory = plugins.find("retrievers", whole.name)
@@ -168,7 +180,7 @@ class Workshop:
             made = self._made(factory, whole, retrievers, options)
         retriever: Retriever = await made if inspect.isawaitable(made) else made
         if whole.name not in plugins.TABLE["retrievers"]:
-            adapted = as_retriever(retriever)  # what a plug-in returns is brought to hits like anybody's
+            adapted = as_retriever(retriever)  # Results of a plug-in are converted to hits.
             adapted.owned = retriever
             retriever = adapted
         self._seconds[key] = time.perf_counter() - began - sum(elsewhere)
@@ -191,7 +203,7 @@ class Workshop:
             first = [retrievers[0], [self._reranker(one) for one in as_list(wanted)]]
         elif spec.name == "filtered":
             if not isinstance(options.get("where"), Mapping):
-                # On the command line the conditions stand among the options: filtered(of=bm25, module=json).
+                # On the command line the conditions are written as options: filtered(of=bm25, module=json).
                 most = {"most": options.pop("most")} if "most" in options else {}
                 options = {"where": options, **most}
             first = [retrievers[0]]
@@ -225,7 +237,10 @@ class Workshop:
         return self._once(f"rerankers:{spec}", made)
 
     def _terrain(self, options: dict[str, Any]) -> Terrain:
-        """What walkers of one embedder and one graph share; both are taken out of the options."""
+        """Build the linked corpus of an embedder and a graph.
+
+        Both are removed from `options`.
+        """
         described, linked = options.pop("embedder", "wordllama"), as_list(options.pop("graph", GRAPH))
 
         def made() -> Terrain:
@@ -237,7 +252,7 @@ class Workshop:
         return found
 
     def _embedders(self, description: Any) -> tuple[Embedder, Embedder]:
-        """The embedder for queries, and the one for documents, which may remember."""
+        """Return the embedder for queries, and the one for documents, which may be cached."""
         embedder = self._learned(self._part("embedders", description))
         cached: Embedder = embedder
         if self._vectors is not None:
@@ -248,7 +263,7 @@ class Workshop:
         return embedder, cached if self._progress is None else InPieces(cached, self._progress)
 
     def _learned(self, embedder: Embedder) -> Embedder:
-        """An embedder that has seen this corpus, where it must: once, however many systems have it."""
+        """Fit an embedder to the corpus if needed, once for all systems."""
         if not callable(getattr(embedder, "fitted", None)):
             return embedder
         texts = [document.whole for document in self._documents]
@@ -261,15 +276,15 @@ class Workshop:
             method = {"embedders": "embed", "stores": "add", "rerankers": "rerank", "graphs": "link"}[family]
             if not hasattr(spec, method) and not (family == "rerankers" and callable(spec)):
                 raise BadInput(f"{spec!r} is no {family.removesuffix('s')}: it has no `{method}`")
-            return spec  # an object of the caller's own
+            return spec  # An object of the caller.
 
         def made() -> Any:
             return _called(plugins.find(family, spec.name), spec, [], dict(spec.options))
 
-        return made() if family == "stores" else self._once(f"{family}:{spec}", made)  # each system fills its own store
+        return made() if family == "stores" else self._once(f"{family}:{spec}", made)  # Stores are not shared.
 
     def _once(self, key: str, made: Callable[[], Any]) -> Any:
-        """A part that is built once; whoever has it counts its seconds, and not only the first."""
+        """Build a part once; its build time counts for every system that uses it."""
         if self._inside:
             self._parts.setdefault(self._inside[-1][0], set()).add(key)
         if key not in self._built:
@@ -284,7 +299,7 @@ class Workshop:
 
     @contextmanager
     def _noting(self, key: str) -> Iterator[list[float]]:
-        """While something is built: parts that it has are noted as its own, with the seconds that they took."""
+        """Collect the build times of the parts that are built inside this context."""
         elsewhere: list[float] = []
         self._inside.append((key, elsewhere))
         try:
@@ -297,7 +312,7 @@ _FIRST = {
     "retrievers": {"bm25": 1, "dense": 3, "hybrid": 1, "pipeline": 2, "pgvector": 2, **dict.fromkeys(_WALKERS, 1)},
     "rerankers": {"mmr": 2, "embedding": 2, "swarm": 1},
 }
-"""How many arguments a factory is given before its options; none where nothing is said."""
+"""Number of positional arguments of a factory before its options; 0 if not listed."""
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "true or false"),
     ((int, float), "a number"),
@@ -306,7 +321,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def _called(factory: Callable[..., Any], spec: Spec, first: list[Any], options: dict[str, Any]) -> Any:
-    """What a factory makes of options, if it knows them all and they are of the kind that its defaults are."""
+    """Call a factory after checking names and types of its options."""
     _check_options(inspect.signature(factory), spec, first, options)
     return factory(*first, **options)
 
@@ -356,12 +371,15 @@ def _check_names(family: str, spec: Spec) -> None:
 
 
 def check(family: str, described: str | Spec) -> None:
-    """Refuse a description with names or options that nobody knows; nothing is built, and no library loaded."""
+    """Refuse a spec with unknown names or options.
+
+    Nothing is built, and no library is imported.
+    """
     _check_names(family, parse(described, family.removesuffix("s")) if isinstance(described, str) else described)
 
 
 def made(family: str, described: str | Spec) -> Any:
-    """What a description of a family without parts of its own stands for: an embedder, a store, a tokenizer."""
+    """Build an embedder, store or tokenizer from its spec."""
     spec = parse(described, family.removesuffix("s")) if isinstance(described, str) else described
     return _called(plugins.find(family, spec.name), spec, [], dict(spec.options))
 
@@ -369,13 +387,13 @@ def made(family: str, described: str | Spec) -> Any:
 def open_embedder(
     described: str | Embedder, texts: Sequence[str] | None = None, progress: Heard | None = None
 ) -> Embedder:
-    """An embedder from a description, or itself; one that must see the corpus first learns from `texts`."""
+    """Open an embedder from a spec, or return it; fit it to `texts` if needed."""
     embedder: Embedder = made("embedders", described) if isinstance(described, str) else described
     return embedder if texts is None else fitted(embedder, texts, progress)
 
 
 def fitted(embedder: Embedder, texts: Sequence[str], progress: Heard | None = None) -> Embedder:
-    """An embedder that has seen the corpus, where it must; else itself."""
+    """Fit an embedder to the corpus if it needs that; else return it unchanged."""
     learn = getattr(embedder, "fitted", None)
     found: Embedder = learn(texts, progress) if callable(learn) else embedder
     return found
@@ -392,7 +410,10 @@ def _name(thing: Any) -> str:
 
 
 def _told(value: Any) -> Any:
-    """A description in which objects stand by their names: an address in memory is another one next time."""
+    """Return a spec with objects replaced by their names.
+
+    Memory addresses would change each time.
+    """
     if isinstance(value, Spec):
         return Spec(value.name, {name: _told(one) for name, one in value.options.items()})
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Where ragauge keeps what can be made again: vectors of documents, the embedded server's data."""
+"""Working folders and files: locks, atomic writes, temporary files, and the folder of recomputable data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """RAGAUGE_CACHE, else the user's cache folder."""
+    """Return the folder RAGAUGE_CACHE, or else the cache folder of the user."""
     own = os.environ.get("RAGAUGE_CACHE")
     if own:
         return Path(own)

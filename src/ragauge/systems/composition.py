@@ -1,4 +1,4 @@
-"""Parts that systems are composed of: which options name plug-ins, of which family, and what is usual."""
+"""Describe how systems are composed: which options name plug-ins, of which family, and the defaults."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ragauge import plugins
 from ragauge.systems.specs import Spec, parse
 
 GRAPH = ("links", "knn")
-"""What a graph is made from where nothing is said."""
+"""Graph used if none is named."""
 WALKERS = ("pagerank", "graphflow", "swarm")
-"""What goes along the links of a graph."""
+"""Systems that walk along the links of a graph."""
 MADE_OF = {"hybrid": ("dense", "bm25"), "pipeline": ("bm25",), "filtered": ("bm25",)}
-"""What a system is made of where the description does not say."""
+"""Systems that a composed system is made of by default."""
 PARTS = {
     "dense": ("embedder", "store"),
     "pgvector": ("embedder",),
@@ -25,9 +25,9 @@ PARTS = {
     "mmr": ("embedder",),
     "embedding": ("embedder",),
 }
-"""Options that are built before the rest is handed on."""
+"""Options that are built before the system itself."""
 ALIASES = ("retriever", "rerankers")
-"""Other words for `of` and `reranker`."""
+"""Alternative names of `of` and `reranker`."""
 FAMILIES = {
     "of": "retrievers",
     "retriever": "retrievers",
@@ -37,15 +37,15 @@ FAMILIES = {
     "reranker": "rerankers",
     "rerankers": "rerankers",
 }
-"""What the names in an option are names of."""
+"""Plug-in family of the names in an option."""
 REMOTE = frozenset({("retrievers", "http"), ("embedders", "openai"), ("rerankers", "llm")})
 """Built-in plug-ins, as (family, name), whose results come from a service."""
 
 
 def parts_of(family: str, described: str | Spec) -> Iterator[tuple[str, str]]:
-    """Yield the family and name of every plug-in that a description is built from."""
+    """Yield family and name of every plug-in that a spec is built from."""
     spec = parse(described, family.removesuffix("s")) if isinstance(described, str) else described
-    if not (family == "stores" and "url" in spec.options):  # a server needs another library than an engine in process
+    if not (family == "stores" and "url" in spec.options):  # Servers need other libraries.
         yield family, spec.name
     usual = {"embedder": "wordllama", "graph": GRAPH, "of": [Spec(name) for name in MADE_OF.get(spec.name, ())]}
     taken = {*PARTS.get(spec.name, ()), *(ALIASES if spec.name in MADE_OF else ())}
@@ -58,15 +58,15 @@ def parts_of(family: str, described: str | Spec) -> Iterator[tuple[str, str]]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return several values as a list; none for None."""
+    """Return a value or several values as a list; empty for None."""
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
 def is_reproducible(family: str, described: Any, *, files_hashed: bool = False) -> bool:
-    """Return whether a description identifies a system: the same corpus and options give the same results.
+    """Return whether a spec identifies a system and thus its results.
 
     Every part must be built in. A user's object, a plug-in of another package and a service (`http`, `url=`) can change
-    while their descriptions stay the same, and so can a local file or folder, unless the caller hashes files.
+    while their specs stay the same, and so can a local file or folder, unless the caller hashes files.
 
     >>> is_reproducible("retrievers", "hybrid(of=dense+bm25)"), is_reproducible("retrievers", "http(url=http://a.b)")
     (True, False)
@@ -93,8 +93,7 @@ def _is_reproducible_option(option: str, value: Any, *, files_hashed: bool) -> b
 
 
 def _is_path(text: str) -> bool:
-    """Return whether a file or folder of this name exists."""
     try:
         return bool(text) and Path(text).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):  # no file can have such a name
+    except (OSError, ValueError, RuntimeError):  # Not a valid file name.
         return False

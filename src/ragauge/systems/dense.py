@@ -1,4 +1,4 @@
-"""Vector search: an embedder and a store."""
+"""Dense retrieval: an embedder and a vector store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ragauge.systems.stores.contract import check_neighbours
 
 
 class Dense:
-    """Embeds the documents into a store, and each query when it comes.
+    """Retriever that embeds the documents into a vector store, and each query when it is run.
 
-    `document_embedder` may be a cached or differently prompted one; queries always go to `embedder` itself, so that the
-    time of embedding is real. A text whose vector is all zeros (an empty one, say) has no direction: as a document it
-    is not found, as a query it finds nothing.
+    `document_embedder` may be cached or use another prompt. Queries always use `embedder`, so that the embedding time
+    is measured. A text whose vector is all zeros, such as an empty one, is never found as a document and finds nothing
+    as a query.
     """
 
     def __init__(
@@ -46,13 +46,16 @@ class Dense:
             store.add(ids, vectors if some.all() else vectors[some])
             build = getattr(store, "build", None)
             if callable(build):
-                build()  # else the first query would pay for the index
+                build()  # Otherwise the first query would include building the index.
 
     def __contains__(self, id: object) -> bool:
         return id in self._documents
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The nearest `k`; the score is 1 - distance, so that it is the cosine where the store's metric is cosine."""
+        """Return the nearest `k` documents; the score is 1 - distance.
+
+        For metric cosine this is the cosine.
+        """
         with stage("embed"):
             vector = self._embedder.embed([query])
         if not np.any(vector):
@@ -67,7 +70,7 @@ class Dense:
         ]
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:
-        """The store's parameters and, where a database may choose, whether its index was used."""
+        """Return the store's parameters, and whether its index was used if that varies."""
         describe = getattr(self._store, "describe", None)
         about: dict[str, Any] = dict(describe()) if callable(describe) else {}
         uses = getattr(self._store, "index_used", None)
@@ -77,5 +80,5 @@ class Dense:
         return {**about, "embedder": self._embedder.name}
 
     def close(self) -> None:
-        """Give back what the store holds."""
+        """Close the vector store."""
         seams.close(self._store)

@@ -1,4 +1,4 @@
-"""A search service over HTTP: POST a JSON body, read hits from the JSON reply."""
+"""Search a service over HTTP: POST a JSON body and read hits from the JSON reply."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ragauge.systems.specs import without_secrets
 
 
 class HTTP:
-    """POSTs `{"query": …, "k": …}` to `url`; the reply is a list of hits, or has one under `hits`.
+    """Retriever that POSTs `{"query": …, "k": …}` to `url` and reads a list of hits, or one under `hits`.
 
-    `query` and `k` name the fields where the service calls them otherwise, `extra` is sent along, and `path` says where
-    in the reply the hits are (`data.items`). `id` is the field of a hit that holds its id (`metadata.source`).
-    `bearer` names an environment variable with a token, which is sent and neither shown nor written. Connections are
-    kept open, so that a query is timed and not a handshake.
+    `query` and `k` are the names of these fields in the request. `extra` is added to the request. `path` is the place
+    of the hits in the reply (`data.items`). `id` is the field of a hit with its id (`metadata.source`). `bearer` names
+    an environment variable with a token, which is neither shown nor written. `timeout` is in seconds. Connections are
+    kept open, so that latency does not include the handshake.
     """
 
     asynchronous = True
@@ -72,7 +72,7 @@ class HTTP:
         self._client: Any = open_async_client(httpx, timeout=timeout, headers=sent)
 
     async def search(self, query: str, k: int) -> list[Hit]:
-        """What the service finds."""
+        """Search with the service; raise BackendFailed if the reply is not a list of hits."""
         with stage("retrieve"):
             try:
                 reply = await self._client.post(
@@ -95,7 +95,7 @@ class HTTP:
             body = body[part]
         if isinstance(body, Mapping):
             body = next((body[name] for name in LISTS if isinstance(body.get(name), list)), body)
-        # A mapping from ids to scores is not read here: what a service says about itself looks like one.
+        # A mapping from ids to scores is not accepted, because a status message looks like one.
         if not isinstance(body, list):
             raise BackendFailed(
                 f"{self._shown}: the reply has no list of hits: {str(body)[:300]!r}", hint="path=data.items says where"

@@ -1,4 +1,4 @@
-"""Several retrievers made one: their rankings are fused query by query."""
+"""Hybrid retrieval: fuse the rankings of several retrievers for each query."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ragauge.stages import stage
 
 
 class Hybrid:
-    """Asks each retriever for `depth` documents and fuses them: by weights over normalised scores, or by ranks.
+    """Retriever that fuses the first `depth` hits of several others, by scores or by ranks.
 
-    `Hybrid([dense, bm25], weights=(0.7, 0.3))` is a weighted sum of min-max scores; without weights it is reciprocal
-    rank fusion. Every method and normalisation of `ragauge.fusion` can be named.
+    `HybridRetriever([dense, bm25], weights=(0.7, 0.3))` is a weighted sum of min-max normalised scores; without weights
+    it is reciprocal rank fusion. Every method and normalisation of `ragauge.fusion` can be used.
     """
 
     def __init__(
@@ -38,17 +38,17 @@ class Hybrid:
         self._retrievers = list(retrievers)
         self._method = method or ("rrf" if weights is None else "wsum")
         usual = default_norm(self._method)
-        # A retriever that finds one document and no other has found it: min-max as files are fused would give it 0.
+        # For a single hit, min-max as in the fusion of files would give the score 0.
         self._norm = norm or ("min-max-found" if usual == "min-max" else usual)
         if depth < 1:
             raise BadInput(f"the depth of a hybrid is {depth}, not at least 1")
         self._depth = depth
         self._parameters = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
-        fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # fails early
+        fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # Fails early.
         self.asynchronous = any(map(is_async, retrievers))
 
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
-        """The best `k` of the fused ranking."""
+        """Return the best `k` hits of the fused ranking."""
         depth = max(k, self._depth)
         if self.asynchronous:
             return self._later(query, depth, k)
@@ -61,19 +61,19 @@ class Hybrid:
 
     @staticmethod
     async def _arrived(retriever: Retriever, query: str, depth: int) -> Any:
-        if not is_async(retriever):  # it must not hold up the loop
+        if not is_async(retriever):  # It must not block the loop.
             return await asyncio.to_thread(retriever.search, query, depth)
         found = retriever.search(query, depth)
         return await found if inspect.isawaitable(found) else found
 
     def evidence(self, query: str, k: int) -> Any:
-        """What its parts say of themselves."""
+        """Return the facts that the retrievers report."""
         return evidence_of(self._retrievers, query, max(k, self._depth), later=self.asynchronous)
 
     def _fused(self, rankings: list[Sequence[Hit]], k: int) -> list[Hit]:
         with stage("rerank"):
             known = {hit.id: hit for hits in reversed(rankings) for hit in reversed(hits)}
-            # Of a document that one ranking has twice the first place counts.
+            # Of duplicates in a ranking, the first one counts.
             scores = [{hit.id: hit.score for hit in reversed(hits)} for hits in rankings]
             fused = fuse_query(scores, self._method, self._norm, **self._parameters)
             return [known[name]._replace(score=score) for name, score in list(fused.items())[:k]]

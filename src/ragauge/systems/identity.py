@@ -1,4 +1,4 @@
-"""Whether a system of the user's own is still the same: a hash of the code it comes from."""
+"""Hashes of user-defined systems, to detect changes of their code."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 def code_hash(thing: Any) -> str:
-    """A hash of the file that a function or a class stands in, and of the plain values that an object holds.
+    """Hash the source file of a function or class, and simple attributes.
 
-    What other files it calls, and what a server behind it does, cannot be seen from here.
+    Changes in other files that it uses, or in a server, are not detected.
     """
     whole = hashlib.blake2b(digest_size=12)
     made = inspect.unwrap(thing) if callable(thing) else thing
@@ -21,7 +21,7 @@ def code_hash(thing: Any) -> str:
     code = getattr(home, "__code__", None)
     try:
         whole.update(Path(inspect.getfile(home)).read_bytes())
-    except (TypeError, OSError):  # typed in by hand, or built in
+    except (TypeError, OSError):  # defined interactively, or built in
         whole.update(b"" if code is None else code.co_code + repr(code.co_consts).encode("utf-8", "replace"))
     held = getattr(made, "__dict__", {}) if not inspect.isclass(made) else {}
     for name, value in sorted(held.items()):

@@ -1,4 +1,4 @@
-"""Models of Hugging Face libraries: from a folder or, where that is allowed, from the hub; data, and never code."""
+"""Load Hugging Face models from a folder or, if allowed, from the hub, without running their code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from ragauge.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.structured_text import parse_json
 
 UNUSED = "pooler"
-"""What models call the head over the first token that some are saved with; nothing here reads it."""
+"""Name of the head over the first token that some models are saved with; it is not used here."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 SAFE = ("model.safetensors", "model.safetensors.index.json")
 
 
 def load(kind: str, model: str, *, what: str, device: str | None, download: bool) -> Any:
-    """A model of one of sentence-transformers' kinds (`SentenceTransformer`, `CrossEncoder`)."""
+    """Load a sentence-transformers model.
+
+    `kind` is `SentenceTransformer` or `CrossEncoder`.
+    """
     try:
         import sentence_transformers
     except ImportError:
@@ -50,7 +53,7 @@ OFFLINE = (
 def not_loaded(
     model: str, error: Exception, *, of: str = "model", download: bool = False, hint: str = WHERE
 ) -> BackendFailed:
-    """What is said of a model, or of something of it, that a library stumbled over or did not find."""
+    """Return the error for a model, or a part of it, that could not be loaded."""
     local = Path(model).expanduser().is_dir()
     if isinstance(error, OSError) and not download and not local:
         message = f"the model `{model}` was not found: it is not a local folder, and not in the hub cache"
@@ -61,11 +64,12 @@ def not_loaded(
 
 @contextmanager
 def loading(*, download: bool) -> Iterator[None]:
-    """The libraries talk only of errors, and reach for the network and draw bars only if told; then all is as before.
+    """Silence the libraries and, unless allowed, prevent downloads.
 
-    `local_files_only` is not enough: the hub's client asks the hub who may be calling before it looks at home.
+    The settings are restored afterwards. `local_files_only` is not enough: the hub's client contacts the hub before it
+    checks the cache.
     """
-    logging: Any = import_module("transformers.utils.logging")  # half of it has no annotations
+    logging: Any = import_module("transformers.utils.logging")  # Only partly annotated.
     hub: Any = import_module("huggingface_hub.constants")
     level, drawn, offline = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
     logging.set_verbosity_error()
@@ -82,7 +86,7 @@ def loading(*, download: bool) -> Iterator[None]:
 
 
 def inside(package: str, name: str) -> Path:
-    """A file that a package carries; none of the package's code is run."""
+    """Find a file in an installed package without running its code."""
     found = importlib.util.find_spec(package)
     for folder in (found.submodule_search_locations or ()) if found else ():
         if (Path(folder) / name).exists():
@@ -91,7 +95,7 @@ def inside(package: str, name: str) -> Path:
 
 
 def digest(model: Any, *said: str) -> str:
-    """Ten letters that are others as soon as a number of a model, or something said of it, is another."""
+    """Hash the weights of a model and further texts; ten hexadecimal characters."""
     import torch
 
     whole = hashlib.blake2b(digest_size=5)
@@ -101,30 +105,33 @@ def digest(model: Any, *said: str) -> str:
         if UNUSED not in name:
             whole.update(f"{name} {numbers.dtype} {tuple(numbers.shape)}\0".encode())
             flat = numbers.detach().cpu().contiguous().reshape(-1)
-            whole.update(flat.view(torch.uint8).numpy().data)  # as bytes: not every kind of number is one of NumPy's
+            whole.update(flat.view(torch.uint8).numpy().data)  # As bytes, because NumPy does not support every type.
     return whole.hexdigest()
 
 
 def parameters(model: Any) -> int:
-    """How many numbers of a model are used for vectors; those that two parts share count once."""
+    """Count the parameters used for vectors; shared ones count once."""
     return sum(one.numel() for name, one in model.named_parameters() if UNUSED not in name)
 
 
 def spelled(tokenizer: Any) -> str:
-    """All that decides how a tokenizer of the transformers library cuts texts, as one text."""
+    """Return everything that determines the tokens of a tokenizer, as text.
+
+    The tokenizer is one of transformers.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        whole = type(backend).from_str(backend.to_str())  # without what was cut or filled up last time
+        whole = type(backend).from_str(backend.to_str())  # Without the truncation and padding of the last call.
         whole.no_truncation()
         whole.no_padding()
         return str(whole.to_str())
-    # All code points of Unicode are no vocabulary that has to be written down.
+    # A vocabulary of all Unicode code points need not be written out.
     known = sorted(tokenizer.get_vocab().items()) if tokenizer.vocab_size < 1_000_000 else tokenizer.vocab_size
     return json.dumps([type(tokenizer).__name__, known, tokenizer.all_special_tokens])
 
 
 def label(model: str) -> str:
-    """What a model is called: the name of its folder, or its name on the hub.
+    """Return the label of a model: its folder name, or its name on the hub.
 
     >>> label("models/byt5-small/"), label("google/byt5-small")
     ('byt5-small', 'google/byt5-small')
@@ -137,12 +144,12 @@ def label(model: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the paragraphs that follow."""
+    """Return the first line of an error message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def refuse_pickles(folder: Path, kind: str) -> None:
-    """Refuse a folder that has weights only as a pickle, which is a program as well as data."""
+    """Refuse a folder that has weights only as a pickle, which can run code."""
     if any((folder / name).exists() for name in SAFE):
         return
     found = next((name for name in PICKLES if (folder / name).exists()), None)
@@ -156,10 +163,13 @@ def refuse_pickles(folder: Path, kind: str) -> None:
 
 
 def _refuse_code(folder: Path) -> None:
-    """Refuse a folder whose files name classes outside the library: some versions import these without being asked."""
+    """Refuse a folder whose files name classes outside the library.
+
+    Some versions of the library import them without asking.
+    """
     try:
         modules = parse_json((folder / "modules.json").read_text(encoding="utf-8"), file=str(folder / "modules.json"))
-    except OSError:  # a name on the hub, or a plain encoder
+    except OSError:  # A name on the hub, or a plain encoder.
         return refuse_pickles(folder, "AutoModel")
     except ValueError:
         raise BadInput("modules.json cannot be read", file=str(folder)) from None

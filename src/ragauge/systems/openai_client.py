@@ -1,4 +1,4 @@
-"""The OpenAI SDK's client with guards, for systems that call endpoints of OpenAI's protocol."""
+"""Open the OpenAI SDK's client with guards, for embedders and rerankers that call OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ragauge.keys import register_secrets, register_url
 
 
 def open_openai_client(what: str, url: str | None, **settings: Any) -> Any:
-    """Return a client of the OpenAI SDK for `url`; `what` needs it. The key comes from OPENAI_API_KEY."""
+    """Open a client of the OpenAI SDK for `url`.
+
+    The API key is read from OPENAI_API_KEY. `what` names the component in the error if the SDK is not installed.
+    """
     try:
         import openai
     except ImportError:
@@ -28,7 +31,10 @@ def open_openai_client(what: str, url: str | None, **settings: Any) -> Any:
 
 
 def to_failure(error: Exception, what: str) -> BackendFailed:
-    """Return the BackendFailed of an error of the OpenAI SDK; other errors are raised unchanged."""
+    """Convert an error of the OpenAI SDK to BackendFailed.
+
+    Other errors are raised unchanged.
+    """
     import openai
 
     failure = find_failure(error)

@@ -1,4 +1,4 @@
-"""Documents in PostgreSQL: semantic, keyword and hybrid search, as a service would have them."""
+"""Search documents in PostgreSQL with pgvector: semantic, keyword and hybrid search."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from ragauge.systems.stores.vector_index import EXACTLY, VectorIndex, scans_vect
 
 EMBEDDED_AT_ONCE = 1024
 Where = Mapping[str, Any] | None
-"""What a document's metadata must contain: `{"module": "json"}`."""
+"""Values that a document's metadata must contain: `{"module": "json"}`; None for no filter."""
 
 
 class PgVectorDB:
-    """A table of documents with their vectors and words; `await PgVectorDB.create(documents, embedder)` makes one.
+    """Table of documents with vectors and words; create it with `await PgVectorDB.create(...)`.
 
-    Nearness is the cosine. It belongs to the event loop that made it. Closing drops the table unless `keep=True`.
+    The metric is cosine. A database belongs to the event loop in which it was created. Closing drops the table unless
+    `keep=True`.
     """
 
     def __init__(self, table: Table, embedder: Embedder, document_embedder: Embedder) -> None:
@@ -39,7 +40,7 @@ class PgVectorDB:
         self._index = table.statements.index
         self._embedder = embedder
         self._document_embedder = document_embedder
-        # Texts without any known word have no direction: they are kept without a vector, and found by words alone.
+        # Texts without any known word have a zero vector. They are stored without a vector and found by words only.
         self._intake = Intake("ip")
         self._adding = asyncio.Lock()
 
@@ -65,9 +66,10 @@ class PgVectorDB:
         connections: int = 8,
         document_embedder: Embedder | None = None,
     ) -> PgVectorDB:
-        """Embed the documents, load them into a new table, and index it; an embedder may also be named.
+        """Embed the documents, load them into a new table, and index it.
 
-        `document_embedder` may be a cached or differently prompted one; queries always go to `embedder`.
+        `embedder` is an embedder or its name. `document_embedder` may be cached or use another prompt; queries always
+        use `embedder`.
         """
         documents = to_documents(documents)
         if not documents:
@@ -99,7 +101,7 @@ class PgVectorDB:
         return id in self._intake
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this system."""
+        """Return the parameters of this system for the manifest."""
         return {
             "system": "pgvector",
             **self._table.describe(),
@@ -110,11 +112,11 @@ class PgVectorDB:
 
     @property
     def table(self) -> str:
-        """The name of the table."""
+        """Name of the table."""
         return self._statements.table
 
     async def add(self, documents: Documents) -> None:
-        """Put more documents in: all of them or, if one cannot be taken, none."""
+        """Add documents: all of them or, if one is refused, none."""
         documents = to_documents(documents)
         if not documents:
             return
@@ -127,7 +129,7 @@ class PgVectorDB:
             self._intake.remember(ids, vectors)
 
     async def semantic_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
-        """The documents whose vectors are nearest to that of the query; the score is the cosine."""
+        """Return the documents with vectors nearest to the query; the score is the cosine."""
         whole("k", k)
         vector = await self._vector(query)
         if vector is None:
@@ -136,12 +138,15 @@ class PgVectorDB:
         statement = self._statements.semantic(filtered=bool(where))
         rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
         if where and len(rows) < k and self._index.kind != "none":
-            # A scan that goes on has an end too; what a strict filter lets through is then found by looking at all.
+            # An iterative index scan has a limit. With a selective filter, an exact scan finds the remaining documents.
             rows = await self._table.rows(statement, given, EXACTLY)
         return _hits(rows)
 
     async def keyword_search(self, query: str, k: int = 5, where: Where = None) -> list[Hit]:
-        """The documents with any word of the query, ranked by PostgreSQL; none for a query of stop words."""
+        """Return documents with any word of the query, ranked by PostgreSQL.
+
+        A query that contains only stop words returns none.
+        """
         given = {"query": _clean(query), "k": whole("k", k), **_filter(where)}
         return _hits(await self._table.rows(self._statements.keyword(filtered=bool(where)), given))
 
@@ -155,10 +160,10 @@ class PgVectorDB:
         depth: int | None = None,
         fusion: str = "minmax",
     ) -> list[Hit]:
-        """Semantic and keyword search in one statement: `depth` candidates of each, weighted and added.
+        """Run semantic and keyword search in one statement and add their weighted scores.
 
-        The first weight is that of the semantic side. `minmax` adds scores brought to 0 to 1, `rrf` 1 / (60 + rank).
-        Without a `depth` it is ten times `k`, and 100 at least.
+        Each search contributes `depth` candidates, by default ten times `k` and at least 100. The first weight is that
+        of the semantic search. `minmax` adds scores scaled to 0 to 1, `rrf` adds 1 / (60 + rank).
         """
         return _hits(await self._hybrid_rows(query, k, weights, where, depth=depth, fusion=fusion))
 
@@ -190,13 +195,13 @@ class PgVectorDB:
         return await self._table.rows(statement, given, self._index.local(deep, filtered=bool(where)))
 
     def retriever(self, search: str = "semantic", **options: Any) -> PgVectorRetriever:
-        """One of the three searches with its options, as a retriever."""
+        """Return one of the three searches with its options as a retriever."""
         return PgVectorRetriever(self, search, options)
 
     async def explain(
         self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
     ) -> Any:
-        """PostgreSQL's plan, as JSON, of the very statement that a semantic or a hybrid search runs."""
+        """Return PostgreSQL's plan of a semantic or hybrid search, as JSON."""
         if one_of("search", search, ("semantic", "hybrid")) == "hybrid":
             rows = await self._hybrid_rows(query, k, where=where, explained=True, **how)
             return rows[0][0][0]
@@ -211,15 +216,18 @@ class PgVectorDB:
     async def index_used(
         self, query: str, k: int = 5, where: Where = None, *, search: str = "semantic", **how: Any
     ) -> bool:
-        """Whether a search walks the vector index, which is the planner's decision."""
+        """Return whether a search uses the vector index, which is the planner's decision."""
         return scans_vectors(await self.explain(query, k, where, search=search, **how))
 
     async def close(self) -> None:
-        """Drop the table, unless it is to be kept, and give the connections back."""
+        """Drop the table unless `keep` is set, and close the connections."""
         await self._table.close()
 
     async def _vectors(self, texts: list[str]) -> Any:
-        """In a thread and in parts, so that the loop goes on and loading can be cancelled."""
+        """Embed texts in batches in a thread.
+
+        The event loop is not blocked, and loading can be cancelled.
+        """
         parts = []
         for start in range(0, len(texts), EMBEDDED_AT_ONCE):
             part = texts[start : start + EMBEDDED_AT_ONCE]
@@ -227,10 +235,10 @@ class PgVectorDB:
         return np.concatenate(parts)
 
     async def _vector(self, query: str) -> Any:
-        """The vector of a query; None where it is all zeros, for nothing is near to that."""
+        """Embed a query; None if its vector is all zeros, which has no neighbours."""
         self._table.check()
         with stage("embed"):
-            # The thread gets a copy of the context, so that stages marked by the embedder lie inside this one.
+            # The thread gets a copy of the context, so that stages of the embedder are nested in this one.
             found = await asyncio.to_thread(self._embedder.embed, [query])
         (vector,) = self._intake.queries(found, 1)
         return vector if vector.any() else None
@@ -240,7 +248,7 @@ pgVectorDB = PgVectorDB  # noqa: N816 - the spelling of the package pgvectordb
 
 
 class PgVectorRetriever:
-    """One search of a database as a retriever; closing it closes the database where it was opened for it."""
+    """Retriever with one search of a database; closing it closes a database opened for it."""
 
     def __init__(self, db: PgVectorDB, search: str, options: Mapping[str, Any], *, owner: bool = False) -> None:
         self.db = db
@@ -254,18 +262,18 @@ class PgVectorRetriever:
             raise BadInput(f"{search} search: {error}") from None
 
     async def search(self, query: str, k: int) -> list[Hit]:
-        """The best `k` documents, best first."""
+        """Return the best `k` documents, best first."""
         found: list[Hit] = await self._method(query, k, **self._options)
         return found
 
     async def evidence(self, query: str, k: int) -> dict[str, Any]:
-        """The database's parameters, PostgreSQL's plan of this search, and whether the index is in it."""
+        """Return the database's parameters, the query plan, and whether the index is used."""
         about = self.db.describe()
         if self._search == "keyword":
             return about
         try:
             plan = await self.db.explain(query, k, search=self._search, **self._options)
-        except BadInput:  # a query without any known word has no vector
+        except BadInput:  # A query without any known word has no vector.
             return about
         used = {} if about.get("index") == "none" else {"index_used": scans_vectors(plan)}
         return {**about, **used, "plan": plan}
@@ -287,7 +295,10 @@ async def open_retriever(
     fusion: str | None = None,
     **database: Any,
 ) -> PgVectorRetriever:
-    """A retriever with a database of its own; what is not an option of the search is one of `PgVectorDB.create`."""
+    """Open a retriever with its own database.
+
+    Further options go to `PgVectorDB.create`.
+    """
     given = {"where": where, "weights": weights, "depth": depth, "fusion": fusion}
     options = {name: value for name, value in given.items() if value is not None}
     try:
@@ -307,7 +318,7 @@ def _filter(where: Where) -> dict[str, Any]:
 
 
 def _clean(query: str) -> str:
-    """A query that PostgreSQL can read: without NUL, and without halves of characters."""
+    """Remove NUL and unpaired surrogates, which PostgreSQL cannot read."""
     return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,8 +1,8 @@
-"""The statements of `PgVectorDB`: documents, vectors and words in one table.
+"""SQL statements of `PgVectorDB`: documents, vectors and words in one table.
 
-A question in words rarely stands in a document with all its words, so keywords are joined by OR: of 300 questions of
-SciFact, PostgreSQL's own `websearch_to_tsquery`, which joins by AND, leaves 274 without an answer. The words go through
-the same dictionary as the documents, which drops stop words and endings.
+Keywords are joined by OR, because a document rarely contains all words of a query. With PostgreSQL's
+`websearch_to_tsquery`, which joins by AND, 274 of 300 SciFact queries have no result. The words are normalised by the
+same dictionary as the documents, which removes stop words and suffixes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from psycopg import sql
 
 RANKS = ("ts_rank_cd", "ts_rank")
-"""Both divided by 1 + the logarithm of the document's length (normalisation 1), so that length alone does not win.
+"""Rank functions, divided by 1 + the logarithm of the document length (normalisation 1) against a bias to long ones.
 
-Cover density adds up occurrences; `ts_rank` gives less for each repetition, and so more to documents with different
-words of the query. For words joined by OR that is better, and several times as fast: nDCG@10 on SciFact 0.60 against
-0.40, on Cranfield 0.34 against 0.30, on CACM 0.33 against 0.28, on Vaswani 0.36 against 0.26."""
+`ts_rank_cd` (cover density) adds up occurrences. `ts_rank` gives less for each repetition, and so more to documents
+with different words of the query. For words joined by OR that is better and several times as fast: nDCG@10 of `ts_rank`
+and `ts_rank_cd` is 0.60 and 0.40 on SciFact, 0.34 and 0.30 on Cranfield, 0.33 and 0.28 on CACM, 0.36 and 0.26 on
+Vaswani.
+"""
 FUSIONS = ("minmax", "rrf")
 
-# A lexeme is quoted by the rules of tsquery, which are not those of SQL strings: ' and \ are doubled.
+# A lexeme is quoted by the rules of tsquery, which differ from those of SQL strings: ' and \ are doubled.
 WORDS = r"""(SELECT string_agg('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery
   FROM unnest(to_tsvector({language}, %(query)s)))"""
 
@@ -52,7 +54,7 @@ semantic AS MATERIALIZED (
 ) SELECT id, score, text, metadata FROM fused JOIN {table} USING (id) ORDER BY score DESC, id COLLATE "C" """
 
 PARTS = {
-    # Where all scores are alike, and so also where there is only one, to be found counts in full.
+    # If all scores are equal, or there is only one, a hit gets the full score.
     "minmax": """CASE WHEN max(score) OVER () > min(score) OVER ()
       THEN (score - min(score) OVER ()) / (max(score) OVER () - min(score) OVER ()) ELSE 1 END""",
     "rrf": """1.0::float8 / (60 + row_number() OVER (ORDER BY score DESC, id COLLATE "C"))""",
@@ -61,7 +63,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Statements:
-    """The statements for one table."""
+    """SQL statements for one table."""
 
     table: str
     index: VectorIndex
@@ -72,7 +74,10 @@ class Statements:
         one_of("rank", self.rank, RANKS)
 
     def creation(self, dimension: int, *, keep: bool) -> list[sql.Composed]:
-        """Make the table. Titles weigh twice as much as texts."""
+        """Return the statements that create the table.
+
+        Titles have twice the weight of texts.
+        """
         from psycopg import sql
 
         made = [
@@ -89,28 +94,34 @@ class Statements:
         return made
 
     def indexes(self) -> list[sql.Composed]:
-        """Make the indexes; after loading, because that is faster and an IVFFlat index learns from the rows."""
+        """Return the statements that create the indexes.
+
+        They run after loading, because that is faster and an IVFFlat index is trained on the rows.
+        """
         vectors = self.index.creation(self.table)
         return [self._filled("CREATE INDEX ON {table} USING gin (fts)"), *([vectors] if vectors else [])]
 
     def plain(self, text: str) -> sql.Composed:
-        """A statement in which only the table has to be named."""
+        """Return a statement whose only placeholder is the table."""
         return self._filled(text)
 
     def semantic(self, *, filtered: bool, explained: bool = False) -> sql.Composed:
-        """The nearest vectors, put in order twice.
+        """Return the statement for the nearest vectors, sorted twice.
 
-        Scans are only nearly in order: those of a halfvec index, whose distances are coarser, and IVFFlat's that go on.
-        Without the `+ 0` PostgreSQL 17 and newer would believe that it is done already.
+        Index scans return rows only approximately in order: those of a halfvec index, whose distances are less precise,
+        and iterative IVFFlat scans. Without the `+ 0`, PostgreSQL 17 and newer would skip the second sort.
         """
         return self._filled(("EXPLAIN (FORMAT JSON) " if explained else "") + SEMANTIC, filtered)
 
     def keyword(self, *, filtered: bool) -> sql.Composed:
-        """The documents with any of the words, those first that have most of them."""
+        """Return the statement for documents with any of the words, by rank."""
         return self._filled(KEYWORD, filtered)
 
     def hybrid(self, fusion: str, *, filtered: bool, explained: bool = False) -> sql.Composed:
-        """Both lists, brought to one scale, weighted and added; what is not in a list gets nothing from it."""
+        """Return the statement that adds the weighted scores of both searches.
+
+        A document that is missing in one of them gets 0 for it.
+        """
         from psycopg import sql
 
         text = ("EXPLAIN (FORMAT JSON) " if explained else "") + HYBRID

@@ -1,4 +1,4 @@
-"""The table behind `PgVectorDB`: a pool of connections, and what is done to the table as a whole."""
+"""Table of `PgVectorDB`: its connection pool, and operations on the whole table."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """A table that is made by the first `load` and dropped by `close`, unless it is to be kept.
+    """Table that the first `load` creates and `close` drops, unless it is to be kept.
 
-    A pool belongs to the event loop in which it was opened: in another one it would wait for ever, and so is refused.
+    A pool belongs to the event loop in which it was opened. In another loop it would wait forever, so that is refused.
     """
 
     def __init__(self, statements: Statements, *, keep: bool) -> None:
@@ -40,7 +40,7 @@ class Table:
         self._recovery = postgres.Recovery()
 
     def describe(self) -> dict[str, Any]:
-        """Server, table and index, for manifests."""
+        """Return server, table and index for the manifest."""
         return {
             **self._versions,
             "server": postgres.shown(self._dsn),
@@ -52,10 +52,10 @@ class Table:
         }
 
     async def open(self, dsn: str | None, connections: int) -> None:
-        """Find a server, and connect to it."""
+        """Find a server and connect to it."""
         self._connections = whole("connections", connections)
         self._dsn, self._versions = await asyncio.to_thread(_ready, dsn, self.statements.language)
-        # What the pool logs is in our errors; without a handler Python would write it to standard error as well.
+        # Messages of the pool are in our errors; without a handler Python would also write them to standard error.
         logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
         self._loop = asyncio.get_running_loop()
         self._pool = self._new_pool()
@@ -63,7 +63,7 @@ class Table:
             await self._pool.open(wait=True)
 
     def check(self) -> AsyncConnectionPool[Any]:
-        """The pool, if it can be used here and now."""
+        """Return the pool; raise BadInput if it is closed or of another event loop."""
         if self._pool is None:
             raise BadInput("the database is closed")
         if asyncio.get_running_loop() is not self._loop:
@@ -71,7 +71,10 @@ class Table:
         return self._pool
 
     async def load(self, documents: Sequence[Document], vectors: Vectors) -> None:
-        """Copy documents in, all or none; the indexes of a new table are made afterwards, which is faster."""
+        """Copy documents into the table, all or none.
+
+        The indexes of a new table are created afterwards, which is faster.
+        """
         with postgres.speaking(self._dsn):
             async with self.check().connection() as connection:
                 async with connection.transaction():
@@ -84,9 +87,9 @@ class Table:
                 await connection.execute(self.statements.plain("ANALYZE {table}"))
 
     async def rows(self, statement: Any, given: Mapping[str, Any], local: Sequence[tuple[str, str]] = ()) -> list[Any]:
-        """Run a statement under settings for it alone and return its rows.
+        """Run a statement with its own settings and return its rows.
 
-        BackendRestarted is raised if the server died meanwhile and is back.
+        BackendRestarted is raised if the server died and was restarted.
         """
         import psycopg
 
@@ -107,7 +110,7 @@ class Table:
                 raise postgres.restart_error(self._dsn) from None
 
     async def close(self) -> None:
-        """Drop the table, unless it is to be kept, and give the connections back."""
+        """Drop the table unless it is to be kept, and close the connections."""
         pool, self._pool = self._pool, None
         if pool is None:
             return
@@ -136,7 +139,7 @@ class Table:
         async with self._reconnecting:
             if self._pool is not pool:
                 return
-            await pool.close()  # first: it would keep trying to connect, and wait 30 s for each query
+            await pool.close()  # First: it would keep trying to connect, and wait 30 s for each query.
             self._dsn = await asyncio.to_thread(self._recovery.recover, self._dsn)
             fresh = self._new_pool()
             await fresh.open(wait=True)
@@ -193,7 +196,10 @@ def _execute(dsn: str, statement: Any) -> None:
 
 
 def _ready(dsn: str | None, language: str) -> tuple[str, dict[str, str]]:
-    """A server that answers, has the extension and knows the language; a pool would go on trying instead of saying."""
+    """Find a server with extension and language; return its DSN and versions.
+
+    Checked here, because a pool would retry instead of raising an error.
+    """
     found = postgres.server(dsn)
     try:
         import psycopg_pool  # noqa: F401

@@ -1,4 +1,4 @@
-"""Multi-stage retrieval: a retriever finds many, rerankers put the best first; and filters on metadata."""
+"""Multi-stage retrieval: rerank the hits of a retriever, or filter them by metadata."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Rerank = Reranker | Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 
 class Pipeline:
-    """`retriever` finds `depth` documents; each reranker gets what the one before left; the first `k` are returned.
+    """Retriever that passes `depth` hits through rerankers in turn and returns the first `k`.
 
-    The order that a reranker returns is the ranking: where it left old scores behind, hits are scored by their places.
+    The order that a reranker returns is the ranking. If its scores do not follow it, hits are scored by rank.
     """
 
     def __init__(self, retriever: Retriever, rerankers: Sequence[Rerank], *, depth: int = 50) -> None:
@@ -31,7 +31,7 @@ class Pipeline:
         self.asynchronous = is_async(retriever)
 
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
-        """The best `k` after reranking."""
+        """Return the best `k` hits after reranking."""
         found: Any = self._retriever.search(query, max(k, self._depth))
         return self._later(query, found, k) if self.asynchronous else self._reranked(query, found, k)
 
@@ -45,14 +45,15 @@ class Pipeline:
         return list(hits[:k])
 
     def evidence(self, query: str, k: int) -> Any:
-        """What its retriever says of itself, and each reranker that says something."""
+        """Return the facts that the retriever and the rerankers report."""
         return evidence_of(self._telling, query, max(k, self._depth), later=self.asynchronous)
 
 
 class Filtered:
-    """Only documents whose metadata has the wanted values; asks for more until `k` of them are found.
+    """Retriever that returns only documents with the given metadata values.
 
-    This filters after searching and is right for any retriever; stores that filter while they search are faster.
+    It filters after searching, and searches deeper until it has `k` hits or has reached `most`. This works with any
+    retriever; stores that filter while searching are faster.
     """
 
     def __init__(self, retriever: Retriever, where: Mapping[str, Any], *, most: int = 100_000) -> None:
@@ -62,7 +63,7 @@ class Filtered:
         self.asynchronous = is_async(retriever)
 
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
-        """The best `k` that pass."""
+        """Return the best `k` matching hits."""
         if self.asynchronous:
             return self._later(query, k)
         for depth in self._depths(k):
@@ -91,5 +92,5 @@ class Filtered:
         return [hit for hit in hits if all(hit.metadata.get(name) == value for name, value in self._where.items())]
 
     def evidence(self, query: str, k: int) -> Any:
-        """What its retriever says of itself."""
+        """Return the facts that the retriever reports."""
         return evidence_of([self._retriever], query, 2 * k, later=self.asynchronous)

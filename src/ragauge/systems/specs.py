@@ -1,7 +1,7 @@
-"""Systems described in words: `dense(embedder=minilm, store=faiss(kind=hnsw))`, on the command line and in TOML.
+"""Specs that describe systems in a line: `dense(embedder=minilm, store=faiss(kind=hnsw))`, or in TOML.
 
-A description is a name and options; an option is a number, true or false, a word, another description, or several of
-these joined by `+`. It names things that are known, and never code.
+A spec is a name with options. An option is a number, true or false, a word, another spec, or several of these joined
+by `+`. A spec can only name registered plug-ins, never code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ragauge.keys import register_fields, register_secrets, register_url
 TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
 NAMED = re.compile(r"\s*([^()=]+?)\s*=\s*(.+)", re.S)
-"""What stands in brackets is the description's own."""
+"""`NAME=SPEC`; equal signs inside brackets belong to the spec."""
 EXAMPLES = {
     "system": "dense(embedder=minilm, store=faiss); several values are joined by +: weights=0.7+0.3",
     "embedder": "minilm, lm(tokenizer=bytes), or with a name: small=wordllama(dimensions=64)",
@@ -26,12 +26,12 @@ EXAMPLES = {
     "store": "exact, pgvector(index=hnsw, ef_search=100)",
     "graph": "links, knn(neighbours=8), or several joined by +: links+knn(neighbours=8)",
 }
-"""What a description looks like, by what it describes."""
+"""Examples of specs for hints, by what they describe."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A name with options; prints as it is read."""
+    """A name with options; `str` gives a text that can be parsed again."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Spec:
 
 
 def parse(text: str, what: str = "system") -> Spec:
-    """Read a description; of `what` is said only where it cannot be read.
+    """Parse a spec; `what` it describes is used in error messages.
 
     >>> parse("hybrid(of=dense+bm25, weights=0.7+0.3)").options["weights"]
     [0.7, 0.3]
@@ -57,7 +57,7 @@ def parse(text: str, what: str = "system") -> Spec:
 
 
 def parse_several(text: str, what: str = "system") -> list[Spec]:
-    """Read descriptions that are joined by `+`.
+    """Parse specs that are joined by `+`.
 
     >>> [str(one) for one in parse_several("links + knn(neighbours=8)")]
     ['links', 'knn(neighbours=8)']
@@ -73,7 +73,7 @@ def parse_several(text: str, what: str = "system") -> list[Spec]:
 
 
 def named_description(text: str) -> tuple[str, str]:
-    """The name and the description of `NAME=DESCRIPTION`; no name where there is only a description.
+    """Split `NAME=SPEC` into name and spec; the name is empty if there is only a spec.
 
     >>> named_description("mine=lm(tokenizer=bytes)"), named_description("lm(tokenizer=bytes)")
     (('mine', 'lm(tokenizer=bytes)'), ('', 'lm(tokenizer=bytes)'))
@@ -83,7 +83,7 @@ def named_description(text: str) -> tuple[str, str]:
 
 
 def from_table(name: str, table: Mapping[str, Any]) -> Spec:
-    """A description from a table of a TOML file: `kind`, and the options beside it."""
+    """Build a spec from a TOML table: `kind` is its name, the other keys are options."""
     options = dict(table)
     kind = options.pop("kind", name)
     if not isinstance(kind, str):
@@ -97,12 +97,12 @@ def from_table(name: str, table: Mapping[str, Any]) -> Spec:
 _NAMES = "pass|password|pwd|secret|token|key|auth|headers|extra|dsn"
 SECRET = re.compile(rf"(^|_)({_NAMES})$", re.I)
 IN_TEXT = re.compile(rf"(?:^|[(,\s_])(?:{_NAMES})\s*=\s*|\w://", re.I)
-"""Where a secret may begin in a description that cannot be parsed."""
+"""Position where a secret may begin in a spec that cannot be parsed."""
 DSN_PASSWORD = re.compile(r"""\b\w*password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s'"]+)""", re.I)
 
 
 def register_options(value: Any) -> None:
-    """Register the secrets in the options of a description, so that no message and no file shows them."""
+    """Register the secrets in the options of a spec, so that they are redacted."""
     if isinstance(value, Spec):
         register_options(value.options)
     elif isinstance(value, list):
@@ -124,7 +124,7 @@ def _register_text(text: str) -> None:
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
-    """The same without what may be a password or a key: options named like one, and what addresses carry of them.
+    """Return a spec without secrets: secret options, and credentials in URLs.
 
     >>> str(without_secrets(parse('http(url="http://me:pass@host/search?key=1", api_key=abc)')))
     'http(url=http://host/search, api_key=…)'
@@ -157,9 +157,9 @@ def _text(value: Any) -> str:
         )
         if plain:
             return value
-        # There is no way to write both quotes in one word; double ones then become single.
+        # A word cannot have both kinds of quotes; double ones become single then.
         return f"'{value}'" if '"' in value and "'" not in value else '"' + value.replace('"', "'") + '"'
-    # Every digit, since a description is also what tells two systems apart; without the plus, which joins values.
+    # All digits, because a spec also identifies a system; without the plus sign, which joins values.
     return float.__repr__(value).replace("e+", "e") if isinstance(value, float) else str(value)
 
 
@@ -178,7 +178,10 @@ class _Reader:
             place = found.end()
 
     def wrong(self, what: str, token: str = "") -> BadInput:
-        """Return the error of a description that cannot be parsed; all that may be part of a secret is left out."""
+        """Build the error of an invalid spec.
+
+        Anything that may be part of a secret is left out.
+        """
         secret = IN_TEXT.search(self.text)
         shown = self.text if secret is None else f"{self.text[: secret.end()]}…"
         got = f" `{token}`" if token and token in shown else ""

@@ -1,4 +1,4 @@
-"""The layouts of other systems' results: what their users have already is read, and what they expect is written."""
+"""Read and write the result files of other evaluation tools."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from ragauge.overviews import Overview
 __all__ = ["LAYOUTS", "Layout", "find", "recognise"]
 
 HEAD = 1 << 20
-"""How much of a file is looked at to find out what it is."""
+"""Number of leading bytes searched for the keys of a JSON file."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One way of laying results out in a file."""
+    """File layout of another tool's results."""
 
     name: str
     about: str
     ending: str
     convention: str
-    """The preset under which its names mean what they mean."""
+    """Preset under which the layout's measure names are defined."""
     wanted: Callable[[Sequence[int]], tuple[str, ...]]
-    """The measures that it has places for, at some cutoffs where those can be chosen."""
+    """Measures that the layout contains, as a function of the cutoffs if these can be chosen."""
     read: Callable[[str], Overview]
     write: Callable[[Overview], str]
     marks: frozenset[str]
-    """What a file of this layout is known by: columns of its header, or keys as `/outer/inner`."""
+    """Marks that identify the layout: columns of the header, or JSON keys as `/outer/inner`."""
     ks: tuple[int, ...] = ()
-    """The usual cutoffs, where they can be chosen."""
+    """Default cutoffs, if they can be chosen."""
     mapped: tuple[str, ...] = ()
-    """What it has places for where a dataset has a target map, if that is something else."""
+    """Measures for datasets with a target map, if they differ."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Measures by the preset, if its names can also be read under other presets."""
+    """Measures by preset, if its names can also be read under other presets."""
 
     def measures(self, ks: Sequence[int] = ()) -> tuple[str, ...]:
-        """What systems must be scored by before they are written, by canonical names; at other cutoffs if given.
+        """Return the canonical measures that the layout needs, at given cutoffs.
 
         >>> LAYOUTS["pgvectordb"].measures([5])[-2:]
         ('ndcg(gain=binary)@5', 'hit_rate@5')
@@ -139,7 +139,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 
 def find(name: str) -> Layout:
-    """A layout by its name, case ignored.
+    """Return the layout with a name, ignoring case. Raises UnknownName.
 
     >>> find("RIG").ending
     '.json'
@@ -151,7 +151,10 @@ def find(name: str) -> Layout:
 
 
 def recognise(path: str) -> str | None:
-    """Which layout a file has, by its header or the keys near its beginning; None where it has none of them."""
+    """Return the name of a file's layout, or None if it is unknown.
+
+    The layout is recognised by the header or the first keys.
+    """
     source = Source(path)
     if path != "-" and os.path.isdir(path):
         return None
@@ -166,14 +169,16 @@ def recognise(path: str) -> str | None:
 
 
 def _keys(text: str) -> set[str]:
-    """The keys of the outermost object, and of the objects in lists under them; the text may end in the middle.
+    """Return the keys of the outermost object and of objects in lists below it.
+
+    The text can be truncated.
 
     >>> sorted(_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
     True
     """
     found: set[str] = set()
     path: list[str] = []
-    """The key that each open object is at; lists have none."""
+    """Current key of each open object. Lists have no entry."""
     shape: list[str] = []
     for token in re.finditer(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', text):
         mark = token[0]

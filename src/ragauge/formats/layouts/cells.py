@@ -1,4 +1,4 @@
-"""Figures in the cells of other systems' tables: read with their place, written so that unknown stays unknown."""
+"""Parse and format the cells of other tools' result files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from ragauge.overviews import Entry, Overview
 
 
 def number(value: Any, what: str, label: str, line: int | None = None) -> float | None:
-    """A finite number; None where there is nothing, or NaN. What is no number, or has no end, is refused.
+    """Parse a finite number; None for a missing value or NaN.
+
+    Raises BadInput for anything else.
 
     >>> number("0.5", "mrr", "t.csv"), number(None, "mrr", "t.csv"), number("nan", "mrr", "t.csv")
     (0.5, None, None)
@@ -38,7 +40,9 @@ def number(value: Any, what: str, label: str, line: int | None = None) -> float 
 
 
 def count(value: Any, what: str, label: str, line: int | None = None) -> int | None:
-    """A whole number of at least 0; None where there is nothing.
+    """Parse an integer of at least 0; None for an empty value.
+
+    Raises BadInput for anything else.
 
     >>> count("3", "n", "t.csv"), count("", "n", "t.csv")
     (3, None)
@@ -52,7 +56,10 @@ def count(value: Any, what: str, label: str, line: int | None = None) -> int | N
 
 
 def read_sheet(path: str, needed: Sequence[str], figures: Iterable[str], what: str) -> Rows:
-    """The rows of a CSV that has certain columns, and at least one that holds a figure."""
+    """Read the rows of a CSV or TSV file and check its columns.
+
+    Raises BadInput if a column of `needed` is missing, if no column of `figures` exists, or if there are no rows.
+    """
     source = Source(path)
     rows = read_rows(source, "tsv" if source.ending == ".tsv" else "csv")
     missing = [name for name in needed if name not in rows.names]
@@ -75,13 +82,13 @@ def _listed(what: str, names: Sequence[str]) -> str:
 
 
 def left_out(rows: Rows, known: Iterable[str]) -> list[str]:
-    """A note on the columns that a layout does not have, where there are any."""
+    """Return a note on columns that the layout does not define, if there are any."""
     odd = [name for name in rows.names if name not in set(known)]
     return [f"{_listed('column', odd)} not of this layout and left out"] if odd else []
 
 
 def figures_of(rows: Rows, at: int, columns: Iterable[str]) -> dict[str, float]:
-    """The numbers in some cells of a row, by column; what is empty is left out."""
+    """Parse the numbers in some cells of a row, by column. Empty cells are omitted."""
     found = {}
     for name in columns:
         value = number(rows.columns[name][at] if name in rows.columns else None, name, rows.label, rows.line(at))
@@ -91,7 +98,10 @@ def figures_of(rows: Rows, at: int, columns: Iterable[str]) -> dict[str, float]:
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A CSV with exactly these columns; what is None or NaN is empty, and numbers have all their digits."""
+    """Format rows as CSV with exactly these columns.
+
+    None and NaN are empty; numbers are not rounded.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
@@ -105,12 +115,12 @@ def _cell(value: Any) -> str:
 
 
 def as_json(value: Any) -> str:
-    """JSON that every reader takes: NaN and infinities are null."""
+    """Format a value as strict JSON. NaN and infinities become null."""
     return json.dumps(as_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_plain(value: Any) -> Any:
-    """The same without NumPy's types, tuples and NaN.
+    """Convert NumPy types, tuples and non-finite numbers to plain JSON values.
 
     >>> as_plain({"a": (1, math.nan)})
     {'a': [1, None]}
@@ -129,7 +139,10 @@ def as_plain(value: Any) -> Any:
 
 
 def speed_of(stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughput: float = math.nan) -> Speed | None:
-    """Speed as a file tells it, which is seldom all of it; None where it tells nothing."""
+    """Build a Speed from the values that a file states; None if it states none.
+
+    Unknown statistics are NaN.
+    """
     kinds = ("mean", "p50", "p90", "p95", "p99", "std", "min", "max")
     found = {
         stage: Latency(asked, *(mine.get(kind, math.nan) for kind in kinds)) for stage, mine in stages.items() if mine
@@ -138,29 +151,32 @@ def speed_of(stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughp
 
 
 def milliseconds(speed: Speed | None, stage: str, kind: str = "mean") -> float | None:
-    """One figure of a speed; None where it is not known."""
+    """Return a latency statistic of a stage in ms, or None if it is unknown."""
     latency = None if speed is None else speed.stages.get(stage)
     return None if latency is None or math.isnan(getattr(latency, kind)) else float(getattr(latency, kind))
 
 
 def dataset_of(overview: Overview, entry: Entry) -> str | None:
-    """What the queries are of; None where that is not known."""
+    """Return the name of the dataset, or None if it is unknown."""
     told = entry.manifest.get("dataset")
     return (told.get("name") if isinstance(told, Mapping) else None) or overview.dataset or None
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a layout's figures mean: under which convention, by which measures."""
+    """Measures of a layout and the convention under which its names are defined."""
 
     layout: str
     convention: str
     measures: tuple[str, ...]
     accepted: tuple[str, ...] = ()
-    """Other conventions whose numbers may be written in this layout."""
+    """Other conventions whose values can be written in this layout."""
 
     def check(self, overview: Overview) -> None:
-        """Refuse an overview whose figures would mean something else under this layout's names."""
+        """Raise BadInput if an overview does not fit the layout.
+
+        It follows another convention, or lacks all measures of the layout.
+        """
         given = overview.convention
         if given not in ("", "as given") and given.partition(",")[0] not in (self.convention, *self.accepted):
             raise BadInput(

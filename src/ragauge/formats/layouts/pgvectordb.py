@@ -1,4 +1,4 @@
-"""pgVectorDB's table: a row for each method and K."""
+"""Read and write pgVectorDB's result table: one row per method and K."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ MEASURES: Mapping[str, str] = {
     "NDCG@K": "ndcg(gain=binary)",
     "Hit Rate": "hit_rate",
 }
-"""All of them at K, MRR and hit rate too; F1 is that of mean precision and mean recall."""
+"""Measure behind each column, all at K, including MRR and hit rate. F1 is computed from mean precision and mean recall.
+"""
 LATENCY = "Latency (ms)"
 COLUMNS = ("Method", "K", *MEASURES, LATENCY)
 KS = (1, 3, 5, 10)
 
 
 def measures(ks: Sequence[int]) -> tuple[str, ...]:
-    """The measures of the table at some cutoffs.
+    """Return the measures of the table at some cutoffs.
 
     >>> measures([5])[:3]
     ('precision@5', 'recall@5', 'f1(of=means)@5')
@@ -37,7 +38,10 @@ def measures(ks: Sequence[int]) -> tuple[str, ...]:
 
 
 def read(path: str) -> Overview:
-    """Means at each K for each method; over how many queries is not told."""
+    """Read the means of each method at each K.
+
+    The number of queries is not in the file.
+    """
     source = Source(path)
     rows = read_sheet(path, ("Method", "K"), MEASURES, "pgVectorDB")
     means: dict[str, dict[str, Mean]] = {}
@@ -65,10 +69,9 @@ def read(path: str) -> Overview:
 
 
 def write(overview: Overview) -> str:
-    """The same table at every K that the overview has.
+    """Format an overview as the table, at every K that it contains.
 
-    A latency stands beside the K that was asked for, and beside no other: how long fewer documents would have taken was
-    not measured.
+    A latency is written only for the K that was requested, because other K were not measured.
     """
     Wanted("pgvectordb", "pgvectordb", measures(_ks(overview)) or measures(KS)).check(overview)
     rows: list[dict[str, Any]] = []
@@ -87,12 +90,12 @@ def write(overview: Overview) -> str:
 
 
 def latency_at(k: int) -> str:
-    """What the mean time of a query that asks for k documents is called."""
+    """Return the cost name of the mean latency of a query with k documents."""
     return f"latency_at_{k}_ms"
 
 
 def _ks(overview: Overview) -> list[int]:
-    """Every K at which some system has one of the measures."""
+    """Return every K at which a system has one of the measures."""
     found = set()
     for entry in overview.entries.values():
         for name in entry.means:

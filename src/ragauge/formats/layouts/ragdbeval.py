@@ -1,4 +1,4 @@
-"""RAGdbEval's results: JSON with everything, and a table with a row for each experiment."""
+"""Read and write RAGdbEval's results as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ QUALITY: Mapping[str, str] = {
     "hit_rate@10": "hit_rate@10",
     "f1@10": "f1(precision_of=retrieved,recall_of=capped)@10",
 }
-"""Measures behind the columns as RAGdbEval's code computes them. Its code writes the files, so this is the default."""
+"""Measure behind each column as RAGdbEval's code computes it. Its code writes the files, so this is the default."""
 DOCUMENTED: Mapping[str, str] = {column: re.sub(r"\(.*\)", "", measure) for column, measure in QUALITY.items()}
-"""Measures behind the columns as RAGdbEval's document defines them: recall / all true neighbours, precision / k."""
+"""Measure behind each column as RAGdbEval's document defines it: recall / all true neighbours, precision / k."""
 CODE, DOCUMENT = "ragdbeval-capped", "ragdbeval"
 MEASURES: Mapping[str, Mapping[str, str]] = {CODE: QUALITY, DOCUMENT: DOCUMENTED}
-"""Measures behind the columns, by convention."""
+"""Measure behind each column, by convention."""
 LATENCY: Mapping[str, str] = {
     f"latency_{kind}_ms": kind for kind in ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
 }
@@ -63,7 +63,7 @@ MEGABYTES: Mapping[str, str] = {
     "ram_mb_peak": "ram_bytes_peak",
     "ram_mb_steady": "ram_bytes_steady",
 }
-"""Columns that say the same as another in units of 2^20 bytes."""
+"""Columns in MiB, with the column that has the same value in bytes."""
 RESOURCES = (
     "index_build_time_sec",
     *(column for mega, plain in MEGABYTES.items() for column in (plain, mega)),
@@ -87,7 +87,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "ops_": OPERATIONS,
 }
 COSTS: Mapping[str, str] = {"coldstart_latency_ms": "cold_ms", "index_build_time_sec": "build_seconds"}
-"""Figures that have another name here."""
+"""Columns whose cost has another name in ragauge."""
 KEYS = (
     *("experiment_name", "timestamp", "database", "dataset", "index_config", "num_runs", "mean_metrics"),
     *("hardware_info", "success", "error_message"),
@@ -99,7 +99,10 @@ WANTED = Wanted("ragdbeval", CODE, tuple(QUALITY.values()))
 
 
 def read(path: str) -> Overview:
-    """Means, speed, costs and circumstances of each experiment; one that failed is a failure."""
+    """Read the results of each experiment from RAGdbEval's JSON.
+
+    Experiments that failed are listed in `failures`.
+    """
     source = Source(path)
     held = read_json(source)
     results = held.get("results") if isinstance(held, dict) else None
@@ -147,7 +150,7 @@ def read(path: str) -> Overview:
 
 
 def read_csv(path: str) -> Overview:
-    """The same from the table."""
+    """Read means, speed, costs and provenance of each experiment from RAGdbEval's CSV."""
     source = Source(path)
     rows = read_sheet(path, ("experiment", "database"), QUALITY, "RAGdbEval")
     entries: dict[str, Entry] = {}
@@ -171,9 +174,9 @@ def read_csv(path: str) -> Overview:
 
 
 def write(overview: Overview) -> str:
-    """Write the JSON of systems that were scored by its measures; null if a figure is unknown.
+    """Format an overview as RAGdbEval's JSON. Unknown values are null.
 
-    A result that has figures succeeded and has no error message; what limits its figures is in its `warnings`.
+    A system with results is a success without an error message. What limits its values is in `warnings`.
     """
     followed = _followed(overview)
     results: list[dict[str, Any]] = []
@@ -207,7 +210,10 @@ def write(overview: Overview) -> str:
 
 
 def write_csv(overview: Overview) -> str:
-    """Write the table; it has no column for failures and warnings."""
+    """Format an overview as RAGdbEval's CSV.
+
+    It has no column for failures and warnings.
+    """
     followed = _followed(overview)
     rows = []
     for name, entry in overview.entries.items():
@@ -218,17 +224,20 @@ def write_csv(overview: Overview) -> str:
 
 
 def figures_in(entry: Entry, convention: str = CODE) -> dict[str, float | None]:
-    """Return all known figures of a system by RAGdbEval's names; the convention says what its quality columns mean."""
+    """Return all known values of a system by RAGdbEval's column names.
+
+    `convention` defines the measures behind the quality columns.
+    """
     found: dict[str, float | None] = {
         told: entry.means[mine].value for told, mine in MEASURES[convention].items() if mine in entry.means
     }
     found |= {told: milliseconds(entry.speed, "total", kind) for told, kind in LATENCY.items()}
     mean = found["latency_mean_ms"]
     if mean:
-        found["qps_single_thread"] = 1000 / mean  # its definition: one thread, no pause between queries
+        found["qps_single_thread"] = 1000 / mean  # RAGdbEval's definition: one thread, no pause between queries.
     for told in (*PERFORMANCE[len(LATENCY) :], *RESOURCES, *OPERATIONS):
         known = entry.costs.get(COSTS.get(told, told))
-        if known is not None and not math.isnan(known):  # a cached build has no time
+        if known is not None and not math.isnan(known):  # A cached build has no build time.
             found[told] = known
     for mega, plain in MEGABYTES.items():
         size = found.get(plain)
@@ -238,7 +247,7 @@ def figures_in(entry: Entry, convention: str = CODE) -> dict[str, float | None]:
 
 
 def _whole(value: float) -> float:
-    """A number of bytes without a decimal point."""
+    """Convert an integral number of bytes to an int."""
     return int(value) if math.isfinite(value) and value == int(value) else value
 
 
@@ -264,14 +273,20 @@ def _has_answers(entry: Entry) -> bool:
 
 
 def _warnings(result: Mapping[str, Any]) -> list[str]:
-    """Return the warnings of a result that has figures; RAGdbEval's own files put them into `error_message`."""
+    """Return the warnings of a successful result.
+
+    RAGdbEval writes them to `error_message`.
+    """
     held = result.get("warnings")
     listed = held if isinstance(held, list) else [held]
     return [str(one) for one in (result.get("error_message"), *listed) if one]
 
 
 def _followed(overview: Overview) -> str:
-    """Return the convention that the quality figures follow; refuse one that the layout has no names for."""
+    """Return the convention that the quality values follow.
+
+    Raises BadInput if it does not fit the layout.
+    """
     base = overview.convention.partition(",")[0]
     if base == DOCUMENT:
         Wanted("ragdbeval", DOCUMENT, tuple(DOCUMENTED.values())).check(overview)
@@ -281,7 +296,7 @@ def _followed(overview: Overview) -> str:
 
 
 def _convention(value: Any, label: str) -> str:
-    """Return the convention that a file names; that of RAGdbEval's code if it names none."""
+    """Return the convention that a file names, or that of RAGdbEval's code."""
     if value in (None, ""):
         return CODE
     if value not in MEASURES:
@@ -294,13 +309,13 @@ def _convention(value: Any, label: str) -> str:
 
 
 def _shared(overview: Overview, key: str) -> Any:
-    """A circumstance that all systems have alike; None where they differ, or it is not known."""
+    """Return a manifest value that all systems share, else None."""
     told = [entry.manifest.get(key) for entry in overview.entries.values()]
     return told[0] if all(one == told[0] for one in told) else None
 
 
 def _figures(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
-    """The numbers of a result, without the words before them."""
+    """Parse the numbers of a result by column name, without the group prefix."""
     held = result.get("mean_metrics")
     if not isinstance(held, dict):
         raise BadInput(f"{what} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
@@ -314,7 +329,7 @@ def _figures(result: Mapping[str, Any], what: str, label: str) -> dict[str, floa
 
 
 def _circumstances(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a result tells beside its figures, in the words of a manifest."""
+    """Return the provenance of a result with the keys of a manifest."""
     return {
         "experiment_name": result["experiment_name"],
         "finished": result.get("timestamp"),
@@ -344,7 +359,7 @@ def _entry(name: str, figures: Mapping[str, float], told: Mapping[str, Any], con
 
 
 def _overview(source: Source, entries: Mapping[str, Entry], notes: list[str], convention: str) -> Overview:
-    """Return all results together, with notes on their limits."""
+    """Build the overview of all results, with notes on their limits."""
     known = MEASURES[convention].values()
     measures = [one for one in known if any(one in entry.means for entry in entries.values())]
     if not measures:

@@ -1,4 +1,4 @@
-"""A sweep of vector stores as RAGdbEval's results: an experiment for each configuration."""
+"""Write a store benchmark as RAGdbEval's results."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ AT = {0.90: "qps_at_recall_90", 0.95: "qps_at_recall_95", 0.99: "qps_at_recall_9
 
 
 def write(sweep: Sweep, convention: str = ragdbeval.CODE) -> str:
-    """Write the JSON; null if a figure is unknown."""
+    """Format a store benchmark as RAGdbEval's JSON. Unknown values are null."""
     return ragdbeval.write(overview(sweep, convention))
 
 
 def write_csv(sweep: Sweep, convention: str = ragdbeval.CODE) -> str:
-    """Write the table; it has no column for failures."""
+    """Format a store benchmark as RAGdbEval's CSV, which has no column for failures."""
     return ragdbeval.write_csv(overview(sweep, convention))
 
 
 def overview(sweep: Sweep, convention: str = ragdbeval.CODE) -> Overview:
-    """Return a benchmark as the overview that the layout is written from.
+    """Return the overview of a store benchmark that the layout is written from.
 
-    Relevant are all exact neighbours that are known of a query (100 unless k is larger), as in RAGdbEval. Its document
-    divides recall by their number, its code by min(k, their number). Precision is over k in the document, and over
-    what was returned in the code. `mrr` has depth 100 and is empty if fewer neighbours were searched for.
+    All known exact neighbours of a query (100 unless k is larger) are relevant, as in RAGdbEval. Its document
+    divides recall by their number, its code by min(k, their number). Precision is divided by k in the document, and
+    by the number of returned documents in the code. `mrr` has depth 100 and is omitted if fewer neighbours were
+    searched for.
     """
     entries = {}
     for one in (point for point in sweep.points if not point.is_floor):
@@ -46,9 +47,9 @@ def overview(sweep: Sweep, convention: str = ragdbeval.CODE) -> Overview:
 
 
 def _means(sweep: Sweep, one: Point, wanted: Mapping[str, str]) -> dict[str, Mean]:
-    # At most as many neighbours are searched for as are known, so min(k, number of relevant ones) is k.
+    # k never exceeds the number of known neighbours, so min(k, number of relevant ones) is k.
     known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in one.quality.items()}
-    # If all k are relevant, all k were returned; a benchmark of an earlier version has no precision over what was.
+    # If all k are relevant, all k were returned. Benchmarks of earlier versions lack precision(of=retrieved).
     whole = {name: value for name, value in one.quality.items() if name.startswith("precision@") and value == 1}
     known |= {name.replace("@", "(of=retrieved)@"): value for name, value in whole.items()}
     found = {mine: (known | dict(one.quality)).get(mine, math.nan) for mine in wanted.values()}
@@ -66,7 +67,7 @@ def _costs(sweep: Sweep, one: Point) -> dict[str, float]:
         "ram_bytes_steady": made.memory_bytes,
         "bytes_per_vector": made.bytes_per_vector,
         "qps_max": max([one.qps, *flat_out]),
-        # Some stores only queue what they are given, and do the work when they index.
+        # Some stores only queue inserted vectors and do the work when they index.
         "insert_throughput_batch": made.vectors / made.seconds if made.seconds > 0 else None,
         **{AT[at.recall]: at.qps for at in sweep.reached if at.store == series and at.recall in AT},
     }

@@ -1,4 +1,4 @@
-"""Rig's reports: a MultiReport of one system, and a ReportDiff of two."""
+"""Read and write rig's reports: MultiReport of one system and ReportDiff of two."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ MEASURES: Mapping[str, str] = {
     "map": "map",
     "ndcg": "ndcg(gain=exp)",
 }
-"""Each with its cutoff; `mrr` has none. Any other name is kept as it is."""
+"""Measure behind each name, without the cutoff. `mrr` has no cutoff. Other names are not changed."""
 KS = (10,)
 CONVENTION = "rig-code"
-"""The preset of the numbers that rig writes: those of its code, not of its document."""
+"""Preset of the numbers that rig writes: its code differs from its document."""
 ABOUT = ("dataset_id", "store_kind", "judge_fingerprint")
 NEAR = 5e-4
-"""How far a stated mean may be from that of the stated values: three decimals."""
+"""Maximum difference between a stated mean and the mean of the stated values, relative above 1."""
 
 
 def measures(ks: Sequence[int]) -> tuple[str, ...]:
-    """Rig's measures at some cutoffs.
+    """Return rig's measures at some cutoffs.
 
     >>> measures([5])
     ('recall@5', 'precision@5', 'hit_rate@5', 'mrr', 'map@5', 'ndcg(gain=exp)@5')
@@ -50,7 +50,7 @@ def measures(ks: Sequence[int]) -> tuple[str, ...]:
 
 
 def canonical(name: str) -> str:
-    """What rig's name of a metric means.
+    """Return the canonical measure behind rig's name of a metric.
 
     >>> canonical("ndcg@10"), canonical("mrr"), canonical("faithfulness")
     ('ndcg(gain=exp)@10', 'mrr', 'faithfulness')
@@ -60,7 +60,9 @@ def canonical(name: str) -> str:
 
 
 def name_of(measure: str) -> str:
-    """What rig calls a measure; one that it would take for another is refused.
+    """Return rig's name of a measure.
+
+    Raises BadInput if rig would read it as another measure.
 
     >>> name_of("ndcg(gain=exp)@10"), name_of("bpref")
     ('ndcg@10', 'bpref')
@@ -73,10 +75,13 @@ def name_of(measure: str) -> str:
 
 
 def read(path: str) -> Overview:
-    """The values of each query by measure, and the intervals, of the one system that a report is of."""
+    """Read the per-query values, means and intervals of a MultiReport.
+
+    Raises BadInput if the stated numbers contradict each other.
+    """
     source = Source(path)
     (scores,) = read_scores(path)[0].values()
-    if not isinstance(scores, Scores):  # a report has no seeds
+    if not isinstance(scores, Scores):  # A report has no seeds.
         raise BadInput("this is no report of rig", file=source.label)
     report = read_json(source, ids=True)
     told: dict[str, Any] = {"iterations": {}, "freshness": _object(report.get("freshness"), "freshness", source.label)}
@@ -119,7 +124,10 @@ def read(path: str) -> Overview:
 
 
 def write(overview: Overview) -> str:
-    """The report of the one system that an overview has; what is not known is null, or left out where rig does."""
+    """Format an overview of one system as a MultiReport.
+
+    Unknown values are null or omitted, as in rig.
+    """
     names = written(overview)
     if len(overview.entries) != 1:
         raise BadInput(
@@ -140,7 +148,10 @@ def write(overview: Overview) -> str:
 
 
 def written(overview: Overview, layout: str = "rig") -> dict[str, str]:
-    """The measures that are written, each with rig's name."""
+    """Return the measures of an overview with rig's names.
+
+    Raises BadInput if the convention does not fit or a system has no per-query values.
+    """
     Wanted(layout, CONVENTION, tuple(overview.measures) or measures(KS), ("rig",)).check(overview)
     for name, entry in overview.entries.items():
         if not entry.scores:
@@ -149,7 +160,7 @@ def written(overview: Overview, layout: str = "rig") -> dict[str, str]:
 
 
 def values_of(entry: Entry, measure: str) -> dict[str, float]:
-    """A value for each query that has one: its mean over all times that it was asked."""
+    """Return the value of each scored query, averaged over trials."""
     found: dict[str, list[float]] = {}
     for scores in entry.scores:
         for query, value in scores.per_query.get(measure, {}).items():
@@ -178,7 +189,7 @@ def _metric(overview: Overview, entry: Entry, measure: str) -> dict[str, Any]:
 
 
 def interval_of(overview: Overview, entry: Entry, measure: str) -> dict[str, float] | None:
-    """How far a mean may be off, as rig says it; None where that is not known."""
+    """Return the interval of a mean in rig's format, or None if it is unknown."""
     mean = entry.means[measure]
     if math.isnan(mean.low) or math.isnan(mean.high):
         return None
@@ -188,7 +199,7 @@ def interval_of(overview: Overview, entry: Entry, measure: str) -> dict[str, flo
 
 @dataclass(frozen=True)
 class Interval:
-    """A bootstrap interval as rig writes it."""
+    """Bootstrap confidence interval as rig writes it."""
 
     lower: float
     upper: float
@@ -197,7 +208,10 @@ class Interval:
 
 
 def interval_in(held: Any, what: str, label: str) -> Interval | None:
-    """An interval from a file; one that has no ends, or not in order, is refused."""
+    """Parse an interval; None if there is none.
+
+    Raises BadInput if its ends are missing or reversed.
+    """
     if held is None:
         return None
     told = _object(held, what, label) or {}
@@ -220,13 +234,16 @@ def _text(held: Any, what: str, label: str) -> str | None:
 
 
 def _agree(stated: float | None, found: float, name: str, label: str) -> None:
-    """Refuse a mean that is not that of its values: one of the two has been changed."""
+    """Raise BadInput if a stated mean is not the mean of the stated values."""
     if stated is not None and abs(stated - found) > NEAR * max(1.0, abs(found)):
         raise BadInput(f"the mean of {name} is {stated:g}, and that of per_query {found:g}", file=label)
 
 
 def renamed(scores: Scores, name: str) -> Scores:
-    """The same scores under canonical names; rig's are understood still."""
+    """Return the scores of a system under canonical measure names.
+
+    Rig's names still work as keys.
+    """
 
     def by_measure(values: Mapping[str, V]) -> ByMeasure[V]:
         return ByMeasure({canonical(one): value for one, value in values.items()}, canonical)

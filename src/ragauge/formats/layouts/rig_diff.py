@@ -1,4 +1,4 @@
-"""Rig's ReportDiff: what changed between a baseline and the current system, query by query."""
+"""Read and write rig's ReportDiff of a system and its baseline."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ragauge.overviews import Entry, Overview
 from ragauge.records import ByMeasure, Scores
 
 SIDES = ("baseline", "current")
-"""What the two systems are called, since the file does not name them."""
+"""Names of the two systems, which the file does not contain."""
 NOISE = 1e-9
-"""A difference up to this is none."""
+"""Largest difference of a query that counts as unchanged."""
 NEAR = 1e-6
 BUCKETS = ("winners", "losers", "unchanged")
 
 
 def read(path: str) -> Overview:
-    """Both systems, each with its means and with its values on the queries that both have."""
+    """Read the means of both systems, and their values on the shared queries."""
     source = Source(path)
     report = read_json(source, ids=True)
     rows = report.get("rows") if isinstance(report, dict) else None
@@ -78,7 +78,10 @@ def read(path: str) -> Overview:
 
 
 def write(overview: Overview) -> str:
-    """The differences of two systems; the baseline is the overview's, or else the first."""
+    """Format the differences of two systems.
+
+    Without a baseline, the first system is the baseline.
+    """
     names = written(overview, "rig-diff")
     if len(overview.entries) != 2:
         raise BadInput(
@@ -128,7 +131,10 @@ def _buckets(deltas: Any) -> tuple[int, int, int]:
 
 
 def _changes(row: Mapping[str, Any], name: str, label: str) -> dict[str, dict[str, float]]:
-    """The values of both systems by query, once it is sure that the row agrees with itself."""
+    """Parse the values of both systems by query.
+
+    Raises BadInput if the row is inconsistent.
+    """
     held = row.get("query_changes", [])
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         raise BadInput(f"query_changes of {name} are no list of objects", file=label)
@@ -171,7 +177,10 @@ def _check_delta(
 
 
 def _number_of(mean: float, values: Mapping[str, float]) -> int:
-    """Over how many queries a mean is: those that are here, if they give it; else nobody knows."""
+    """Return the number of queries of a mean, or 0 if it is unknown.
+
+    It is known if the given values reproduce the mean.
+    """
     here = sum(values.values()) / len(values) if values else math.nan
     return len(values) if math.isclose(mean, here, rel_tol=1e-6, abs_tol=1e-9) else 0
 

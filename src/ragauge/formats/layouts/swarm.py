@@ -1,4 +1,4 @@
-"""The swarm notebook's long table: a row for each method, seed and query."""
+"""Read and write the swarm notebook's table: one row per method, seed and query."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ MEASURES: Mapping[str, str] = {
     "DR@20": "dr(targets=identity)@20",
     "Diversity_Count": "diversity_count(targets=identity)@20",
 }
-"""The notebook looks at 20 documents, and each is its own target."""
+"""Measure behind each column. The notebook uses 20 documents, and each is its own target."""
 BY_TARGETS: Mapping[str, str] = {**MEASURES, "DR@20": "dr@20", "Diversity_Count": "diversity_count@20"}
-"""The same where a dataset has a target map."""
+"""Measure behind each column for datasets with a target map."""
 BY_MAP = "swarm, targets=map"
-"""The convention that these follow; a column that the notebook's table does not have says so."""
+"""Convention for target maps. A column that the notebook's table lacks records it."""
 NEEDED = ("method", "query_id", "seed")
 COLUMNS = (*MEASURES, "latency", "method", "query_id", "gt_count", "seed", "query_complexity")
 WANTED = Wanted("swarm", "swarm", tuple(MEASURES.values()))
 MAPPED = Wanted("swarm", "swarm", tuple(BY_TARGETS.values()))
 LATENCY = "latency"
-"""Seconds: kept beside the measures, since only there each query has its own."""
+"""Column with the latency in seconds. It is stored as a measure, because each query has its own value."""
 
 
 def read(path: str) -> Overview:
-    """Scores for each method and seed, the tags of the queries, and all latencies."""
+    """Read scores by method and seed, tags of the queries, and all latencies."""
     source = Source(path)
     rows = read_sheet(path, NEEDED, MEASURES, "the swarm notebook")
     seeds: dict[str, dict[str, None]] = {}
     for at in range(len(rows)):
         seeds.setdefault(rows.id("method", at, "method"), {})[rows.id("seed", at, "seed")] = None
-        figures_of(rows, at, (*MEASURES, LATENCY))  # a word among numbers is a mistake here, and no column of words
+        figures_of(rows, at, (*MEASURES, LATENCY))  # Raises if a number column contains text.
     known, tags = read_scores(path)
     askings = {name: [one] if isinstance(one, Scores) else list(one.values()) for name, one in known.items()}
     mapped = {one.convention == BY_MAP for several in askings.values() for one in several}
@@ -77,9 +77,9 @@ def read(path: str) -> Overview:
 
 
 def write(overview: Overview) -> str:
-    """The same table of whatever was scored by its measures; seconds are those of the query in that trial.
+    """Format an overview as the table, with latencies in seconds.
 
-    A system that always answered alike was scored once, and has a row for each time that it was asked all the same.
+    A system whose trials were identical was scored once, but has a row for every trial.
     """
     mapped = overview.convention == BY_MAP
     names, rules = (BY_TARGETS, {"convention": BY_MAP}) if mapped else (MEASURES, {})
@@ -115,7 +115,10 @@ def write(overview: Overview) -> str:
 
 
 def seconds_taken(entry: Entry) -> dict[tuple[str, int], float]:
-    """How long each query took in each trial; not those that ended in an error, however soon that came."""
+    """Return the latency in seconds by query and trial.
+
+    Errors are omitted, timeouts are included.
+    """
     if entry.run is not None and entry.run.timings is not None:
         rows = entry.run.timings.select("query", "repeat", "status", "total_ns").iter_rows()
         return {(query, int(time)): ns / 1e9 for query, time, status, ns in rows if status in ("ok", "timeout")}
@@ -127,14 +130,20 @@ def seconds_taken(entry: Entry) -> dict[tuple[str, int], float]:
 
 
 def _relevant(judgments: Judgments | None, query: str, rel: float | None, told: str | None) -> int | str | None:
-    """How many documents are relevant."""
+    """Count the relevant documents of a query.
+
+    Without judgments, `told` is returned.
+    """
     if judgments is None or query not in judgments.nested:
         return told
     return sum(grade > 0 if rel is None else grade >= rel for grade in judgments.nested[query].values())
 
 
 def _renamed(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
-    """The same scores under canonical names; the table's own names are understood still."""
+    """Return scores under canonical measure names.
+
+    The table's names still work as keys.
+    """
 
     def canonical(name: str) -> str:
         return names.get(name, name)
@@ -152,7 +161,7 @@ def _renamed(scores: Scores, names: Mapping[str, str], rules: str) -> Scores:
 
 
 def _means(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]:
-    """The mean over seeds of each seed's mean over queries."""
+    """Compute the mean over seeds of each seed's mean over queries."""
     found = {}
     for name in measures:
         known = [one for one in trials if name in one.values]
@@ -165,7 +174,10 @@ def _means(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]
 
 
 def _answers(rows: Rows) -> dict[str, int]:
-    """How many relevant documents each query has, which must be the same in all of its rows."""
+    """Read the number of relevant documents by query.
+
+    Raises BadInput if rows disagree.
+    """
     found: dict[str, int] = {}
     for at, cell in enumerate(rows.columns.get("gt_count", ())):
         query, told = rows.id("query_id", at, "query"), count(cell, "gt_count", rows.label, rows.line(at))

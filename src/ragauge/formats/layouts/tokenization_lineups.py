@@ -1,4 +1,4 @@
-"""Embedders side by side as the tokenization study's table: a row for each."""
+"""Write an embedder study as the tokenization study's table: one row per embedder."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from ragauge.outcomes import Mean, Speed
 from ragauge.overviews import Entry, Overview
 
 TIMED = "timed_queries"
-"""A column of ours beside the study's, where not all queries have a time."""
+"""Extra column of ragauge, written if not all queries were timed."""
 
 
 def write(lineup: Lineup) -> str:
-    """The table; what was not measured is empty.
+    """Format an embedder study as the table. Values that were not measured are empty.
 
-    Where some queries have no time, because they have no vector or nobody timed them, a column `timed_queries` beside
-    the study's own says how many have one.
+    If some queries were not timed, the extra column `timed_queries` has the number of timed ones.
     """
     found = overview(lineup)
     try:
         text = tokenization.write(found)
-    except BadInput as error:  # what is measured cannot be chosen any more
+    except BadInput as error:  # The measures of a finished study cannot be changed.
         again = "the same `ragauge embedders` with --as tokenization, and without -m and -C, measures what it wants"
         raise BadInput(error.message, hint=again) from None
     timed = {name: one.speed.asked for name, one in found.entries.items() if one.speed is not None}
@@ -34,7 +33,7 @@ def write(lineup: Lineup) -> str:
 
 
 def _timed(text: str, names: list[str], timed: Mapping[str, int]) -> str:
-    """The same table with how many queries have a time; the rows are in the order of the names."""
+    """Add the number of timed queries to the table. Rows are in the order of `names`."""
     header, *rows = csv.reader(io.StringIO(text))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -45,16 +44,16 @@ def _timed(text: str, names: list[str], timed: Mapping[str, int]) -> str:
 
 
 def check(measures: Sequence[str], convention: str) -> None:
-    """Refuse measures that the table has no place for, or a convention that is not its own, before they are taken."""
+    """Raise BadInput if the table cannot contain the measures."""
     planned = Entry("planned", {name: Mean(math.nan, 0) for name in measures})
     tokenization.WANTED.check(Overview("planned", {"planned": planned}, measures, convention))
 
 
 def overview(lineup: Lineup) -> Overview:
-    """The lineup as what its layout is written from.
+    """Return the overview of an embedder study that the layout is written from.
 
-    Times are those of the first store. Queries without a vector count in `num_queries` and as misses in the means,
-    where the study's own table left them out of the means.
+    Latencies are those of the first store. Queries without a vector count in `num_queries` and score 0. The
+    tokenization study's own table excluded them from the means.
     """
     entries = {one.name: Entry(one.name, dict(one.means), speed=_speed(one)) for one in lineup.entrants}
     measures = [name for name in tokenization.WANTED.measures if any(name in one.means for one in entries.values())]
@@ -64,7 +63,7 @@ def overview(lineup: Lineup) -> Overview:
 
 
 def _speed(one: Entrant) -> Speed | None:
-    """How fast it was in the first store."""
+    """Return the latencies in the first store that was timed, or None."""
     shelf = next((shelf for shelf in one.shelves if shelf.stages), None)
     if shelf is None:
         return None

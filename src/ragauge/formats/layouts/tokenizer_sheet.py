@@ -1,7 +1,7 @@
-"""The tokenization study's table of tokenizers: a row for each.
+"""Read and write the tokenization study's table of tokenizers.
 
-What `avg_tokens_per_…` are means of, and what `compression_ratio` is, the layout does not say. Here the averages are of
-all tokens over all words, characters or bytes, and the ratio is bytes for a token.
+The layout does not define `avg_tokens_per_…` and `compression_ratio`. Here the averages are the total number of
+tokens divided by the total number of words, characters or bytes. The ratio is bytes per token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ragauge.lineups import Tokenizers, Tokens
 
 
 class Row(NamedTuple):
-    """What the table has of a tokenizer; None where a cell is empty."""
+    """Row of the table of tokenizers. None marks an empty cell."""
 
     tokenizer: str
     vocab_size: int | None = None
@@ -33,18 +33,18 @@ COLUMNS = Row._fields
 COUNTS = COLUMNS[1:3]
 FIGURES = COLUMNS[3:]
 NEAR = 0.01
-"""What is rounded may differ by so much of itself."""
+"""Relative tolerance for rounded values."""
 
 
 class Sheet(NamedTuple):
-    """The rows of a file, and what is to be known of it."""
+    """Rows of a table of tokenizers, with notes on inconsistencies."""
 
     rows: list[Row]
     notes: list[str]
 
 
 def row_of(one: Tokens) -> Row:
-    """The same as the table has it."""
+    """Convert tokenizer statistics to a row of the table."""
     return Row(
         one.tokenizer,
         one.vocabulary,
@@ -60,12 +60,18 @@ def row_of(one: Tokens) -> Row:
 
 
 def write(found: Tokenizers) -> str:
-    """The table, with exactly its columns; what is not known is empty."""
+    """Format a tokenizer study as the table, with exactly its columns.
+
+    Unknown values are empty.
+    """
     return as_csv(COLUMNS, [row_of(one)._asdict() for one in found.rows])
 
 
 def read(path: str) -> Sheet:
-    """The rows of such a table, whoever wrote it; a compression ratio that is not bytes for a token is told."""
+    """Read a table of tokenizers.
+
+    Notes name inconsistent values, e.g. another compression ratio.
+    """
     source = Source(path)
     rows = read_sheet(path, ("tokenizer",), COLUMNS[1:], "the tokenization study's tokenizers")
     found: dict[str, Row] = {}
@@ -87,7 +93,7 @@ def read(path: str) -> Sheet:
 
 
 def _doubts(row: Row) -> list[str]:
-    """What the figures of a row say of each other.
+    """Describe inconsistencies between the values of a row.
 
     >>> _doubts(Row("bpe", 100, 50, 0.5, avg_tokens_per_char=0.25, avg_tokens_per_byte=0.2, compression_ratio=4.0))
     ['bpe: compression_ratio is characters for a token, not bytes']

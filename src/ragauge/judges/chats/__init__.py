@@ -1,1 +1,1 @@
-"""Models that reply to messages: endpoints, a local model, recordings, and a script for tests."""
+"""Chat models: OpenAI-compatible endpoints, local models, recordings, and scripted replies for tests."""

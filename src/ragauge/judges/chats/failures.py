@@ -1,4 +1,4 @@
-"""What an endpoint's refusal means: whether it may pass, whether it is final, and what it said."""
+"""Classify errors of chat endpoints: temporary, final, or specific to one request."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ragauge.errors import BackendFailed
 from ragauge.judges.chats.limits import retry_after
 
 LONGEST = 500
-"""Characters of what an endpoint says."""
+"""Maximum number of characters of an endpoint's error message."""
 EMPTY_ACCOUNT = {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", "insufficient_balance"}
 MODERATED = ("moderation", "flagged", "content policy")
 NOT_SENT = ("ConnectError", "ConnectTimeout")
-"""Errors before a request is sent."""
+"""Names of errors that occur before a request is sent."""
 HINTS = {
     401: "the key comes from OPENAI_API_KEY, or from the variable that the option `key` names",
     402: "the account behind the key is empty",
@@ -22,10 +22,10 @@ HINTS = {
 
 
 class Problem(NamedTuple):
-    """A call that gave no reply."""
+    """Error of a request that returned no reply."""
 
     status: int | None
-    """None where nothing came back."""
+    """HTTP status; None if there was no response."""
     words: str
     code: str = ""
     parameter: str = ""
@@ -33,11 +33,11 @@ class Problem(NamedTuple):
 
     @property
     def about(self) -> str:
-        """All that tells what was refused, in small letters."""
+        """Parameter, code and message in lower case, for searching."""
         return f"{self.parameter} {self.code} {self.words}".lower()
 
     def failure(self, where: str) -> BackendFailed:
-        """The same as an error that says what helps."""
+        """Return the BackendFailed exception to raise, with a hint for known causes."""
         said = " ".join(self.words.split())
         said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
         if self.status is None:
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 
 
 def problem_of(status: int, body: Any, text: str, headers: Mapping[str, str]) -> Problem:
-    """What an answer that is no reply says. Servers have their own ways to say it."""
+    """Parse an error response; the layouts of several servers are supported."""
     inner: Any = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(inner, Mapping):
         return Problem(status, str(inner or text or "nothing"), after=retry_after(headers))

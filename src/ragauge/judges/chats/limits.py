@@ -1,4 +1,4 @@
-"""How long an endpoint wants to be left alone, as its headers say."""
+"""Parse the headers in which an endpoint says how long to wait before the next request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ KINDS = ("-requests", "-tokens", "")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds until it may help to try again: `retry-after-ms`, Retry-After (seconds or a date), or a limit's reset.
+    """Return the seconds to wait before a retry; None if the headers do not say.
+
+    Checked in this order: `retry-after-ms`, `Retry-After` (seconds or a date), and the reset time of an exhausted
+    limit.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after-ms": "20"}), retry_after({})
     (2.5, 0.02, None)
@@ -28,13 +31,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             pass
         try:
             return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-        except ValueError:  # neither a number nor a date
+        except ValueError:  # Neither a number nor a date.
             continue
     return used_up(headers) or None
 
 
 def used_up(headers: Mapping[str, str]) -> float:
-    """Seconds until there is something left again of a limit that is used up; 0 where none is.
+    """Return the seconds until an exhausted rate limit is reset; 0 if there is none.
 
     >>> used_up({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"})
     360.0
@@ -49,7 +52,9 @@ def used_up(headers: Mapping[str, str]) -> float:
 
 
 def duration(text: str) -> float | None:
-    """Seconds from `20ms`, `1s`, `6m0s`, a bare number of seconds, or a moment in seconds or milliseconds since 1970.
+    """Parse a duration and return it in seconds; None if it is not one.
+
+    Accepted are `20ms`, `1s`, `6m0s`, a number of seconds, and a Unix time in seconds or milliseconds.
 
     >>> duration("1h2m3.5s"), duration("20ms"), duration("7"), duration("soon")
     (3723.5, 0.02, 7.0, None)

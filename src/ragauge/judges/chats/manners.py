@@ -1,4 +1,4 @@
-"""How an endpoint wants to be asked: found out by asking, kept as long as the chat lives, only ever stepped down."""
+"""Find the request format that an endpoint accepts, from the strictest to the least strict."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ragauge.structured_text import parse_json
 from ragauge.verdicts import Reply
 
 RUNGS = ("json_schema", "json_object", "plain")
-"""How the shape of a reply is asked for, strictest first."""
+"""Ways to request structured replies, strictest first."""
 SHAPE_REFUSED = re.compile(r"response_format|json_schema|json_object|json mode|grammar|structured|guided|schema")
 NOT_TAKEN = re.compile(r"support|permitted|allowed|unrecogni|unknown|unexpected|extra|only the default")
-"""Words of a server that does not know a parameter, or has but one value for it; a wrong value is the user's."""
+"""Wording of a server that does not support a parameter or allows only its default; other errors are the user's."""
 TOP = (20, 5, 0)
-"""How many tokens' probabilities are asked for: as many as the endpoint gives."""
+"""Numbers of token probabilities to request, in order of preference."""
 ONE_WORD = 8
-"""Tokens that one word may take."""
+"""Maximum number of tokens of a one-word reply."""
 SHAPE = "Reply with JSON and nothing else. The JSON must obey this schema:\n"
 
 
 class Manner:
-    """Bodies of requests, and what is changed about them when an endpoint refuses or ignores something."""
+    """Request bodies for one endpoint, adapted when it refuses or ignores a feature."""
 
     def __init__(
         self, settings: Mapping[str, Any], max_tokens: int | None, rungs: Sequence[str], *, grammar: bool = False
@@ -39,25 +39,25 @@ class Manner:
         self._rungs = rungs
         self._rung = 0
         self._obeyed = False
-        """Whether a reply in the strictest form had the shape that was asked for: then a bad one is an accident."""
+        """Whether a reply to `json_schema` was valid. Later violations are then treated as exceptions."""
         self._short = True
         self._probable = True
         self._top = 0
         self.notes: list[str] = []
-        """What is not as it was asked for."""
+        """Requested features that the endpoint does not support, as text."""
 
     def how(self, words: Sequence[str], schema: Mapping[str, Any] | None) -> str:
-        """How a reply of this shape is asked for now."""
+        """Return the format in which a reply is requested now."""
         return "tokens" if words else "plain" if schema is None else self._rungs[self._rung]
 
     def body(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, how: str) -> dict[str, Any]:
-        """A request, but for the model."""
+        """Return the request body, without the model name."""
         body: dict[str, Any] = {"messages": list(messages), **self._settings}
         limit = self._max_tokens
         if how == "tokens":
             limit = ONE_WORD if self._short else limit
             if self._grammar:
-                # With a capital too: a model that would say No must not be held to yes for the sake of a letter.
+                # Allow a capital letter, so that a model that prefers "No" is not forced to say "yes".
                 forms = [form for word in words_of(schema) for form in dict.fromkeys((word, word.capitalize()))]
                 body["grammar"] = f"root ::= {' | '.join(map(json.dumps, forms))}"
             if self._probable:
@@ -75,9 +75,9 @@ class Manner:
         return body
 
     def stepped_down(self, problem: Problem, body: Mapping[str, Any], how: str) -> bool:
-        """Whether a refusal is one that asking otherwise answers; from now on it is asked so."""
+        """Return whether a refusal can be avoided by another format, which is then used."""
         about = problem.about
-        if problem.status in (500, 501):  # some servers fail over a grammar instead of refusing it
+        if problem.status in (500, 501):  # Some servers fail on a grammar instead of refusing it.
             return "response_format" in body and "grammar" in about and self._next_rung(how, problem.words)
         if problem.status not in (400, 422):
             return False
@@ -101,12 +101,15 @@ class Manner:
         return False
 
     def ask_again(self, reply: Reply, body: Mapping[str, Any], how: str, schema: Mapping[str, Any]) -> bool:
-        """Whether a reply shows that the manner does not work here; from now on another is used."""
+        """Return whether a reply shows that the format does not work.
+
+        The next format is then used.
+        """
         if how == "tokens":
             short = body.get(self._limit_name) == ONE_WORD != self._max_tokens
             if (reply.text and not unfinished(reply.text)) or reply.finish != "length" or not short:
                 return False
-            self._short = False  # a model that thinks before it speaks
+            self._short = False  # The model writes its reasoning first.
             return True
         if how != "json_schema" or self._obeyed or reply.finish != "stop":
             return False
@@ -131,7 +134,7 @@ class Manner:
 
 
 def told(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:
-    """The same messages with the shape of the reply in words, after the rules."""
+    """Append the schema and an instruction to the system message."""
     shape = SHAPE + json.dumps(schema, ensure_ascii=False)
     if messages and messages[0].get("role") == "system":
         first = {**messages[0], "content": f"{messages[0]['content']}\n\n{shape}"}
@@ -140,7 +143,7 @@ def told(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message
 
 
 def ignored(text: str, schema: Mapping[str, Any]) -> str | None:
-    """Why a reply plainly has nothing of the shape that was asked for; None where it has.
+    """Describe how a reply violates the outer level of a schema; None if it does not.
 
     >>> schema = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]}
     >>> ignored("All is well.", schema), ignored('{"b": 1}', schema), ignored('{"a": "y"}', schema)
@@ -150,8 +153,8 @@ def ignored(text: str, schema: Mapping[str, Any]) -> str | None:
     try:
         value = parse_json(text, unique_keys=False)
     except ValueError:
-        # One that was cut off, or never began, is an accident.
+        # A truncated or empty reply does not show that the format was ignored.
         return None if text.lstrip()[:1] in ("", "{", "[") else "the reply is no JSON"
-    # Only the outermost shape: what is wrong inside is for whoever reads the reply.
+    # Only the outermost level: the code that parses the reply checks the rest.
     outermost = {name: value for name, value in schema.items() if name in ("type", "required")}
     return obeys(value, outermost)

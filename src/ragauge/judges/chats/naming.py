@@ -1,4 +1,4 @@
-"""Chats by name: `openai:MODEL@URL`, `local:FILE.gguf`, `local:smollm2`, `replay:FILE`, or that of a plug-in."""
+"""Open chat models by name: `openai:MODEL@URL`, `local:FILE.gguf`, `local:smollm2`, `replay:FILE`, or a plug-in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = "openai:MODEL@URL, openai:MODEL, local:FILE.gguf, local:smollm2, repl
 
 
 def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
-    """The chat of that name; options are the keyword parameters of its constructor.
+    """Open the chat model of a name; options are keyword arguments of its constructor.
 
     >>> open_chat("openai:llama3@http://localhost:11434/v1", {"seed": 1}).name
     'openai:llama3@http://localhost:11434/v1'
@@ -51,7 +51,7 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
 
 
 def shown(text: str) -> str:
-    """A name without the password that an address in it may have.
+    """Remove the credentials from the URL in a chat name.
 
     >>> shown("openai:m@http://me:secret@host/v1")
     'openai:m@http://host/v1'
@@ -61,7 +61,7 @@ def shown(text: str) -> str:
 
 
 def _meant(text: str) -> str:
-    """A guess at what somebody meant who gave the name of a model, or an address.
+    """Suggest a chat name for a model name or URL, as the start of a hint.
 
     >>> _meant("gpt-4o-mini"), _meant("http://localhost:8000/v1")
     ('did you mean `openai:gpt-4o-mini`? ', 'did you mean `openai:MODEL@http://localhost:8000/v1`? ')
@@ -74,7 +74,7 @@ def _meant(text: str) -> str:
 
 
 def _parted(text: str) -> tuple[str, str, str]:
-    """What stands before the address, the @, and the address. Names of models may have an @ of their own."""
+    """Split a chat name at the `@` before its URL; model names may contain an `@` too."""
     place = re.search(r"@(?=\w+://)", text)
     place = place or (re.search(r"@(?=[^@]*[:/][^@]*$)", text) if text else None)
     return (text[: place.start()], "@", text[place.end() :]) if place else (text, "", "")

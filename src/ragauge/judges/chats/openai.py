@@ -1,4 +1,4 @@
-"""Any endpoint that speaks OpenAI's chat protocol: OpenAI, vLLM, Ollama, llama.cpp, LM Studio, and many more."""
+"""Call endpoints with OpenAI's chat protocol: OpenAI, vLLM, Ollama, llama.cpp, LM Studio and others."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from ragauge.verdicts import Reply
 PUBLIC = "https://api.openai.com/v1"
 EXAMPLE = "openai:MODEL@http://localhost:8000/v1"
 ROUNDS = 12
-"""The most requests of one call, while it is found out what an endpoint takes."""
+"""Maximum number of requests per call while the accepted format is determined."""
 LONGEST_WAIT = 3600.0
-"""Seconds for a reply; whoever asks is less patient."""
+"""Timeout of a reply in seconds; the caller usually sets a shorter one."""
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
-"""How names of variables look; whatever else is given for one may be a key."""
+"""Form of a variable name. Other values of `key` may be the key itself and must not be shown."""
 MOST_TOKENS = 10**12
-"""What an endpoint says to have used beyond that is no number of tokens."""
+"""Maximum plausible token count; larger values are ignored."""
 ENDS = {
     "stop": ("", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"),
     "length": ("length", "max_tokens", "model_length"),
     "content_filter": ("content_filter", "safety"),
     "tool": ("tool_calls", "tool_use", "function_call"),
 }
-"""What endpoints call the ways in which a reply ends."""
+"""Finish reason, and the names that endpoints use for it."""
 
 
 class OpenAI:
-    """A chat model behind `url`, or behind OPENAI_BASE_URL, or OpenAI's own.
+    """Chat model at `url`, at OPENAI_BASE_URL, or at OpenAI.
 
-    The key comes from the environment variable that `key` names, stays in the client, and is neither shown nor written;
-    an endpoint of your own needs none. `structured` is how the shape of replies is asked for: `auto` begins with
-    `json_schema` and steps down to `json_object` and `plain` where the endpoint refuses or ignores it. llama.cpp
-    can hold a model to the words of a one-word verdict by a `grammar`. `effort` is the reasoning effort, and `extra` is
-    sent along.
+    The API key is read from the environment variable named by `key` and is neither shown nor written. An endpoint that
+    is given by its address needs none. `structured` is the way to request structured replies: `auto` begins with
+    `json_schema` and falls back to `json_object` and `plain` if the endpoint refuses or ignores it. `grammar` restricts
+    one-word replies to the allowed words (llama.cpp only). `effort` is the reasoning effort. `extra` is added to every
+    request.
     """
 
     asynchronous = True
@@ -126,22 +126,25 @@ class OpenAI:
 
     @property
     def missing_key(self) -> str:
-        """The environment variable that should hold the key and does not; empty if none is needed."""
+        """Environment variable of a required key that is missing; empty if none is."""
         return "" if self._key else self._variable
 
     def keyed(self, secret: str) -> Self:
-        """The same chat with a key that is in no variable."""
+        """Set the key directly instead of by a variable, and return this object."""
         self._key = secret
         register_secrets(secret)
         return self
 
     @property
     def notes(self) -> list[str]:
-        """What the endpoint did not take, so that replies are not quite as they were asked for."""
+        """Requested features that the endpoint does not support, as text."""
         return [f"{self.name}: {note}" for note in self._manner.notes]
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """Return the reply; the tokens of requests in formats that the endpoint did not accept are added to it."""
+        """Return the reply, with as many requests as needed to find a format.
+
+        The tokens of requests in formats that the endpoint did not accept are added to it.
+        """
         prompt = completion = 0
         for _ in range(ROUNDS):
             try:
@@ -158,7 +161,10 @@ class OpenAI:
         raise _paid(BackendFailed(f"{self._shown} accepts no request format"), Reply("", prompt, completion))
 
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """Return the reply to one request; raise BackendFailed with `adapted` if the next has another format."""
+        """Send one request and return the reply.
+
+        Raise BackendFailed with `adapted` if the next request has another format.
+        """
         self.ready()
         words = words_of(schema)
         how = self._manner.how(words, schema)
@@ -176,7 +182,7 @@ class OpenAI:
         return reply
 
     def ready(self) -> None:
-        """Refuse to ask without the key that is needed. Only whoever asks something needs one: an estimate does not."""
+        """Raise BackendFailed if a required key is missing. Cost estimates need no key."""
         if self._key:
             return
         own = f"openai:{self._model}@http://localhost:8000/v1"
@@ -195,7 +201,7 @@ class OpenAI:
     async def _send(self, body: dict[str, Any]) -> tuple[dict[str, Any], Mapping[str, str], Problem | None]:
         client = self._client_here()
         try:
-            # Not through the SDK's typed methods: walking all types twice takes longer than sending and reading.
+            # The SDK's typed methods are slower than the request itself, because they validate all types twice.
             response = await client.post(
                 "/chat/completions", cast_to=self._http.Response, body={"model": self._model, **body}
             )
@@ -210,7 +216,7 @@ class OpenAI:
                 return {}, {}, Problem(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
         else:
             guard = None
-        if guard is not None:  # outside of the handler, so that it has no context with the request and its headers
+        if guard is not None:  # Raised outside of the handler, so that its context does not show the request headers.
             raise guard from None
         try:
             found = parse_json(response.content, unique_keys=False)
@@ -228,7 +234,7 @@ class OpenAI:
         return found, response.headers, None
 
     def _client_here(self) -> Any:
-        """The client of this event loop: connections belong to the loop that they were made in."""
+        """Return the client of the running event loop: connections belong to one loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
@@ -253,7 +259,7 @@ class OpenAI:
             chances = probabilities(_mapping(choice.get("logprobs")).get("content"), words, text)
             word = chosen(text, words, chances)
             if word in words and goes_on(text, word):
-                finish = "stop"  # what was cut off, if anything was, is not the word
+                finish = "stop"  # Only text after the word can be cut off.
             text, how = word, "tokens" if chances else "plain"
         usage = _mapping(found.get("usage"))
         details = _mapping(usage.get("prompt_tokens_details"))
@@ -271,7 +277,7 @@ class OpenAI:
 
 
 def _said(message: Mapping[str, Any], end: str) -> tuple[str, str]:
-    """What a message says, and how it ended. One that is no verdict was paid for all the same."""
+    """Return text and finish reason of a message, including refusals and tool calls."""
     content = message.get("content")
     text = content if isinstance(content, str) else ""
     if message.get("refusal"):
@@ -293,7 +299,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _count(value: Any) -> int:
-    """A number of tokens, as whatever an endpoint writes it; 0 where it is none."""
+    """Parse a token count of any type; 0 if it is invalid."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -302,7 +308,7 @@ def _count(value: Any) -> int:
 
 
 def _hash(name: str, value: Any) -> str:
-    """A parameter as the identity has it: what is sent along may be secret."""
+    """Hash a parameter for the identity, because its value may be secret."""
     try:
         text = json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Replies from a file: recorded once from a real chat, and from then on the same, for nothing and with no network."""
+"""Record the replies of a chat model in a file, and replay them without cost or network."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ragauge.structured_text import parse_json
 from ragauge.verdicts import Reply
 
 TAG = re.compile(r"data-[0-9a-f]{16}")
-"""The fence around data, which is another one for each call."""
+"""Tag around data in a prompt; it is random for each call."""
 SHOWN = 200
 
 
 def question_of(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> str:
-    """What tells one call from another: messages and schema, whatever the fences are called."""
+    """Return the hash of messages and schema, regardless of the random data tags."""
     text = json.dumps([[dict(one) for one in messages], schema], ensure_ascii=False, sort_keys=True)
     names: dict[str, str] = {}
     plain = TAG.sub(lambda tag: names.setdefault(tag[0], f"data-{len(names)}"), text)
@@ -31,7 +31,10 @@ def question_of(messages: Sequence[Message], schema: Mapping[str, Any] | None) -
 
 
 class Replay:
-    """Replies from a file that `Recording` wrote. A question that was asked several times has its replies in turn."""
+    """Chat model that replies from a file written by `Recording`.
+
+    If a request was recorded several times, its replies are returned in order; the last one is repeated.
+    """
 
     stays = True
 
@@ -66,7 +69,7 @@ class Replay:
         }
 
     def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """What was replied then."""
+        """Return the recorded reply; raise BackendFailed if there is none."""
         question = question_of(messages, schema)
         replies = self._replies.get(question)
         if not replies:
@@ -81,7 +84,10 @@ class Replay:
 
 
 class Recording:
-    """A chat whose replies are written to a file, for `Replay`. What fails is not written; a key is never in it."""
+    """Chat model that also writes its replies to a file, for `Replay`.
+
+    Failed requests and API keys are not written.
+    """
 
     asynchronous = True
     stays = True
@@ -92,17 +98,17 @@ class Recording:
 
     @property
     def name(self) -> str:
-        """That of the chat."""
+        """Name of the chat model."""
         return self._chat.name
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """That of the chat."""
+        """Identity of the chat model."""
         return self._chat.identity
 
     @property
     def notes(self) -> Sequence[str]:
-        """Those of the chat."""
+        """Notes of the chat model."""
         return list(getattr(self._chat, "notes", ()))
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
@@ -119,7 +125,7 @@ class Recording:
         return reply
 
     async def close(self) -> None:
-        """Close the chat."""
+        """Close the chat model."""
         if inspect.isawaitable(closing := close(self._chat)):
             await closing
 
@@ -127,6 +133,6 @@ class Recording:
         rows = [row]
         if not self._path.exists() or not self._path.stat().st_size:
             rows = [{"chat": self.name, "identity": dict(self.identity)}, row]
-        # Opened for each line: who is given the chat may not be the one who closes it.
+        # Open the file for each row, because close() may never be called.
         with self._path.open("a", encoding="utf-8", newline="\n") as file:
             file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)

@@ -1,4 +1,4 @@
-"""A chat that says what it was told to say: the double for tests and examples."""
+"""Provide a chat model with scripted replies, for tests and examples."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from ragauge.seams import Message
 from ragauge.verdicts import Reply
 
 Line = str | Reply | Exception
-"""What is said, or raised."""
+"""Reply, or exception to raise."""
 Script = Iterable[Line] | Callable[[Sequence[Message], Mapping[str, Any] | None], Line]
 
 
 class Scripted:
-    """Replies in turn from a list, or from a function of the messages and the schema; what was asked is in `asked`.
+    """Chat model that replies from a list in order, or by a function of messages and schema.
+
+    `asked` lists all calls.
 
     >>> chat = Scripted(["yes", "no"])
     >>> chat.complete([{"role": "user", "content": "Is it?"}]).text
@@ -30,12 +32,12 @@ class Scripted:
         self.name = name
         self.identity: Mapping[str, Any] = {"chat": "scripted", "name": name}
         self.asked: list[tuple[Sequence[Message], Mapping[str, Any] | None]] = []
-        """The messages and the schema of every call."""
+        """Messages and schema of every call."""
         self._answer = script if callable(script) else None
         self._lines = iter(()) if callable(script) else iter(script)
 
     def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
-        """The next line."""
+        """Return the next scripted reply, or raise it if it is an exception."""
         self.asked.append((messages, schema))
         if self._answer is not None:
             line = self._answer(messages, schema)

@@ -1,6 +1,6 @@
-"""The process that a local model lives in: it reads an order, loads the model, and serves until nobody is there.
+"""Serve a local model in a process of its own, until standard input is closed.
 
-llama.cpp prints to both streams and may take its process down with it, so that process is not the user's.
+llama.cpp prints to both output streams and may crash, so it does not run in the user's process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def serve(order: dict[str, Any]) -> Any:
-    """A server on a free port of the loopback address."""
+    """Start a server on a free port of the loopback address."""
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
@@ -34,20 +34,20 @@ def serve(order: dict[str, Any]) -> Any:
 
 
 def main() -> int:
-    """Serve what the first line of standard input says; its end is ours."""
+    """Serve the model that the first line of standard input describes, until its end."""
     with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as out:
-        os.dup2(2, 1)  # whatever the library prints must not be taken for a word of ours
+        os.dup2(2, 1)  # Output of the library must not be mistaken for this protocol.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         order = json.loads(sys.stdin.readline())
         try:
             server = serve(order)
-        except Exception as error:  # it is told to whoever waits for the address
+        except Exception as error:  # The parent process reports any error.
             out.write(json.dumps({"error": " ".join(f"{type(error).__name__}: {error}".split())}) + "\n")
             return 1
         out.write(json.dumps({"url": server.listening_address + "/v1"}) + "\n")
-    while os.read(0, 1):  # it stays open for as long as there is somebody
+    while os.read(0, 1):  # The parent process keeps standard input open.
         pass
-    os._exit(0)  # a server in the middle of a reply would be waited for otherwise
+    os._exit(0)  # A normal exit would wait for a reply in progress.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One-word replies: which of the words it is, and how likely each of them was."""
+"""Parse one-word replies: the chosen word and the probability of each word."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from ragauge.records import NOTHING
 
 MARGINS = " \t\r\n\"'`*_.,:;!?()[]{}#-▁ĠĊ"
-"""What models put around a word, and the marks that some servers leave before a token."""
+"""Characters that models put around a word, and marks that some servers leave before a token."""
 MARKS = str.maketrans({"▁": " ", "Ġ": " ", "Ċ": "\n"})
 DOUBT = 0.01
-"""The share of tokens that could be the beginning of several words, above which nothing is said."""
+"""Maximum probability of tokens that start several words, relative to all words; above it there is no result."""
 LEAST = 0.5
-"""The share that the words must have of everything that could have been said; what is made of less is noise."""
+"""Minimum total probability of the words; below it there is no result, because the rest is noise."""
 
 
 def bare(text: str) -> str:
-    """A word without what stands around it, in small letters."""
+    """Remove surrounding punctuation from a word and fold its case."""
     return text.strip(MARGINS).casefold()
 
 
 def chosen(text: str, words: Sequence[str], chances: Mapping[str, float] = NOTHING) -> str:
-    """The word that a text is, as it was asked for; a text that is none of them as it is.
+    """Return the word that a text consists of; the text itself if it is none of them.
 
-    One that goes on after the word and a mark is taken for the word where the probabilities of its first token say the
-    same: models like to explain, and are cut off.
+    A text that continues after the word and a punctuation mark counts as the word if that word also has the highest
+    probability: models tend to explain their choice, and the reply is cut off.
 
     >>> chosen("**Supported**.", ["supported", "unsupported"]), chosen("It is supported", ["supported"])
     ('supported', 'It is supported')
@@ -43,7 +43,7 @@ def chosen(text: str, words: Sequence[str], chances: Mapping[str, float] = NOTHI
 
 
 def goes_on(text: str, word: str) -> bool:
-    """Whether something comes after the word that a text is, so that it is whole even where the text is cut off.
+    """Return whether text follows the word, which is then complete.
 
     >>> goes_on("**No**", "no"), goes_on("No", "no")
     (True, False)
@@ -52,10 +52,10 @@ def goes_on(text: str, word: str) -> bool:
 
 
 def probabilities(tokens: Any, words: Sequence[str], text: str) -> dict[str, float]:
-    """How likely each word was where the text begins; nothing where that cannot be told.
+    """Compute the probability of each word at the start of a reply; empty if unclear.
 
-    A token stands for the word that it is or begins; those that begin none are left out and the rest sums to 1. Before
-    that it must be most of what could have been said.
+    A token counts for the word that it equals or starts. Tokens that start no word are ignored, and the rest is scaled
+    to a sum of 1. The result is empty if the words have less than half of the probability.
 
     >>> top = [{"token": " yes", "logprob": -0.5}, {"token": "No", "logprob": -1.5}, {"token": "Y", "logprob": -9}]
     >>> found = probabilities([{"token": " yes", "logprob": -0.5, "top_logprobs": top}], ["yes", "no"], "yes")
@@ -80,16 +80,16 @@ def probabilities(tokens: Any, words: Sequence[str], text: str) -> dict[str, flo
 
 
 def _place(tokens: Any, words: Sequence[str], text: str) -> Mapping[str, Any] | None:
-    """Where the text begins among all tokens, which may have thoughts before it.
+    """Find the token at which the reply begins, after any reasoning; None if missing.
 
-    That is the last place from which on they say the text, or else the first word of all.
+    This is the last token from which the tokens spell the reply, or else the first one with a word.
     """
     all_of_them = [one for one in tokens if isinstance(one, Mapping)] if isinstance(tokens, list) else []
     said = [str(one.get("token", "")) for one in all_of_them]
     wanted = _plain(text)
     for at in reversed(range(len(said))):
         rest = _plain("".join(said[at:])) if wanted and _begun(said[at], words) else ""
-        # What ends a reply is a token too, but no letter.
+        # The end-of-reply token may follow, but no letter or digit.
         if rest.startswith(wanted) and rest and not rest[len(wanted) :][:1].isalnum():
             return all_of_them[at]
     first = next((at for at, token in enumerate(said) if bare(token)), None)
@@ -99,7 +99,7 @@ def _place(tokens: Any, words: Sequence[str], text: str) -> Mapping[str, Any] | 
 
 
 def _alternatives(place: Mapping[str, Any]) -> dict[str, float]:
-    """What could have been said at one place, the token that was said among them."""
+    """Return the probabilities of all tokens at one position, with the chosen one."""
     top = place.get("top_logprobs")
     found: dict[str, float] = {}
     for one in [place, *(top if isinstance(top, list) else ())]:
@@ -110,7 +110,7 @@ def _alternatives(place: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _begun(token: str, words: Sequence[str]) -> list[str]:
-    """The words that a token is, or else begins."""
+    """Return the words that equal a token, or else those that start with it."""
     start = bare(token)
     if not start:
         return []

@@ -1,11 +1,11 @@
-"""A judge that only looks at words: the same verdict everywhere and always, at no cost, and with no understanding.
+"""A judge that compares words: deterministic, offline and free, but without understanding.
 
-It is the offline default and the baseline that a model has to beat, not a substitute for one: a free paraphrase looks
+It is the default and the baseline that a model has to beat, not a substitute for one: a free paraphrase looks
 unsupported to it, and a false sentence made of the right words looks supported.
 
-- **claims**: the phrases of each sentence (`phrases.py`); clauses that refuse, ask or are polite claim nothing.
-- **support**: a source bears a claim out if it has enough of its words (`matching.degree`), and no negation stands on
-  one side only. Where no context has enough alone and all have, those that are needed together are named as such.
+- **claims**: the phrases of each sentence; clauses that refuse, ask or are polite contain no claim.
+- **support**: a source supports a claim if it has enough of its words (`support_degree`) and no negation on one side
+  only. If no context has enough alone but all together have, the contexts needed together are named.
 - **useful**: the share of the question's words that a chunk has, as a whole and in its best sentence.
 - **questions**: unscored, because generating the questions that an answer would answer needs a model.
 """
@@ -22,18 +22,18 @@ from ragauge.judges.tasks import CONTEXTS, Reading, Task
 from ragauge.verdicts import LEXICAL, Support, Unscored, Usefulness, uncited
 
 ENOUGH = 0.7
-"""The degree from which a source bears a claim out."""
+"""Minimum degree at which a source supports a claim."""
 HELPS = 0.5
-"""The degree from which a chunk is useful."""
+"""Minimum degree at which a chunk is useful."""
 SHOWN = 6
-"""How many missing words are named."""
+"""Maximum number of missing words listed in a verdict."""
 RULES_VERSION = "a43cbe9fdc3b"
 """Version of the rules, part of the judge's identity. Change it whenever a verdict changes, and only then."""
 NO_QUESTIONS = "the lexical judge generates no questions, which needs a model (--chat)"
 
 
 class Lexical:
-    """Answers every task from the words of the texts alone."""
+    """Judge that decides every task from the words of the texts."""
 
     name = LEXICAL
 
@@ -42,15 +42,15 @@ class Lexical:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """All that a verdict depends on."""
+        """Everything that a verdict depends on."""
         return {"judge": self.name, "source": RULES_VERSION}
 
     async def answer(self, task: Task) -> Reading:
-        """A verdict on everything that is asked; what has no words to look for has none, and says so."""
+        """Return a verdict on every item; items without comparable words are unscored."""
         return self.say(task)
 
     def say(self, task: Task) -> Reading:
-        """The same, without a loop to wait in."""
+        """Return the verdicts synchronously."""
         says = {"claims": self._claims, "support": self._support, "useful": self._useful}
         if task.step == "questions":
             return Reading({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS)))
@@ -102,14 +102,14 @@ class Lexical:
 
 
 def _words(claim: Sequence[Word], have: Mapping[str, int], against: Sequence[str], contexts: bool) -> str:
-    """What the judge has to say for itself, in one sentence."""
+    """Explain a verdict in one sentence."""
     if against:
         return f"{', '.join(against)}: the same words, but a negation on one side only"
     return _missing("not in any context" if contexts else "not in the source", claim, have)
 
 
 def _missing(where: str, wanted: Sequence[Word], have: Mapping[str, int]) -> str:
-    """The words that were looked for in vain, the weightiest first."""
+    """List the words that were not found, by descending weight."""
     lacking = sorted((word for word in wanted if word.tells and word.key not in have), key=lambda word: -word.weight)
     shown = list(dict.fromkeys(f'"{word.text}"' for word in lacking))
     return f"{where}: {', '.join(shown[:SHOWN])}{' …' if len(shown) > SHOWN else ''}" if shown else ""

@@ -1,4 +1,4 @@
-"""How much of a claim a source has, and whether it says the opposite."""
+"""Word matching of claims and sources: degree of support, and contradiction by negation."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from ragauge.judges.lexical.words import Word, words
 from ragauge.judges.sentences import sentences
 
 KNOWN = 0.5
-"""What a word counts, of its weight, that the question or the conversation had already: it is hardly new."""
+"""Weight factor of words that already occur in the question or the conversation."""
 ALONE = 0.85
-"""What a word counts, of its weight, that the source has, but never in one sentence with a neighbour from the claim."""
+"""Weight factor of words that the source never has in one sentence with a neighbour from the claim."""
 GOODWILL = 1.0
-"""The weight of one plain word, granted to every claim, so that a short one does not fall with a single synonym."""
+"""Weight granted to every claim, so that one synonym does not decide a short claim."""
 DENIED = 0.8
-"""The share of a claim that one sentence must have before a negation in it counts against the claim."""
+"""Share of a claim that a sentence must contain before a negation in it contradicts the claim."""
 MERELY = frozenset({"only", "just", "necessari", "mer"})
-"""What follows a `not` that denies nothing."""
+"""Word stems after `not` that make it no negation."""
 CONDITIONS = frozenset({"if", "unless"})
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text that is made ready to be looked into."""
+    """Words of a source text, indexed for matching."""
 
     where: Mapping[str, int]
-    """By word, the sentences that have it: bits of a number."""
+    """Sentences that contain each word, as bits of an integer."""
     sentences: Sequence[Sequence[Word]]
 
 
 def prepared(text: str) -> Source:
-    """A text, taken apart."""
+    """Split a text into sentences and words, and index them."""
     found = [words(one) for one in sentences(text)]
     where: dict[str, int] = {}
     for place, sentence in enumerate(found):
@@ -43,7 +43,7 @@ def prepared(text: str) -> Source:
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """Several texts as one."""
+    """Join several sources into one."""
     if len(sources) == 1:
         return sources[0]
     where: dict[str, int] = {}
@@ -56,11 +56,11 @@ def joined(sources: Sequence[Source]) -> Source:
 
 
 def degree(claim: Sequence[Word], where: Mapping[str, int], known: frozenset[str]) -> float:
-    """How much of a claim a source has, between 0 and 1: the share of its words, weighed.
+    """Return the weighted share of a claim's words in a source, from 0 to 1.
 
-    A word counts by its kind (`words.WEIGHTS`); half where the conversation had it already; a little less where the
-    source has it only apart from the claim's neighbouring words. One plain word is granted. These numbers were chosen
-    on labelled collections, by what orders answers best on all of them; the degree is no probability.
+    Words are weighted by kind (`KIND_WEIGHTS`): half if the conversation already has them, and a little less if the
+    source has them only apart from their neighbours in the claim. `FREE_WEIGHT` is granted. These constants were
+    chosen on labelled datasets, to order answers best on all of them. The degree is not a probability.
 
     >>> source = prepared("The museum opened in Paris.")
     >>> round(degree(words("It opened in Paris in 1987."), source.where, frozenset()), 3)
@@ -85,11 +85,11 @@ def degree(claim: Sequence[Word], where: Mapping[str, int], known: frozenset[str
 
 
 def denies(claim: Sequence[Word], source: Source) -> bool:
-    """Whether a source says the opposite of a claim, as far as negations tell.
+    """Return whether a source contradicts a claim, judging by negations only.
 
-    It does if each of its sentences that has the words of the claim has a negation in their midst or right before them
-    where the claim has none, or has none at all where the claim has one. Conditions say nothing of what is, and a
-    phrase of one or two words is too little to be denied by what surrounds it.
+    It does if every sentence with the words of an affirmative claim has a negation among or right before them, or if
+    no such sentence has a negation and the claim is negated. Conditional claims are never contradicted, and at least
+    one of the sentences must not be conditional. Claims of one or two words are too short to be contradicted.
 
     >>> denies(words("The museum opened in Paris."), prepared("The museum has not opened in Paris."))
     True
@@ -113,7 +113,7 @@ def denies(claim: Sequence[Word], source: Source) -> bool:
 
 
 def _negations(found: Sequence[Word]) -> int:
-    """How many words turn it round; `not only`, `No. 5` and a `No` at the beginning do not."""
+    """Count the words that negate; `not only`, `No. 5` and an initial `No` do not."""
     return sum(
         word.negates and not (after and (after.key in MERELY or after.kind == "number"))
         for place, (word, after) in enumerate(zip_longest(found, found[1:]))
@@ -122,9 +122,10 @@ def _negations(found: Sequence[Word]) -> int:
 
 
 def needed(claim: Sequence[Word], sources: Mapping[str, Source], known: frozenset[str], enough: float) -> list[str]:
-    """The sources that together have enough of a claim, where none has alone: whatever adds most comes first.
+    """Return the sources that support a claim only together.
 
-    Where its words are all there and still too far apart, every source is needed; there may be no such sources.
+    Chosen greedily, by the weight of the words that each adds. If the words are all present but too far apart, all
+    sources are returned. Empty if even all sources are not enough.
     """
     chosen: list[str] = []
     where: dict[str, int] = {}
@@ -144,7 +145,7 @@ def needed(claim: Sequence[Word], sources: Mapping[str, Source], known: frozense
 
 
 class Library:
-    """Texts that were made ready, kept for when they come again."""
+    """Cache of prepared texts."""
 
     def __init__(self, size: int = 4096) -> None:
         self.words = functools.lru_cache(maxsize=size)(words)

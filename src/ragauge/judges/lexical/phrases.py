@@ -1,4 +1,4 @@
-"""What a sentence claims, by its words: its phrases, without those that commit themselves to nothing."""
+"""Claims of a sentence by its words: its phrases, without refusals, courtesies and questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from ragauge.judges.lexical.words import words
 
 LEAST = 2
-"""A claim has at least so many words that tell something, unless its sentence has fewer."""
+"""Minimum number of content words per claim, unless the sentence has fewer."""
 CUT = re.compile(
     r"""[,;:\u2013\u2014()]\s+ | \s[-\u2013\u2014]\s
       | \s(?=(?:and|but|or|while|which|who|whose|where|when|because|although|though|that|as\ well\ as|including|such\ as
@@ -15,9 +15,9 @@ CUT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Where a sentence may come apart: at punctuation, and before words that add another detail."""
+"""Phrase boundaries: punctuation, and words that add a detail."""
 TURN = re.compile(r"(?<=[,;.])\s+(?=(?:but|however|yet|though|although|still)\b)|(?<=;)\s+|\s+(?=but\s)", re.IGNORECASE)
-"""Where a sentence that began as a refusal may go on to claim something after all."""
+"""Positions at which a sentence that began as a refusal may continue with a claim."""
 
 _SOURCE = r"(?:contexts?|documents?|passages?|texts?|sources?|articles?|information|excerpts?|contents?|materials?)"
 _SAY = (
@@ -47,7 +47,7 @@ REFUSALS = (
     r"\b(?:it|this|that|question|query) is unanswerable\b|^unanswerable\W*$",
     r"(?:^|\b(?:i|we) (?:\w+ )?(?:have|had) )no (?:idea|clue)\b",
 )
-"""Clauses that give no answer; patterns over a clause in lower case, without its quotations."""
+"""Patterns of clauses that give no answer, matched in lower case without quotations."""
 _OFFER = r"(?: (?:if|should|whether|when|about|on|with|regarding|for|in case|how|what|which|where|more|so)\b[^,;:()]*)?"
 _HELP = r"(?:help|assist)(?: you)?(?: (?:further|more|today|any ?time))?"
 COURTESIES = (
@@ -72,12 +72,12 @@ COURTESIES = (
     r"|specify(?: (?:what|which|who|whom|where|when|how|whether|if|more|your|further)\b[^,;:()]*)?)",
     r"please (?:provide|share|give) (?:me )?(?:with )?(?:more|further|additional) (?:information|contexts?|details?)",
 )
-"""Polite clauses that claim nothing: patterns over a whole clause in lower case; an offer (`if …`) may follow."""
+"""Patterns of polite clauses without a claim, matched in lower case; an offer (`if …`) may follow."""
 _LEAD = r"(?:(?:and|but|so|also|well|yes|no|ok|okay|again|please|then|as always|otherwise) )*"
 REFUSAL = re.compile("|".join(REFUSALS))
 COURTESY = re.compile(rf"\W*{_LEAD}(?:{'|'.join(COURTESIES)}){_OFFER}\W*")
 INVITED = re.compile(r"\W*(?:and |but |so )?if (?:you|there)(?:'d|'ve| \w+)\b[^,;:()]*\W*")
-"""The condition before a courtesy: `If you need anything else, let me know`."""
+"""Condition before a courtesy: `If you need anything else, let me know`."""
 QUOTED = re.compile(r"[\"\u201c][^\"\u201d]*[\"\u201d]")
 _VERB = (
     r"(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|may|might|must|should|\w{2,}ed|became|began|built"
@@ -87,7 +87,7 @@ _OPENING = (
     r"(?:if|as|in|on|at|for|from|with|without|by|to|of|since|when|while|although|though|given|based|according|after"
     r"|before|what|how|who|whom|whose|which|where|why|do|does|did|is|are|was|were|can|could|will|would|have|has|i|we)"
 )
-"""Words that begin a fragment, a question or a remark of the speaker."""
+"""Words that begin a fragment, a question or a remark by the speaker."""
 _SUBJECT = (
     r"(?:it|he|she|they|you|this|that|these|those|there|the|an?|his|her|its|their|my|our|your|[A-Z][\w'.-]*|\d[\d,.]*)"
 )
@@ -95,23 +95,23 @@ SEGMENT = re.compile(
     rf"(?<=[,;:!?\u2013\u2014)])\s+|\s+(?=[-\u2013\u2014(]\s?)"
     rf"|\s+(?=(?i:and|so|since|as|although|though|while)\s{_SUBJECT}\b)|\s+(?=because\s(?!of\b))"
 )
-"""Where another clause may begin in a sentence that holds a refusal or a courtesy."""
+"""Clause boundaries in a sentence with a refusal or a courtesy."""
 MAIN = re.compile(
     rf"\W*(?:(?:and|so|because|since|as|although|though|while)\s)?(?!(?i:(?:\w+\s){{0,3}}{_SOURCE}\b|{_OPENING}\b))"
     rf"(?:{_SUBJECT}|(?i:it|he|she|they|you|this|these|there|the)|(?<=because\s)\w+)"
     rf"(?:'s\s|\s(?:(?!(?:it|he|she|they|that|who|which|where|when|I|we|you)\b)[\w'.-]+\s){{0,6}}?{_VERB}\b)"
 )
-"""A clause with its own subject, which is not the source, and its own verb."""
+"""Clause with its own verb and its own subject, which is not the source."""
 INTERJECTION = re.compile(
     r"^\s*(?:yes|no|yeah|well|sure|ok|okay|indeed|certainly|not really|actually)\s*[,.!:]\s+", re.IGNORECASE
 )
-"""What a sentence may begin with; `No, she did` negates a question, not itself."""
+"""Interjections at the start of a sentence; `No, she did` negates a question, not itself."""
 TOLD = re.compile(r"\b(?:do|did) you know\b|\bdid you hear\b")
-"""Questions that tell something all the same."""
+"""Questions that make a statement."""
 
 
 def refuses(text: str) -> bool:
-    """Whether a clause of a text gives no answer.
+    """Return whether a clause of a text gives no answer.
 
     >>> refuses("I'm sorry, I do not have any information on that."), refuses("The plan does not include dental care.")
     (True, False)
@@ -120,12 +120,15 @@ def refuses(text: str) -> bool:
 
 
 def commits(sentence: str) -> bool:
-    """Whether a sentence claims anything: a refusal, a question, a courtesy and a bare `Yes.` do not."""
+    """Return whether a sentence contains a claim.
+
+    Refusals, questions, courtesies and a bare `Yes.` do not.
+    """
     return bool(_claiming_parts(sentence))
 
 
 def claims(sentence: str) -> list[str]:
-    """The claims of a sentence: its phrases, each with at least two words that tell something.
+    """Return the claims of a sentence: phrases with at least two content words each.
 
     >>> claims("Arthur's Magazine was a literary periodical published in Philadelphia in the 19th century.")
     ["Arthur's Magazine was a literary periodical published", 'in Philadelphia in the 19th century.']
@@ -139,7 +142,7 @@ def claims(sentence: str) -> list[str]:
 
 
 def _claiming_parts(part: str) -> list[str]:
-    """Return what remains of a part of a sentence without questions, courtesies and refusals.
+    """Return the parts of a sentence without questions, courtesies and refusals.
 
     A segment next to a refusal or a question belongs to it (`Based on the text, I cannot say`), unless it is a main
     clause (`It was built in 1887, is there more?`).

@@ -1,4 +1,4 @@
-"""Lists of English words by what they say: nothing, little, who speaks, that something is not so, how many."""
+"""English word lists of the lexical judge: stop words, general and personal words, negations and numbers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STOP = frozenset(
     were what whatever when where whereas whether which while who whom whose why will with within would yes yet
     """)
 )
-"""Words that hold a sentence together and say nothing."""
+"""Function words without content."""
 
 PERSONAL = frozenset(_listed("i me my mine myself we us our ours ourselves you your yours yourself yourselves"))
-"""Words of whoever speaks or is spoken to: a text that is retrieved seldom has them, small talk always has."""
+"""Words for the speaker or the reader: rare in retrieved texts, frequent in small talk."""
 
 GENERAL = _listed("""
     able access accord accordance accordingly achieve across act actively activity actual actually add addition
@@ -57,7 +57,7 @@ GENERAL = _listed("""
     type typical typically ultimately understand unique unless useful user usual utilize value variety various
     vary version view whole wide widely work worth year
     """)
-"""Words of any subject, with which people say in their own way what a source says in another."""
+"""Words of any topic, which paraphrases use freely."""
 
 NEGATIONS = frozenset(
     _listed("""
@@ -65,7 +65,6 @@ NEGATIONS = frozenset(
     wont wouldnt shouldnt couldnt hasnt havent hadnt mustnt neednt
     """)
 )
-"""Words that turn a sentence round."""
 
 NUMBERS = {
     word: number
@@ -76,7 +75,7 @@ NUMBERS = {
     """)
     )
 } | {word: 10 * tens for tens, word in enumerate(_listed("thirty forty fifty sixty seventy eighty ninety"), 3)}
-"""Numbers that are written as words; `one` is more often a pronoun, and a stop word first."""
+"""Numbers written as words; `one` is more often a pronoun and is a stop word first."""
 
 ORDINALS = {
     word: number

@@ -1,4 +1,4 @@
-"""Texts as words that can be compared: folded, lightly stemmed, numbers brought to one form, and weighed."""
+"""Words for comparison: case-folded, lightly stemmed, with normalised numbers and weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ragauge.judges.lexical.vocabulary import GENERAL, NEGATIONS, NUMBERS, ORDINALS, PERSONAL, STOP
 
 WEIGHTS = {"number": 3.0, "name": 2.0, "word": 1.0, "personal": 1.0, "general": 0.5, "stop": 0.25}
-"""What a word of each kind counts. A number or a name that a source does not have weighs most against a claim."""
+"""Weight of a word by its kind. A missing number or name counts most against a claim."""
 
 WORD = re.compile(
     r"""\d+(?:,\d{3})+(?:\.\d+)?(?!\d) | \d+\.\d+(?![.\d]) | \d+(?:st|nd|rd|th)\b  # 1,000 and 3.5 and 2nd
@@ -24,30 +24,32 @@ NUMBER = re.compile(r"(\d[\d,]*)(\.\d+)?(?:st|nd|rd|th)?")
 
 
 class Word(NamedTuple):
-    """A word of a text."""
+    """A word of a text, normalised for comparison."""
 
     key: str
-    """What it is compared by."""
+    """Normalised form used for comparison."""
     text: str
-    """As it stands there."""
+    """Original spelling."""
     kind: str
-    """One of WEIGHTS."""
+    """Kind of the word, a key of `KIND_WEIGHTS`."""
     negates: bool = False
 
     @property
     def weight(self) -> float:
-        """What it counts."""
+        """Weight of the word by its kind."""
         return WEIGHTS[self.kind]
 
     @property
     def tells(self) -> bool:
-        """Whether it says something: a stop word does not."""
+        """Whether the word has content, i.e. is not a stop word."""
         return self.kind != "stop"
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """A word without its commonest endings; two words of one stem are taken for the same.
+    """Remove the most common endings of a word.
+
+    Words with equal stems are treated as equal.
 
     >>> [stem(word) for word in ("companies", "company", "stopped", "stops", "boxes", "glass", "quickly", "used")]
     ['company', 'company', 'stop', 'stop', 'box', 'glass', 'quick', 'us']
@@ -70,7 +72,7 @@ def stem(word: str) -> str:
 
 
 def number(text: str) -> str | None:
-    """A number in one form, or None for a text that is none.
+    """Normalise a number; None if the text is not a number.
 
     >>> [number(text) for text in ("1,000", "1000.0", "2nd", "007", "3.50", "B52")]
     ['1000', '1000', '2', '7', '3.5', None]
@@ -83,7 +85,7 @@ def number(text: str) -> str | None:
 
 
 def words(text: str) -> list[Word]:
-    """The words of a text, in order. A capital letter at the very beginning does not make a name.
+    """Split a text into words; a capital letter at its start does not mark a name.
 
     >>> [(word.key, word.kind) for word in words("Three firms in Paris paid 1,000 dollars.")]
     [('3', 'number'), ('firm', 'word'), ('in', 'stop'), ('paris', 'name'), ('paid', 'word'), ('1000', 'number'), \
@@ -96,7 +98,7 @@ def words(text: str) -> list[Word]:
 
 
 def keys(found: list[Word]) -> frozenset[str]:
-    """What words are compared by, without order."""
+    """Return the set of normalised forms of words."""
     return frozenset(word.key for word in found)
 
 
@@ -126,7 +128,6 @@ def _word(text: str) -> Word:
 
 
 def _folded(text: str) -> str:
-    """Without case and accents."""
     if text.isascii():
         return text.lower()
     apart = unicodedata.normalize("NFKD", text.casefold())

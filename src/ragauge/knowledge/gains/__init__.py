@@ -1,1 +1,1 @@
-"""What adding documents changes: weighed terms, what each document has to do with them, and which of them to take."""
+"""Gain of a corpus from added documents, overall, per query and per document."""

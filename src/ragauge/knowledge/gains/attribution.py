@@ -1,4 +1,7 @@
-"""What each added document has to do with a gain: what is lost without it, what it brings alone, what labels say."""
+"""Contribution of each added document to a gain, and the best batch of documents.
+
+A document's contribution is measured by removing it, by adding it alone, and by its judgments.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from ragauge.worths import DocumentWorth
 
 
 def contenders(ranking: Ranking, added: frozenset[str], depth: int) -> Ranking:
-    """As much of a ranking as matters whichever of the added documents are left out: the first `depth` of the others.
+    """Trim a ranking to what matters if any of the added documents are left out.
+
+    It ends with the document number `depth` that was not added.
 
     >>> contenders(("new1", "a", "new2", "b", "new3", "c"), frozenset({"new1", "new2", "new3"}), 2)
     ('new1', 'a', 'new2', 'b')
@@ -32,7 +37,7 @@ def contenders(ranking: Ranking, added: frozenset[str], depth: int) -> Ranking:
 
 
 def with_only(ranking: Ranking, added: frozenset[str], kept: frozenset[str], depth: int) -> Ranking:
-    """A ranking with only some of the added documents.
+    """Return the top `depth` of a ranking with only some of the added documents.
 
     >>> with_only(("new1", "a", "new2", "b"), frozenset({"new1", "new2"}), frozenset({"new2"}), 2)
     ('a', 'new2')
@@ -41,7 +46,7 @@ def with_only(ranking: Ranking, added: frozenset[str], kept: frozenset[str], dep
 
 
 def cut_short(rankings: Rankings, added: frozenset[str], depth: int) -> frozenset[str]:
-    """The queries whose rankings end before `depth` documents that were not added.
+    """Return the queries with fewer than `depth` documents that were not added.
 
     >>> sorted(cut_short({"p": ("new1", "a"), "q": ("a", "b")}, frozenset({"new1"}), 2))
     ['p']
@@ -51,37 +56,37 @@ def cut_short(rankings: Rankings, added: frozenset[str], depth: int) -> frozense
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The added documents, and the rankings that they compete in."""
+    """Added documents and the rankings in which they compete."""
 
     added: Sequence[str]
     rankings: Rankings
-    """Of each query its contenders."""
+    """Trimmed ranking of each query."""
     values: Values
     texts: Mapping[str, str]
     changes: Changes
     novelty: Mapping[str, float]
-    """Of each document, where it is known."""
+    """Novelty by document, if known."""
     weight: float
-    """Of novelty."""
+    """Weight of novelty."""
     short: frozenset[str] = frozenset()
-    """Queries of which nobody knows what stands below the end of their rankings."""
+    """Queries whose rankings are too short to know what would move up."""
 
     @property
     def all(self) -> frozenset[str]:
-        """Every added document."""
+        """All added documents."""
         return frozenset(self.added)
 
     @property
     def told(self) -> list[int]:
-        """The terms that can be told of each document."""
+        """Indices of the terms that can be computed per document."""
         return [at for at in self.changes.told if at in self.values.told]
 
     def kept(self, query: str, some: frozenset[str]) -> Ranking:
-        """What a query gets where only some of the added documents are there."""
+        """Return the top of a query's ranking with only some of the added documents."""
         return with_only(self.rankings[query], self.all, some, self.values.depth)
 
     def queries_of(self) -> dict[str, list[str]]:
-        """By document, the queries that it is a contender of."""
+        """Return, by document, the queries in whose trimmed rankings it is."""
         found: dict[str, list[str]] = {doc: [] for doc in self.added}
         for query, ranking in self.rankings.items():
             for doc in ranking:
@@ -90,14 +95,14 @@ class Pool:
         return found
 
     def gaps(self, better: Floats, worse: Floats) -> Floats:
-        """By how much one row of values is better than another, term by term."""
+        """Return the improvement from one row of values to another, by term."""
         return np.asarray(self.values.signs * (better - worse))
 
 
 def dropped(pool: Pool) -> dict[str, dict[str, Ranking]]:
-    """By document, the rankings that are other without it: it is left out, and what stood below moves up.
+    """Return, by document, the rankings that change without it.
 
-    A document is not here where nobody knows what would move up.
+    Lower documents move up. A document is left out if it is unknown what would move up.
     """
     found: dict[str, dict[str, Ranking]] = {doc: {} for doc in pool.added}
     depth = pool.values.depth
@@ -112,9 +117,10 @@ def dropped(pool: Pool) -> dict[str, dict[str, Ranking]]:
 def worths(
     pool: Pool, without: Mapping[str, Mapping[str, Ranking]] | None, judged: Nested, rel: float, k: int
 ) -> list[DocumentWorth]:
-    """What each added document is worth, worth most first; `without` holds the rankings that are other without it.
+    """Return the contributions of the added documents, largest first.
 
-    Of a document that is not in `without` nobody knows the cause.
+    `without` has, by document, the rankings that change without it. The causal contribution of a document that is not
+    in `without` is NaN.
     """
     labels = _labelled(pool.changes, judged, rel, pool.all)
     alone = _alone(pool)
@@ -154,7 +160,10 @@ Cause = tuple[float, dict[str, float], list[str], list[str]]
 
 
 def _causes(pool: Pool, without: Mapping[str, Mapping[str, Ranking]]) -> dict[str, Cause]:
-    """By document: its gain, the same by term, and the queries that it helped and harmed."""
+    """Compute the gain of each document, by term, and the queries affected.
+
+    The queries are those that the document helped and those that it harmed.
+    """
     variants = [(query, ranking) for mine in without.values() for query, ranking in mine.items()]
     rows = pool.values.of(variants, pool.texts)
     place = {query: at for at, query in enumerate(pool.changes.queries)}
@@ -166,7 +175,7 @@ def _causes(pool: Pool, without: Mapping[str, Mapping[str, Ranking]]) -> dict[st
         start += len(queries)
         gaps = pool.gaps(pool.changes.after[[place[one] for one in queries]], mine)
         means = pool.changes.mean(gaps)
-        gains = pool.changes.weighed(gaps)  # what nobody was asked has no value, and counts for nothing
+        gains = pool.changes.weighed(gaps)  # terms that the judge did not score are NaN and add nothing
         changes = {name: float(means[at]) for at, name in enumerate(pool.changes.names) if at in pool.told}
         causal = sum(float(means[at] * pool.changes.weights[at]) for at in pool.told)
         share = novelty_share(pool, doc)
@@ -180,16 +189,20 @@ def _causes(pool: Pool, without: Mapping[str, Mapping[str, Ranking]]) -> dict[st
 
 
 def novelty_share(pool: Pool, doc: str) -> float | None:
-    """What a document adds to the novelty of all that was added, which is the mean of theirs."""
+    """Return a document's share of the mean novelty of all added documents.
+
+    None if unknown.
+    """
     known = [one for one in pool.novelty.values() if not math.isnan(one)]
     mine = pool.novelty.get(doc, math.nan)
     return None if math.isnan(mine) else mine / len(known)
 
 
 def _labelled(changes: Changes, judged: Nested, rel: float, added: frozenset[str]) -> dict[str, tuple[float, int]]:
-    """By document: the sum of grade times the weighted mean of the query's changes, and over how many queries.
+    """Sum, by document, grade times weighted mean change of the query.
 
-    The mean is over the sizes of weights: one below 0 counts against, and never turns the others round.
+    Also count the queries. The mean is over absolute weights, so that a negative weight counts against without
+    inverting the sign of the others.
     """
     found: dict[str, tuple[float, int]] = {}
     for row, query in enumerate(changes.queries):
@@ -204,7 +217,10 @@ def _labelled(changes: Changes, judged: Nested, rel: float, added: frozenset[str
 
 
 def _alone(pool: Pool) -> dict[str, float]:
-    """By document: its gain where no other is added; its novelty counts whole. NaN where a ranking ends too soon."""
+    """Compute, by document, its gain if no other is added.
+
+    NaN if a ranking is too short. Its novelty counts in full.
+    """
     if pool.short:
         return dict.fromkeys(pool.added, math.nan)
     nobody: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Which documents to take where not all can be taken: greedily, each the best after those before it."""
+"""Greedy choice of the best batch of documents."""
 
 from __future__ import annotations
 
@@ -16,35 +16,38 @@ from ragauge.worths import Choice
 
 
 class Fading(Protocol):
-    """How new documents are, which fades as others that are like them are taken."""
+    """Novelty of documents, which decreases as similar documents are taken."""
 
     def now(self) -> Mapping[str, float]:
-        """Of each document how new it is to what was known and to those taken; NaN where that cannot be told."""
+        """Return each document's novelty against the corpus and the documents taken.
+
+        NaN if undefined.
+        """
         ...
 
     def take(self, doc: str) -> None:
-        """It is known from now on."""
+        """Add a document to those that are known."""
         ...
 
 
 class Fixed:
-    """Novelty that does not fade."""
+    """Novelty that stays constant."""
 
     def __init__(self, novelty: Mapping[str, float]) -> None:
         self._novelty = novelty
 
     def now(self) -> Mapping[str, float]:
-        """What it was."""
+        """Return the novelty of each document."""
         return self._novelty
 
     def take(self, doc: str) -> None:
-        """Nothing becomes less new."""
+        """Do nothing; the novelty stays constant."""
 
 
 def greedy(pool: Pool, size: int, fading: Fading) -> list[Choice]:
-    """The best batch of up to `size` documents, found one by one; it ends where no document adds anything.
+    """Choose the best batch of up to `size` documents greedily.
 
-    Of equal ones the first by id is taken, so that the order in which they were given does not matter.
+    Stop if none adds anything. Ties are broken by id, so that the order of the added documents does not matter.
     """
     left = sorted(pool.added)
     where = pool.queries_of()
@@ -84,7 +87,10 @@ def greedy(pool: Pool, size: int, fading: Fading) -> list[Choice]:
 
 
 def _marginal(pool: Pool, gaps: Mapping[str, Floats], novelty: float, told: int) -> dict[str, float]:
-    """What a document adds to those taken, by term and by weight; its novelty counts as its share of all offered."""
+    """Return the weighted gain by term that a document adds to those taken.
+
+    Its novelty is divided by the number of documents with a known novelty.
+    """
     changes = pool.changes
     rows = np.array(list(gaps.values())) if gaps else np.zeros((0, len(changes.names)))
     means = changes.mean(rows)

@@ -1,4 +1,4 @@
-"""Before and after: the change of each term and of each query, and how sure it is."""
+"""Changes of terms and queries between two snapshots, and notes on them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ragauge.stats.paired import randomisation_test
 from ragauge.worths import QueryChange, Term
 
 FEWEST = 5
-"""So many values that are not all the same have an interval."""
+"""Minimum number of values, not all equal, for a confidence interval."""
 NOTHING_LESS = 1e-12
-"""What is nearer to 0 is rounding."""
+"""Absolute values up to this count as 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The values of every query on both sides: a row for each query, a column for each term."""
+    """Values of every query before and after: one row per query, one column per term."""
 
     queries: Sequence[str]
     names: Sequence[str]
@@ -34,38 +34,41 @@ class Changes:
 
     @cached_property
     def gaps(self) -> Floats:
-        """By how much each query is better, term by term; NaN where a side has no value."""
+        """Improvement of each query by term; NaN if a side has no value."""
         return np.asarray(self.signs * (self.after - self.before))
 
     @cached_property
     def known(self) -> Floats:
-        """By term, how many queries have a value on both sides."""
+        """Number of queries with a value on both sides, by term."""
         return np.asarray((~np.isnan(self.gaps)).sum(axis=0), np.float64)
 
     @cached_property
     def told(self) -> list[int]:
-        """The terms that some query has a value of."""
+        """Indices of the terms with a value for at least one query."""
         return np.flatnonzero(self.known).tolist()
 
     def mean(self, gaps: Floats) -> Floats:
-        """By term, the mean of changes that are 0 for all queries but some, over all queries that have a value."""
+        """Average changes by term over all queries with a value.
+
+        Queries without a row count as 0.
+        """
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.where(self.known > 0, np.nansum(gaps, axis=0) / self.known, math.nan))
 
     def weighed(self, gaps: Floats) -> Floats:
-        """Each row's gain: what its terms add up to by their weights, those left out that it has no value of."""
+        """Return each row's gain: the weighted sum of its terms, without NaN."""
         return np.asarray(np.nansum(gaps * self.weights, axis=1))
 
     def total(self, means: Floats) -> float:
-        """What the means of terms add up to by their weights; NaN where there is none."""
+        """Return the weighted sum of term means; NaN if no term has a value."""
         return float(means[self.told] @ self.weights[self.told]) if self.told else math.nan
 
     @cached_property
     def parts(self) -> Floats:
-        """A column whose mean is the total, and whose spread is its spread, though terms may lack other queries.
+        """Per-query values with the mean and the variance of the total.
 
-        Formula: for each term its mean plus n / n_t times what a query differs from it, by weight; where all queries
-        have all terms that is the query's gain.
+        Terms may be missing for different queries. Formula: for each term, weight times (mean + n / n_t times the
+        query's deviation from the mean), summed. If all queries have all terms, it is the query's gain.
         """
         found = np.zeros(len(self.queries))
         for term in self.told:
@@ -76,15 +79,15 @@ class Changes:
         return found
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Of the total, by a paired bootstrap over queries."""
+        """Compute the confidence interval of the total by a paired bootstrap over queries."""
         return _ends(self.parts[:, None], confidence)[0] if self.told else (math.nan, math.nan)
 
     def p(self) -> float:
-        """How often chance alone would move the total as far: Fisher's randomisation test."""
+        """Compute the p-value of the total by Fisher's randomisation test."""
         return float(randomisation_test(self.parts[:, None])[0]) if self.told and len(self.queries) else math.nan
 
     def terms(self, confidence: float, why: Mapping[str, str]) -> list[Term]:
-        """Each term, with its interval; and the reason of what cannot be told."""
+        """Return each term with its interval, or the reason why it has no value."""
         ends = _ends(self.gaps, confidence)
         found = []
         for at, name in enumerate(self.names):
@@ -102,7 +105,10 @@ class Changes:
     def moved(
         self, texts: Mapping[str, str], entered: Mapping[str, Ranking], left: Mapping[str, Ranking]
     ) -> list[QueryChange]:
-        """The queries that changed, the largest change first; whatever a weight of 0 hides counts as a change too."""
+        """Return the queries that changed, largest change first.
+
+        Terms with weight 0 count too.
+        """
         gains = self.weighed(self.gaps)
         rows = [
             row
@@ -125,7 +131,7 @@ class Changes:
 
 
 def _ends(columns: Floats, confidence: float) -> list[tuple[float, float]]:
-    """An interval of the mean of each column; few values, or all the same, say nothing about others like them."""
+    """Compute an interval of the mean of each column; NaN for too few or equal values."""
     lows, highs = mean_intervals(columns, confidence)
     found = []
     for at in range(columns.shape[1]):
@@ -136,12 +142,12 @@ def _ends(columns: Floats, confidence: float) -> list[tuple[float, float]]:
 
 
 def entered(after: Rankings, added: frozenset[str], k: int) -> dict[str, Ranking]:
-    """The added documents that are in the top k of each query."""
+    """Return the added documents in the top k of each query."""
     return {query: tuple(doc for doc in ranking[:k] if doc in added) for query, ranking in after.items()}
 
 
 def pushed_out(before: Rankings, after: Rankings, relevant: Mapping[str, frozenset[str]], k: int) -> dict[str, Ranking]:
-    """The relevant documents that were in the top k of each query, and are no more."""
+    """Return the relevant documents that left the top k of each query."""
     return {
         query: tuple(
             doc for doc in ranking[:k] if doc in relevant.get(query, frozenset()) and doc not in after[query][:k]

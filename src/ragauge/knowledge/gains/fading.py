@@ -1,4 +1,4 @@
-"""Novelty that fades: how new documents are once others that are like them have been taken."""
+"""Novelty of documents that decreases as similar documents are taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragauge.texts import shingles
 
 
 class ByChunks:
-    """By chunks and their vectors: each is as near as the nearest of what was known and of what has been taken."""
+    """Novelty by the similarity of chunks to the nearest known or taken chunk."""
 
     def __init__(self, chunks: Chunks, vectors: Vectors, highest: Floats, definition: str) -> None:
         self._ids = [one.id for one in chunks.documents]
@@ -23,19 +23,19 @@ class ByChunks:
         self._definition = least if definition == "least" else means
 
     def now(self) -> Mapping[str, float]:
-        """Of each document how new it is now."""
+        """Return the current novelty of each document."""
         found = self._definition(novelties(self._highest), self._owner, len(self._ids))
         return dict(zip(self._ids, found.tolist(), strict=True))
 
     def take(self, doc: str) -> None:
-        """It is known from now on."""
+        """Add a document to those that are known."""
         mine = self._vectors[self._owner == self._ids.index(doc)]
         if len(mine):
             self._highest = raised(self._highest, self._vectors, mine)
 
 
 class ByWords:
-    """By stretches of three words that nobody has yet.
+    """Novelty by the share of 3-word shingles that are not yet known.
 
     >>> fading = ByWords([Document("a", "to be or not"), Document("b", "be or not")], [])
     >>> fading.take("a")
@@ -49,9 +49,9 @@ class ByWords:
         self._known = {one for document in known for one in shingles(document.whole) if one in asked}
 
     def now(self) -> Mapping[str, float]:
-        """Of each document the part that is new now; NaN where it has no words."""
+        """Return the share of each document that is new; NaN if it has no words."""
         return {name: len(mine - self._known) / len(mine) if mine else math.nan for name, mine in self._all.items()}
 
     def take(self, doc: str) -> None:
-        """It is known from now on."""
+        """Add a document to those that are known."""
         self._known |= self._all[doc]

@@ -1,4 +1,4 @@
-"""The judge of context recall: what it is asked, what it told, and why it told nothing of some queries."""
+"""Judge of context recall, with its notes and the reasons for unscored queries."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ragauge.verdicts import Judged, Sample
 
 
 class Hearing:
-    """Queries with the texts that they got to their context recalls; NaN where there is none."""
+    """Context recall of queries with the texts they retrieved; NaN if unscored."""
 
     def __init__(
         self, ask: Callable[[Sequence[Sample]], Judged], queries: Mapping[str, str], answers: Mapping[str, str]
     ) -> None:
         self.judge = ""
-        """What the judge is called, once it was asked."""
+        """Name of the judge; empty before the first call."""
         self._ask, self._queries, self._answers = ask, queries, answers
         self._why: dict[str, str] = {}
         self._said: dict[str, None] = {}
 
     def __call__(self, asked: Sequence[tuple[str, tuple[str, ...]]]) -> Floats:
-        """Ask, and remember what was said beside the numbers."""
+        """Judge the samples and collect the notes."""
         samples = [
             Sample(str(place), self._queries[query], contexts=texts, reference=self._answers[query])
             for place, (query, texts) in enumerate(asked)
@@ -44,9 +44,9 @@ class Hearing:
         return found
 
     def verdict(self, queries: Sequence[str], gaps: Floats, *, chat: bool) -> tuple[list[str], str]:
-        """Once both sides were heard: what is to be said of it, and why nothing can be told where that is so.
+        """Return the notes on both snapshots, and the reason if no query was scored.
 
-        A `chat` that was asked for and scored nothing has failed: a gain without it is not what was asked for.
+        BackendFailed is raised if a `chat` model was requested and scored no query.
         """
         able = [query for query in queries if query in self._answers]
         told = {query for query, gap in zip(queries, gaps.tolist(), strict=True) if not math.isnan(gap)}

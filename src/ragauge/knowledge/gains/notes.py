@@ -1,4 +1,4 @@
-"""What to know before a gain is believed."""
+"""Notes on the limits of a gain."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from ragauge.records import Nested
 from ragauge.worths import Gain, Term
 
 FEW = 10
-"""So many queries that moved are few."""
+"""Number of changed queries below which a note warns that they are few."""
 
 
 def sum_of(terms: Sequence[Term]) -> str:
-    """What the total is the sum of, where a term could not be told; nothing where all could.
+    """Name the terms that make up the total if others are undefined.
+
+    Empty if all are defined.
 
     >>> sum_of([Term("recall@10", 0.5, 0.1), Term("novelty", 0.5, math.nan, why="nothing was added")])
     'the gain is 0.5 recall@10 alone: novelty cannot be told (nothing was added), and is not counted as 0'
@@ -29,13 +31,13 @@ def sum_of(terms: Sequence[Term]) -> str:
 
 
 def judged_among(added: Sequence[str], judged: Nested) -> int:
-    """How many of the added documents somebody judged."""
+    """Count the added documents that have a judgment."""
     some = {doc for docs in judged.values() for doc in docs}
     return sum(one in some for one in added)
 
 
 def too_short(queries: int, documents: int, needed: int) -> str:
-    """What a run that ends too soon leaves open.
+    """Describe what cannot be computed because the run after is too short.
 
     >>> too_short(3, 2, 12)  # doctest: +ELLIPSIS
     'the run afterwards ends too soon for 3 queries: ... causal of 2 documents, alone and ... cannot be told ...'
@@ -49,7 +51,7 @@ def too_short(queries: int, documents: int, needed: int) -> str:
 
 
 def lost_in_building(lost: Mapping[str, str], added: int) -> str:
-    """Documents without which the system failed.
+    """Describe the documents without which the rebuilt system failed.
 
     >>> lost_in_building({"d7": "no memory"}, 3)
     'causal of 1 of 3 documents cannot be told: built without it a query failed, the first (without d7) with: no memory'
@@ -63,12 +65,12 @@ def lost_in_building(lost: Mapping[str, str], added: int) -> str:
 
 
 def batch_failed(why: str) -> str:
-    """The best batch, which was built and did not answer."""
+    """Describe why the gain of the best batch could not be measured."""
     return f"what the batch really gains cannot be told: {why}"
 
 
 def notes(gain: Gain, judged: int, failed: Mapping[str, str], *, built: bool) -> Iterator[str]:
-    """Each in a sentence; `built` says whether the system was built here."""
+    """Yield the notes on a gain; `built` says whether the system was built here."""
     if text := sum_of(gain.terms):
         yield text
     ranked = [one.name for one in gain.terms if one.name not in (CONTEXT_RECALL, NOVELTY) and not math.isnan(one.value)]

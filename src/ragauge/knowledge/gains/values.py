@@ -1,4 +1,4 @@
-"""Values of rankings: what the terms of a gain are for a query that was answered so or so."""
+"""Terms of a gain: their weights, and their values for rankings."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from ragauge.measures.names import Measure
 from ragauge.records import Floats, Judgments, Nested
 
 Ranking = tuple[str, ...]
-"""Ids, best first."""
+"""Document ids, best first."""
 Rankings = Mapping[str, Ranking]
-"""By query."""
+"""Rankings by query."""
 Variant = tuple[str, Ranking]
-"""A query, and what it might have got."""
+"""A query and a possible ranking of it."""
 Count = Callable[[Judgments, Nested, Sequence[Measure]], Floats]
-"""Judgments and a run to the values of some measures: a row for each query, a column for each measure."""
+"""Function from judgments, a run and measures to values: one row per query, one column per measure."""
 Judge = Callable[[Sequence[tuple[str, tuple[str, ...]]]], Floats]
-"""Queries, each with the texts that it got, to their context recalls; NaN where there is none."""
+"""Function from queries with their retrieved texts to context recalls; NaN if unscored."""
 
 
 class Values:
-    """Tells what rankings are worth, and remembers it: the same ranking of the same query is looked at once."""
+    """Scorer of rankings by the terms of a gain.
+
+    Each ranking of a query is scored once and cached.
+    """
 
     def __init__(
         self,
@@ -37,18 +40,18 @@ class Values:
         judge: Judge | None = None,
     ) -> None:
         self.names = [name for name in weights if name != NOVELTY]
-        """The terms that queries have values of."""
+        """Names of the terms that have a value per query."""
         self.weights = np.array([weights[name] for name in self.names])
         less = {str(one): one.spec.lower_is_better for one in measures}
         self.signs = np.array([-1.0 if less.get(name) else 1.0 for name in self.names])
-        """-1 where less is better."""
+        """-1 for terms with lower-is-better measures, 1 for the others."""
         cut = [one for one in measures if one.cutoff is not None and one.spec.cutoff != "level"]
         self.depth = max([k, *(int(one.cutoff or 0) for one in cut)])
-        """So many documents of a ranking are looked at."""
+        """Number of documents used of a ranking."""
         self._judgments = judgments
         uncut = [one for one in measures if one not in cut]
         self._groups = [(depth, some) for depth, some in ((self.depth, cut), (k, uncut)) if some]
-        """Measures, and how deep they look: those that can have no cutoff as deep as k, whatever the others do."""
+        """Depths and their measures; measures that cannot have a cutoff are computed at depth k."""
         self._count = count
         self._judge = judge
         self._k = k
@@ -56,7 +59,10 @@ class Values:
         self._judged: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def of(self, variants: Sequence[Variant], texts: Mapping[str, str]) -> Floats:
-        """A row for each variant, a column for each term; `texts` are those of the documents at that time."""
+        """Score variants: one row per variant, one column per term.
+
+        `texts` are the document texts of that snapshot.
+        """
         found = np.full((len(variants), len(self.names)), math.nan)
         cut = [(query, ranking[: self.depth]) for query, ranking in variants]
         if not cut:
@@ -75,11 +81,11 @@ class Values:
 
     @property
     def told(self) -> list[int]:
-        """The terms that can be told of a ranking that nobody has seen yet."""
+        """Indices of the terms that can be computed for a new ranking."""
         return [at for at, name in enumerate(self.names) if name != CONTEXT_RECALL or self._judge is not None]
 
     def without_judge(self) -> Values:
-        """The same, but that nobody is asked any more; what was said is known."""
+        """Return a copy that no longer calls the judge but keeps its cached scores."""
         other = object.__new__(Values)
         other.__dict__.update(self.__dict__, _judge=None)
         return other

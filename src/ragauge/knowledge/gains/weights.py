@@ -1,4 +1,4 @@
-"""What a gain is made of: measures, context recall and novelty, each with its weight."""
+"""Weights of the terms of a gain: measures, context recall and novelty."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from ragauge.measures.table import mean
 
 CONTEXT_RECALL, NOVELTY = "context_recall", "novelty"
 DEFINITIONS = ("mean", "least", "lexical")
-"""What the novelty of a document may be; see DocumentNovelty."""
+"""Definitions of the novelty of a document; see DocumentNovelty."""
 HEAVIEST = 1e9
-"""No weight is more, either way: beyond it sums lose what they are sums of."""
+"""Largest absolute weight; larger ones would make sums lose precision."""
 
 
 def read_weights(given: Mapping[str, float] | None, k: int, rules: Convention) -> dict[str, float]:
-    """Weights by the canonical names of their terms; without any, a third each of the three.
+    """Return weights by canonical term name.
 
-    A measure that may have a cutoff and has none is cut at k, whatever the other terms are.
+    By default a third for each of three terms. A measure with an optional cutoff and none given is cut at k. BadInput
+    is raised for invalid weights.
 
     >>> from ragauge.measures.conventions import PRESETS
     >>> read_weights({"Recall@5": 0.5, "MRR": 0.5}, 10, PRESETS["default"])
@@ -56,7 +57,7 @@ def _name(text: str, k: int, rules: Convention) -> str:
 
 
 def _averaged(measure: Measure) -> Measure:
-    """A measure whose mean is that of its queries: of no other can a query have a part."""
+    """Return the measure; raise BadInput unless it is averaged over queries."""
     if measure.spec.aggregate is not mean or dict(measure.options).get("of") == "means":
         raise BadInput(
             f"{measure} is no mean over queries, so that no query has a part in it", hint="a measure such as recall@10"
@@ -65,5 +66,5 @@ def _averaged(measure: Measure) -> Measure:
 
 
 def measures_of(weights: Mapping[str, float], rules: Convention) -> list[Measure]:
-    """Those terms that are measures of rankings, in their order."""
+    """Return the terms that are measures of rankings, in order."""
     return [parse(name, rules) for name in weights if name not in (CONTEXT_RECALL, NOVELTY)]

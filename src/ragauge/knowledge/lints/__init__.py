@@ -1,1 +1,1 @@
-"""What is wrong with a corpus: reading that stops at nothing, and the checks."""
+"""Checks of a corpus for problems in its documents."""

@@ -1,4 +1,4 @@
-"""Checks on what texts are written with: control characters, invisible ones, broken encodings, markup, boilerplate."""
+"""Checks of characters, encodings, markup and boilerplate in texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragauge.knowledge.lints.evidence import CUT, EXAMPLES, Evidence, part, show
 
 
 class Kind(NamedTuple):
-    """A kind of characters that do not belong into a text."""
+    """Kind of characters that do not belong in a text."""
 
     what: str
     about: str
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
     effect: str
     remedy: str
     always: bool = True
-    """Whether one document is a problem; otherwise many are."""
+    """Whether a single document is a problem; otherwise only many are."""
 
 
 KINDS = (
@@ -66,22 +66,25 @@ KINDS = (
     ),
 )
 ODD = re.compile("[^\t\n\x0c\r -~\x85\xa0-\u017f\u2010-\u2027\u2030-\u203a]")
-"""What is looked at more closely: any character beyond those of every Western text."""
+"""Characters outside common Western text; only texts with one are checked further."""
 MARKUP = re.compile(
     r"</?(?:p|br|div|span|table|t[rdh]|[uo]l|li|h[1-6]|img|script|style|strong|em|sup|sub)\b[^<>]{0,200}>"
     r"|&(?:amp|nbsp|lt|gt|quot|apos|#\d{2,5}|#x[0-9a-f]{2,4});",
     re.I,
 )
 CONTROL = re.compile("[\x80-\x84\x86-\x9f]")
-"""Nobody writes these: they are the dashes and quotes of Windows, taken for Latin-1."""
+"""C1 control characters: Windows dashes and quotes that were decoded as Latin-1."""
 LINE = 20
-"""A line with fewer characters is no boilerplate."""
+"""Minimum length of a boilerplate line, in characters."""
 OFTEN = 10
-"""Boilerplate stands in so many documents at least."""
+"""Minimum number of documents that contain a boilerplate line."""
 
 
 def characters(evidence: Evidence) -> Iterator[Finding]:
-    """Characters that no reader sees and every machine does; see KINDS for what is always a problem."""
+    """Find invisible, control and replacement characters.
+
+    CHARACTER_KINDS says what is always a problem.
+    """
     reading = evidence.reading
     odd = [place for place, text in enumerate(reading.texts) if ODD.search(text)]
     clean = True
@@ -114,9 +117,9 @@ def _around(evidence: Evidence, place: int, pattern: re.Pattern[str]) -> str:
 
 
 def mojibake(evidence: Evidence) -> Iterator[Finding]:
-    """Texts that were decoded with the wrong encoding somewhere; always a problem.
+    """Find texts that were decoded with the wrong encoding; always a problem.
 
-    What libraries can put right, and the control characters that stand for the dashes and quotes of Windows.
+    These are texts that ftfy can fix, and texts with C1 control characters, which stand for Windows dashes and quotes.
     """
     try:
         from ftfy import fix_encoding
@@ -152,7 +155,7 @@ def mojibake(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _difference(before: str, after: str) -> str:
-    """Where two texts begin to differ, in a few words.
+    """Describe the first word in which two texts differ.
 
     >>> _difference("a very schÃ¶n day", "a very schön day")
     '`schÃ¶n` should be `schön`'
@@ -165,7 +168,10 @@ def _difference(before: str, after: str) -> str:
 
 
 def markup(evidence: Evidence) -> Iterator[Finding]:
-    """Remains of HTML; a problem where they stand in `share` of the documents: some speak of HTML."""
+    """Find remains of HTML.
+
+    A problem if they are in at least `share` of the documents, since a few may be about HTML.
+    """
     reading = evidence.reading
     found = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP.search(text)]
     if not found:
@@ -188,7 +194,7 @@ def markup(evidence: Evidence) -> Iterator[Finding]:
 
 
 def boilerplate(evidence: Evidence) -> Iterator[Finding]:
-    """Lines that stand in many documents; a problem where one does in ten times `share` of them."""
+    """Find lines repeated in many documents; a problem in ten times `share` of them."""
     reading = evidence.reading
     often: Counter[int] = Counter()
     for text in reading.texts:

@@ -1,4 +1,7 @@
-"""Every check of a corpus, in one literal table. Adding one means writing its function and a row here."""
+"""Registry and execution of the corpus checks.
+
+To add a check, write its function and a row here.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ NEEDS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
     ),
     "judgments": (lambda found: bool(found.judged), "no judgments are given: --qrels"),
 }
-"""What a check may need, how to see that it is there, and what to say where it is not."""
+"""Evidence that a check may need: a test for it, and the reason shown if it is missing."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table."""
+    """Corpus check: its name, description, function and required evidence."""
 
     name: str
     about: str
     look: Callable[[Evidence], Iterator[Finding]]
-    """Its docstring says what is a problem and what is not."""
+    """Function that yields findings. Its docstring says what is a problem."""
     needs: tuple[str, ...] = ("documents",)
 
 
@@ -56,7 +59,10 @@ CHECKS: Mapping[str, Check] = {
 
 
 def find(names: Iterable[str] | None) -> list[Check]:
-    """The checks that are named, in the order of the table; all where none is."""
+    """Return the named checks in registry order, or all.
+
+    Raise UnknownName for an unknown one.
+    """
     wanted = {name.strip().lower().replace("_", "-") for name in names or CHECKS}
     for name in wanted:
         if name not in CHECKS:
@@ -66,7 +72,7 @@ def find(names: Iterable[str] | None) -> list[Check]:
 
 @dataclass(frozen=True)
 class Looked:
-    """What came of looking."""
+    """Findings, skipped checks with reasons, and seconds by check."""
 
     findings: list[Finding]
     skipped: dict[str, str]
@@ -74,7 +80,10 @@ class Looked:
 
 
 def look(evidence: Evidence, checks: Iterable[Check], tell: Callable[[str], None], absent: Mapping[str, str]) -> Looked:
-    """Make the checks; those that cannot be made are listed with the reason, `absent` knowing better reasons."""
+    """Run the checks; those that cannot be run are listed with the reason.
+
+    Reasons in `absent` take precedence over the default ones.
+    """
     looked = Looked([], {}, {})
     for check in checks:
         lacking = [one for one in check.needs if not NEEDS[one][0](evidence)]

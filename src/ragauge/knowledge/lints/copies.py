@@ -1,4 +1,4 @@
-"""Checks for documents that say the same as another."""
+"""Checks of texts: duplicates, near-duplicates, language and length."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ragauge.findings import Finding
 from ragauge.knowledge.lints.evidence import Evidence, part, shown
 
 GROUPS = 4
-"""So many groups are shown."""
+"""Maximum number of duplicate groups shown."""
 
 
 def duplicates(evidence: Evidence) -> Iterator[Finding]:
-    """Documents with the text of another, case, compatibility forms and white space aside.
+    """Find documents with equal text.
 
-    A problem where those that could go are `share` of all.
+    Case, compatibility forms and white space are ignored. A problem if the redundant ones are at least `share` of all.
     """
     groups, _ = evidence.copies
     total = len(evidence.reading)
@@ -38,9 +38,10 @@ def duplicates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def near_duplicates(evidence: Evidence) -> Iterator[Finding]:
-    """Documents that share `near` of their three-word stretches with another; exact copies are not told again.
+    """Find documents that share at least `near` of their 3-word shingles with another.
 
-    A problem where those that could go are five times `share` of all: alike is not the same.
+    Exact duplicates are not reported again. A problem if the redundant ones are at least five times `share` of all,
+    because similar texts may still differ in content.
     """
     groups, empty = evidence.copies
     total, near = len(evidence.reading), evidence.thresholds.near

@@ -1,4 +1,4 @@
-"""Checks on how documents are kept: lines that cannot be read, bytes, ids, and documents without a text."""
+"""Checks of corpus entries: readability, encoding, ids, empty texts, orphans."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from ragauge.knowledge.lints.evidence import EXAMPLES, Evidence, shown
 from ragauge.texts import normalised
 
 WORST = 40
-"""Characters of what was said of a flaw."""
+"""Maximum number of characters of a flaw's description."""
 
 
 def readable(evidence: Evidence) -> Iterator[Finding]:
-    """Lines that hold no document, texts under a name that nobody knows, other separators; always a problem."""
+    """Find unreadable entries, unknown text fields, wrong separators and unread files.
+
+    Always a problem.
+    """
     reading = evidence.reading
     lost = _of(evidence, "unreadable")
     if lost:
@@ -75,7 +78,7 @@ def readable(evidence: Evidence) -> Iterator[Finding]:
 
 
 def encoding(evidence: Evidence) -> Iterator[Finding]:
-    """Bytes that are no UTF-8, and files in UTF-16; always a problem."""
+    """Find bytes that are not UTF-8, and files in UTF-16; always a problem."""
     torn, other = _of(evidence, "bytes"), _of(evidence, "encoding")
     if torn:
         yield Finding(
@@ -104,7 +107,7 @@ def encoding(evidence: Evidence) -> Iterator[Finding]:
 
 
 def ids(evidence: Evidence) -> Iterator[Finding]:
-    """Documents without an id, ids that come twice, and ids with white space in them; always a problem."""
+    """Find missing ids, duplicate ids and ids with white space; always a problem."""
     reading = evidence.reading
     missing = [place for place, name in enumerate(reading.ids) if name is None]
     if missing:
@@ -164,7 +167,7 @@ def _twice(evidence: Evidence, twice: dict[str, list[int]]) -> Finding:
 
 
 def empty(evidence: Evidence) -> Iterator[Finding]:
-    """Documents that are nothing but white space; always a problem."""
+    """Find documents without text or with only white space; always a problem."""
     none = evidence.copies[1]
     total = len(evidence.reading)
     if not none:

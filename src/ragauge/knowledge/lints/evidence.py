@@ -1,4 +1,4 @@
-"""What the checks look at: the documents as they were read, the judgments, and the thresholds."""
+"""Evidence for the corpus checks: documents, judgments and thresholds."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from ragauge.records import Ints
 from ragauge.twins import NEAR, same
 
 EXAMPLES = 5
-"""So many are shown."""
+"""Maximum number of examples per finding."""
 BATCH = 1024
-"""Texts whose tokens are counted at a time."""
+"""Number of texts whose tokens are counted at a time."""
 CUT = 60
-"""Characters of a text that is shown."""
+"""Maximum number of characters of a text shown."""
 
 
 class Thresholds(NamedTuple):
-    """What is too little, too much, and too many."""
+    """Thresholds of the corpus checks."""
 
     tiny: int = 32
-    """A text with fewer characters says next to nothing."""
+    """Texts with fewer characters are tiny."""
     giant: int = 4096
-    """A text with more characters speaks of more than one thing."""
+    """Texts with more characters are giant."""
     near: float = NEAR
-    """Near-duplicates share at least this part of their three-word stretches."""
+    """Minimum share of 3-word shingles that near-duplicates have in common."""
     share: float = 0.01
-    """So large a part of the documents makes what a few may have (tiny, giant, another language …) a problem."""
+    """Share of the documents from which an otherwise tolerated finding is a problem."""
     languages: tuple[str, ...] = ()
-    """The languages that documents may be in; where none is named, that of most of them."""
+    """Allowed languages; if empty, the most frequent language of the corpus."""
 
 
 class Judged(NamedTuple):
-    """The rows of a file of judgments: query, document, grade."""
+    """Rows of a judgments file: query, document, grade."""
 
     source: str
     rows: Sequence[tuple[str, str, float]]
 
 
 class Tokens(NamedTuple):
-    """Who counts tokens."""
+    """Token counter with the limit of its model."""
 
     name: str
     limit: int | None
-    """How many of a text are read; None for all."""
+    """Maximum number of tokens that the model reads; None for no limit."""
     counts: Callable[[Sequence[str]], Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that is known of a corpus; what takes time is found when it is first asked for."""
+    """All data for the corpus checks; expensive values are computed on first use."""
 
     reading: Reading
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -66,50 +66,50 @@ class Evidence:
 
     @cached_property
     def lengths(self) -> Ints:
-        """Characters of each text, without the white space around it."""
+        """Length of each stripped text, in characters."""
         return np.fromiter((len(text.strip()) for text in self.reading.texts), np.int64, len(self.reading))
 
     @cached_property
     def copies(self) -> tuple[list[list[int]], list[int]]:
-        """The groups of documents with the same text, and the documents without one."""
+        """Groups of documents with the same text, and the documents without text."""
         return same(self.reading.texts)
 
     @cached_property
     def languages(self) -> list[str]:
-        """The language of each document, `?` where it cannot be told."""
+        """Language of each document; `?` if unknown."""
         return identify(self.reading.texts, self.progress)
 
     @cached_property
     def by_language(self) -> dict[str, int]:
-        """Documents by language, most first."""
+        """Number of documents by language, most frequent first."""
         return dict(Counter(self.languages).most_common())
 
     @cached_property
     def token_counts(self) -> Ints:
-        """Tokens of each text, whatever the limit."""
+        """Number of tokens of each text, regardless of the limit; empty without a counter."""
         if self.tokens is None:
             return np.zeros(0, np.int64)
         found: list[int] = []
         total = len(self.reading)
         for start in range(0, total, BATCH):
             part = self.reading.texts[start : start + BATCH]
-            # A lone half of a pair cannot be written in UTF-8, and libraries stop at it.
+            # Lone surrogates cannot be encoded as UTF-8, and libraries fail on them.
             found += self.tokens.counts([t if t.isascii() else t.encode("utf-8", "replace").decode() for t in part])
             if self.progress is not None:
                 self.progress(min(start + BATCH, total), total)
         return np.array(found, np.int64)
 
     def many(self, count: int) -> bool:
-        """Whether so many documents are no exception any more."""
+        """Return whether a number of documents reaches the share that makes a problem."""
         return count > 0 and count >= self.thresholds.share * len(self.reading)
 
     def some(self, places: Sequence[int]) -> tuple[str, ...]:
-        """The first few documents, for messages."""
+        """Return the first few documents as text, for messages."""
         return tuple(shown(self.reading.called(place)) for place in places[:EXAMPLES])
 
 
 def part(count: int, total: int) -> str:
-    """A part in per cent; what is there is never 0%.
+    """Format a share as percent; a positive share is never 0%.
 
     >>> part(1, 3), part(1, 20_000), part(12, 1000)
     ('33%', 'under 0.1%', '1.2%')
@@ -119,7 +119,7 @@ def part(count: int, total: int) -> str:
 
 
 def shown(text: str, most: int | None = None) -> str:
-    r"""A text from a corpus in one line that can be written anywhere; a longer one is cut.
+    r"""Format a text in one printable line, cut to `most` characters if given.
 
     >>> shown("one\ntwo"), shown("a\x00b\ud800"), shown("abcdef", 4)
     ('one two', 'a�b�', 'abc…')

@@ -1,4 +1,4 @@
-"""Which language a text is in."""
+"""Language identification of texts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from typing import Any
 from ragauge.errors import MissingExtra
 
 FIRST = 160
-"""Characters that are looked at first: enough for most texts."""
+"""Number of characters used first; enough for most texts."""
 MORE = 1500
-"""Characters that are looked at where these did not tell, or told another language than that of most."""
+"""Number of characters used if the first pass is uncertain or finds a minority language."""
 LIKELY, SURE = 0.5, 0.9
-"""How sure a guess must be: of the language that most texts are in, and of any other."""
+"""Minimum probability of a guess: for the most frequent language of the corpus, and for others."""
 LETTERS = 60
-"""Below so many letters nobody can tell; a name or a formula is in any language."""
+"""Minimum number of letters; a name or a formula has no identifiable language."""
 MIXED, MOST = 1 / 3, 2 / 3
-"""The parts of a text in the language of most texts that make it nobody's, and one of theirs."""
+"""Shares of a text in the corpus's main language from which it is mixed, or in that language."""
 ASKED = 12
-"""Sentences of a text that are asked one by one, spread over all of it."""
+"""Maximum number of sentences identified one by one, evenly spaced over the text."""
 WORDS = 12
-"""Letters of a sentence, at least."""
+"""Minimum number of letters of a sentence."""
 SENTENCES = re.compile(r"[.!?;:\n\u3002\uff01\uff1f]+\s*")
 STEP = 1024
-"""Texts between two reports of progress."""
+"""Number of texts between two progress reports."""
 
 UNKNOWN = "?"
 
 
 def identify(texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> list[str]:
-    """The language of each text as an ISO 639 code; `?` where it is too short, or has too little of any."""
+    """Identify the language of each text as an ISO 639 code.
+
+    `?` if too short, mixed or uncertain.
+    """
     model = _model()
     first: list[tuple[str, float]] = []
     for place, text in enumerate(texts):
@@ -54,7 +57,7 @@ def _second(model: Any, text: str, usual: str) -> str:
 
 
 def _whole(model: Any, text: str, usual: str, other: str) -> str:
-    """The language of most sentences; `?` where a third of the text is in the language that most texts are in."""
+    """Return the language of most sentences; `?` if the text is mixed."""
     sentences = [one for one in SENTENCES.split(text) if sum(map(str.isalpha, one)) >= WORDS]
     step = -(-len(sentences) // ASKED) or 1
     sizes = {usual: 0, other: 0}
@@ -74,7 +77,7 @@ def _guess(model: Any, text: str, most: int) -> tuple[str, float]:
 
 
 def _least(text: str) -> int:
-    """A third of the letters where a letter is a syllable or a word: Chinese, Japanese, Korean."""
+    """Return the minimum number of letters; a third for Chinese, Japanese and Korean."""
     return LETTERS // 3 if any("\u3040" <= c <= "\ud7a3" for c in text[:LETTERS]) else LETTERS
 
 
@@ -88,5 +91,5 @@ def _model() -> Any:
 
 
 def known_languages() -> list[str]:
-    """The codes of all languages that can be told."""
+    """Return the codes of all languages that can be identified."""
     return sorted(_model().labels)

@@ -1,4 +1,4 @@
-"""The check on languages."""
+"""Check of document languages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ragauge.knowledge.lints.evidence import CUT, EXAMPLES, Evidence, shown
 from ragauge.knowledge.lints.identification import UNKNOWN
 
 LANGUAGES = 8
-"""So many are shown."""
+"""Maximum number of languages shown."""
 
 
 def language(evidence: Evidence) -> Iterator[Finding]:
-    """Documents in another language than most, or than those that are allowed.
+    """Find documents in another language than most, or than the allowed ones.
 
-    A problem where they are `share` of all, and, where somebody said what is allowed, even where it is one.
+    A problem if they are at least `share` of all, or if there are any and allowed languages are given.
     """
     reading, allowed = evidence.reading, evidence.thresholds.languages
     counts = evidence.by_language

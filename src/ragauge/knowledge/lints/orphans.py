@@ -1,4 +1,4 @@
-"""The check on judgments: documents that are judged and not there."""
+"""Check for judged documents that are not in the corpus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from ragauge.knowledge.lints.evidence import EXAMPLES, Evidence, Judged, shown
 
 
 def orphans(evidence: Evidence) -> Iterator[Finding]:
-    """Judgments of documents that the corpus does not have; a problem where one of them is relevant."""
+    """Find judgments of documents that are not in the corpus.
+
+    A problem if one is relevant.
+    """
     known = {name for name in evidence.reading.ids if name is not None}
     for judged in evidence.judged:
         yield _of(judged, known)

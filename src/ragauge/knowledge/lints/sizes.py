@@ -1,4 +1,4 @@
-"""Checks on how long texts are: for a reader, and for the embedder."""
+"""Checks of text length in characters and tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ragauge.records import Ints
 
 
 def tiny(evidence: Evidence) -> Iterator[Finding]:
-    """Texts of fewer characters than `tiny`; a problem where they are `share` of all."""
+    """Find texts with fewer than `tiny` characters.
+
+    A problem if they are at least `share` of all.
+    """
     reading, least = evidence.reading, evidence.thresholds.tiny
     found = np.flatnonzero((evidence.lengths > 0) & (evidence.lengths < least)).tolist()
     if not found:
@@ -33,7 +36,10 @@ def tiny(evidence: Evidence) -> Iterator[Finding]:
 
 
 def giant(evidence: Evidence) -> Iterator[Finding]:
-    """Texts of more characters than `giant`; a problem where they are `share` of all."""
+    """Find texts with more than `giant` characters.
+
+    A problem if they are at least `share` of all.
+    """
     reading, most = evidence.reading, evidence.thresholds.giant
     found = np.flatnonzero(evidence.lengths > most)
     found = found[np.argsort(-evidence.lengths[found], kind="stable")]
@@ -56,7 +62,10 @@ def giant(evidence: Evidence) -> Iterator[Finding]:
 
 
 def tokens(evidence: Evidence) -> Iterator[Finding]:
-    """Texts that are longer than what the embedder reads; a problem where they, or the tokens lost, are `share`."""
+    """Find texts longer than the embedder's limit.
+
+    A problem if they or the lost tokens reach `share`.
+    """
     reading, who = evidence.reading, evidence.tokens
     if who is None:
         raise MissingEvidence("nobody counts tokens")
@@ -90,7 +99,7 @@ def tokens(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _parts(counts: Ints, limit: int) -> Grid:
-    """How many documents lose how much of themselves."""
+    """Count documents by the share of their tokens that is cut off."""
     gone = np.maximum(counts - limit, 0) / np.maximum(counts, 1)
     steps = [("none", gone == 0), ("up to a quarter", (gone > 0) & (gone <= 0.25))]
     steps += [("a quarter to a half", (gone > 0.25) & (gone <= 0.5)), ("more than a half", gone > 0.5)]

@@ -1,4 +1,4 @@
-"""Who counts tokens: an embedder that tells, or a tokenizer from a file."""
+"""Token counters from an embedder or a tokenizer file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragauge.systems.tokenizers import files
 
 
 def from_embedder(described: str | Embedder, limit: int | None) -> Tokens | str:
-    """What an embedder says of its tokens, or the reason why there is nothing to count with."""
+    """Return the embedder's token counter, or the reason why it has none."""
     embedder: Any = open_embedder(described)
     name = str(described) if isinstance(described, str) else embedder.name
     if not callable(getattr(embedder, "tokens", None)):
@@ -23,7 +23,10 @@ def from_embedder(described: str | Embedder, limit: int | None) -> Tokens | str:
 
 
 def from_file(path: str | Path, limit: int | None) -> Tokens:
-    """A tokenizer.json of Hugging Face, or the folder of a model that has one; its limit, unless one is given."""
+    """Read a Hugging Face tokenizer.json, or the folder of a model that has one.
+
+    `limit` overrides the file's own limit. BadInput is raised if there is none.
+    """
     place = Path(path)
     tokenizer = files.read(str(path), limit=limit)
     if tokenizer.limit is None:

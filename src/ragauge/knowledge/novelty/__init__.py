@@ -1,1 +1,1 @@
-"""How new documents are: chunks and their nearest known ones, words that nobody has, claims that nobody made."""
+"""Novelty of documents against a corpus, by chunks, shingles and claims."""

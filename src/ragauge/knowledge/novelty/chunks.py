@@ -1,4 +1,7 @@
-"""Documents cut into chunks: where each begins and ends, so that no text is held twice."""
+"""Chunks of documents, their vectors, and their similarity to known chunks.
+
+Chunks are stored as positions, so that no text is held more than once.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +21,31 @@ from ragauge.texts import WORD, words
 from ragauge.worths import Chunking
 
 SIZE = 1000
-"""Characters of a chunk at most: about 250 tokens of English, which every embedder takes in whole."""
+"""Maximum length of a chunk in characters; about 250 tokens of English, within every embedder's limit."""
 AT_ONCE = 1024
-"""Documents that are cut, or chunks that are embedded, at a time."""
+"""Number of documents split, or chunks embedded, at a time."""
 IN_MEMORY = 512 << 20
-"""Bytes of vectors; more are kept in a file, which the system drops from memory as it likes."""
+"""Maximum size of vectors in memory, in bytes; larger arrays are memory-mapped files."""
 WINDOW = 50_000
-"""Characters of a document that are split at a time, at least."""
+"""Minimum number of characters of a document that are split at a time."""
 UNSURE = 2
-"""Chunks at the end of a window that can differ from those of the whole text."""
+"""Number of chunks at the end of a window that may differ from those of the whole text."""
 LONE = re.compile("[\ud800-\udfff]")
-"""Halves of characters: JSON can hold them, but they are no text."""
+"""Lone surrogates: JSON can hold them, but they are not valid text."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """The chunks of some documents, in their order."""
+    """Chunks of documents, in document order."""
 
     documents: Sequence[Document]
     owner: Ints
-    """The place of the document of each chunk."""
+    """Index of each chunk's document."""
     start: Ints
     end: Ints
-    """Where it stands in the document's title and text."""
+    """Start and end of each chunk in the document's title and text."""
     chunking: Chunking
 
     def __len__(self) -> int:
@@ -50,33 +53,33 @@ class Chunks:
 
     @property
     def counts(self) -> Ints:
-        """How many chunks each document has."""
+        """Number of chunks of each document."""
         return np.bincount(self.owner, minlength=len(self.documents)).astype(np.int64)
 
     def text(self, place: int) -> str:
-        """The text of a chunk."""
+        """Return the text of a chunk."""
         document = self.documents[int(self.owner[place])]
         start, end = int(self.start[place]), int(self.end[place])
-        # A document has as many chunks as it is long, so its title and text are not joined for each of them.
+        # Slice the text directly: joining title and text for every chunk would be quadratic in long documents.
         lead = len(document.title) + 1 if not document.text.startswith(document.title) else 0
         text = document.text[start - lead : end - lead] if start >= lead else document.whole[start:end]
         return LONE.sub("\ufffd", text)
 
     def name(self, place: int) -> str:
-        """The id of a chunk's document."""
+        """Return the id of a chunk's document."""
         return self.documents[int(self.owner[place])].id
 
 
 def whole(document: Document) -> str:
-    """Title and text; halves of characters are shown as such."""
+    """Return title and text, with lone surrogates replaced by U+FFFD."""
     return LONE.sub("\ufffd", document.whole)
 
 
 def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Chunks:
-    """Documents in chunks of at most `size` characters, each ending where a paragraph, sentence or word does.
+    """Split documents into chunks of at most `size` characters.
 
-    What is left out has no word in it: white space around chunks, and chunks of punctuation alone, which are all alike.
-    A document without any word has none.
+    Chunks end at paragraphs, sentences or words. White space around chunks and chunks without a word are left out. A
+    document without any word has no chunk.
 
     >>> found = cut([Document("a", "One fish. Two fish."), Document("b", " -"), Document("c", "Red.")], size=10)
     >>> [(found.name(i), found.text(i)) for i in range(len(found))]
@@ -97,7 +100,7 @@ def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Ch
         for place, whole_text in enumerate(texts, first):
             found = next(short) if len(whole_text) <= window else _split_long(splitter, whole_text, window)
             for at, text in found:
-                if not (WORD.search(text) or words(text)):  # some signs are words once they are normalised
+                if not (WORD.search(text) or words(text)):  # some symbols are words after normalisation
                     continue
                 owner.append(place)
                 start.append(at)
@@ -108,10 +111,10 @@ def cut(documents: Sequence[Document], size: int = SIZE, overlap: int = 0) -> Ch
 
 
 def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
-    """Split a long text window by window: the splitter takes quadratic time for a text without paragraphs.
+    """Split a long text in windows.
 
-    The last chunks of a window are split again with the text that follows, so that the chunks are as those of the
-    whole text.
+    The splitter takes quadratic time for a text without paragraphs. The last chunks of a window are split again with
+    the text that follows, so that the chunks equal those of the whole text.
     """
     found: list[tuple[int, str]] = []
     start = 0
@@ -126,12 +129,15 @@ def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
 
 
 def embedded(chunks: Chunks, embedder: Embedder, progress: Progress | None = None) -> Vectors:
-    """A vector for each chunk. Texts are taken a few at a time, and many vectors are kept in a file, not in memory."""
+    """Embed each chunk in batches; large results are memory-mapped."""
     return embed(chunks.text, len(chunks), embedder, progress)
 
 
 def embed(text: Callable[[int], str], n: int, embedder: Embedder, progress: Progress | None = None) -> Vectors:
-    """The same of anything that has so many texts."""
+    """Embed `n` texts in batches, given a function from index to text.
+
+    BadInput is raised for vectors of a wrong shape or with values that are not finite.
+    """
     found: Any = None
     for first in range(0, n, AT_ONCE):
         part = np.asarray(embedder.embed([text(i) for i in range(first, min(first + AT_ONCE, n))]), np.float32)
@@ -152,6 +158,6 @@ def embed(text: Callable[[int], str], n: int, embedder: Embedder, progress: Prog
 def _room(rows: int, columns: int) -> Vectors:
     if rows * columns * 4 <= IN_MEMORY:
         return np.empty((rows, columns), np.float32)
-    # A file without a name goes away with the array, whatever happens.
+    # An unnamed file is deleted with the array, also after a crash.
     with TemporaryFile() as file:
         return np.memmap(file, np.float32, "w+", shape=(rows, columns))

@@ -1,4 +1,4 @@
-"""What new documents claim, and whether known ones say so too, or say otherwise: asked of a judge, claim by claim."""
+"""Claims of new documents, judged as new, known or conflicting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragauge.worths import Claim
 NEW, KNOWN, CONFLICTING, UNSCORED = "new", "known", "conflicting", "unscored"
 STATES = (NEW, KNOWN, CONFLICTING, UNSCORED)
 Found = Callable[[Sequence[str]], Ints]
-"""The places of the known chunks that are nearest to each of some texts, a row each."""
+"""Function from texts to the indices of their nearest known chunks, one row per text."""
 
 
 async def claims_of(
@@ -27,12 +27,12 @@ async def claims_of(
     workers: int = 16,
     progress: Progress | None = None,
 ) -> dict[int, list[Claim]]:
-    """The claims of each document, by its place.
+    """Extract the claims of each document and judge them.
 
-    First every chunk is taken apart into claims. Those of a chunk are then asked about together, beside the known
-    chunks that are nearest to any of them. A claim that one of these is against is conflicting, whatever else bears it
-    out; one that some bear out, alone or together, is known; any other is new. What the judge does not say, or says
-    unreadably, is unscored with its reason.
+    Return them by document index. First the claims of every chunk are extracted. The claims of a chunk are then judged
+    together against the known chunks nearest to any of them. A claim is conflicting if a known chunk contradicts it,
+    even if others support it. It is known if chunks support it, alone or together, and otherwise new. Without a
+    readable verdict it is unscored, with the reason.
     """
     taken: dict[int, Reading] = {}
     said: dict[int, list[Claim]] = {}
@@ -56,7 +56,7 @@ async def claims_of(
     async def hold(place: int) -> None:
         if place in texts:
             said[place] = await _held(place, texts[place], list(beside[place]))
-        else:  # a chunk is taken apart whole or not at all
+        else:  # extraction of a chunk succeeds or fails as a whole
             why = next(iter(taken[place].unscored.values())).why
             said[place] = [Claim(chunks.text(place), UNSCORED, why=f"it was not taken apart: {why}")]
         told()
@@ -83,7 +83,7 @@ async def claims_of(
 
 
 def _texts(reading: Reading) -> list[str]:
-    """The claims of a chunk in the order of its sentences."""
+    """Return the claims of a chunk in sentence order."""
     places = sorted(reading.said, key=lambda name: int(name[1:]))
     return [text for name in places for text in reading.said[name] if text.strip()]
 

@@ -1,4 +1,7 @@
-"""How near chunks are to known ones: exactly, in memory that does not grow with what is known."""
+"""Exact similarity of chunks to known ones.
+
+Memory use does not depend on the corpus size.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +17,24 @@ from ragauge.seams import Vectors
 from ragauge.systems.stores.nearest import nearest
 
 MAX_OWN = 64
-"""Chunks of a document from which its neighbours are searched among the other documents only."""
+"""Maximum number of own chunks up to which more neighbours are searched to skip them."""
 ROUNDING = 1e-15
-"""Two equal vectors are no further apart than that, by how lengths are rounded."""
+"""Cosine distances below this are rounding errors of equal vectors."""
 
 
 class Near(NamedTuple):
-    """The nearest known chunks of each chunk, a row each, nearest first."""
+    """Nearest known chunks of each chunk, one row per chunk, nearest first."""
 
     places: Ints
     similarities: Floats
-    """Cosines; NaN where a chunk has no direction."""
+    """Cosines; NaN for a chunk with a zero vector."""
 
 
 def nearest_known(chunks: Vectors, known: Vectors, m: int = 1, progress: Callable[[float], None] | None = None) -> Near:
-    """The `m` known chunks with the highest cosine, or as many as there are.
+    """Find the `m` known chunks with the highest cosine, or all if there are fewer.
 
-    Products in single precision find all that could be among them, double precision decides; the known vectors are
-    read block by block, so that a file which is mapped into memory need not fit there.
+    Candidates are found in single precision and ranked in double precision. Known vectors are read in blocks, so that a
+    memory-mapped file need not fit in memory. Incomparable is raised if the dimensions differ.
 
     >>> near = nearest_known(np.array([[1, 0], [0, 0]], np.float32), np.array([[0, 1], [3, 4]], np.float32))
     >>> near.places.tolist(), near.similarities.round(6).tolist()
@@ -49,7 +52,9 @@ def nearest_known(chunks: Vectors, known: Vectors, m: int = 1, progress: Callabl
 
 
 def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
-    """For some known chunks the highest cosine with one that is not their `own`; NaN where there is no other.
+    """Return the highest cosine of known chunks with a chunk not their `own`.
+
+    NaN if there is none.
 
     >>> known = np.array([[1, 0], [1, 0], [3, 4]], np.float32)
     >>> nearest_others(known, np.array([0, 2]), [np.array([0, 1]), np.array([2])]).round(6).tolist()
@@ -57,7 +62,7 @@ def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
     """
     found = np.full(len(rows), np.nan)
     counts = np.array([len(one) for one in own], np.int64)
-    # All of its own may be nearer than any other: if they are few, that many neighbours and one more are searched.
+    # All own chunks may be the nearest: if they are few, more neighbours than own chunks are searched.
     wanted = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
     for k in np.unique(wanted[counts <= MAX_OWN]):
         asked = np.flatnonzero((wanted == k) & (counts <= MAX_OWN))
@@ -87,7 +92,7 @@ def _similarities(chunks: Vectors, distances: NDArray[Any]) -> Floats:
 
 
 def novelties(highest: Floats) -> Floats:
-    """1 - the highest cosine, of each chunk: not above 1, where even the nearest one points away.
+    """Return 1 minus the highest cosine of each chunk, clipped to 0 to 1.
 
     >>> novelties(np.array([1.0, 0.25, -0.5, np.nan])).tolist()
     [0.0, 0.75, 1.0, nan]
@@ -97,7 +102,9 @@ def novelties(highest: Floats) -> Floats:
 
 
 def means(values: Floats, owner: Ints, documents: int) -> Floats:
-    """The mean over the chunks of each document; chunks without a value count for nothing.
+    """Return the mean over the chunks of each document, ignoring NaN.
+
+    NaN if it has none.
 
     >>> means(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
     [0.5, nan, nan]
@@ -111,7 +118,9 @@ def means(values: Floats, owner: Ints, documents: int) -> Floats:
 
 
 def least(values: Floats, owner: Ints, documents: int) -> Floats:
-    """The least of the chunks of each document.
+    """Return the minimum over the chunks of each document, ignoring NaN.
+
+    NaN if it has none.
 
     >>> least(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
     [0.25, nan, nan]
@@ -124,7 +133,7 @@ def least(values: Floats, owner: Ints, documents: int) -> Floats:
 
 
 def raised(highest: Floats, chunks: Vectors, more: Vectors) -> Floats:
-    """The highest cosines once `more` is known too: what a batch that is chosen one by one goes on with.
+    """Update the highest cosines after `more` chunks became known.
 
     >>> raised(np.array([0.0, 0.9]), np.array([[1, 0], [0, 1]], np.float32), np.array([[3, 4]], np.float32)).round(6)
     array([0.6, 0.9])

@@ -1,4 +1,4 @@
-"""Words in the place of vectors: which stretches of three words of a document are in known ones."""
+"""Overlap of 3-word shingles between new and known documents."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from ragauge.records import Document, Floats, Ints
 from ragauge.texts import shingles
 
 AT_ONCE = 512
-"""Known documents that are looked at together."""
+"""Number of known documents compared at a time."""
 
 
 class Contained(NamedTuple):
-    """What of some documents' shingles is known: all of them NaN (and no place) for a document without words."""
+    """Share of documents' shingles that are known.
+
+    NaN, and no container, for one without words.
+    """
 
     new: Floats
-    """The part of its shingles that no known document has."""
+    """Share of its shingles that no known document has."""
     best: Floats
-    """The part that one known document has, of the one that has most."""
+    """Largest share of its shingles in a single known document."""
     place: Ints
-    """Which one that is; -1 where none has any."""
+    """Index of that document; -1 if no known document has any of them."""
 
 
 def contained(
@@ -33,9 +36,11 @@ def contained(
     twins: Ints,
     progress: Progress | None = None,
 ) -> tuple[Contained, Floats]:
-    """Of the added documents; and of a `sample` of the known ones, by place, the part that no other known one has.
+    """Compute the shingle overlap of added documents with the known ones.
 
-    `twins` has a number for each known document, the same for those with the same text: such are no others.
+    Also returned is, for a `sample` of known documents (indices), the share of shingles that no other known document
+    has. The argument after `sample` has a number per known document, equal for documents with the same text. Such
+    documents do not count as others.
 
     >>> known = [Document("a", "to be or not to be"), Document("b", "not to be sneezed at"), Document("c", "to be or")]
     >>> found, own = contained([Document("x", "to be or not")], known, np.array([0, 1, 2]), np.array([0, 1, 2]))
@@ -56,7 +61,7 @@ def contained(
     wanted = matrix(asked, lambda one: ids.setdefault(one, len(ids)), 0)
     ours = wanted[: len(added)]
     sizes = np.diff(wanted.indptr)
-    # How many different texts have a shingle: of those that say the same only the first counts.
+    # Number of distinct texts with a shingle: of documents with the same text only the first counts.
     first = np.zeros(len(known), bool)
     first[np.unique(twins, return_index=True)[1]] = True
     often = np.zeros(len(ids), np.int64)

@@ -1,4 +1,4 @@
-"""Where a number stands among others."""
+"""Percentile ranks of values among others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from ragauge.records import Floats
 
 
 def percentiles(values: Floats, among: Floats) -> Floats:
-    """The share of `among` that is less, and half of what is equal, from 0 to 100; NaN among none.
+    """Return the percentile rank, 0 to 100, of each value.
+
+    Ties count half; NaN if `among` is empty.
 
     >>> percentiles(np.array([0.0, 2.0, 9.0, np.nan]), np.array([1.0, 2.0, 2.0, 3.0])).tolist()
     [0.0, 50.0, 100.0, nan]

@@ -1,1 +1,1 @@
-"""The stress test: a store is filled, read, asked, reopened and killed, each time in a process of its own."""
+"""Stress test of document stores: each stage runs in its own process."""

@@ -1,4 +1,4 @@
-"""One process with a store: what it did, how far it got, and how it failed if it did."""
+"""Worker processes of a stress test: run a task, record progress and failures."""
 
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ from ragauge.processes import Child, OutOfTime
 from ragauge.structured_text import parse_json
 
 Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and of how much."""
+"""Progress callback: stage, finished steps, total steps."""
 MISTAKES = {"BadInput", "MissingExtra", "UnknownName"}
-"""Whoever asked for a store that cannot be opened made a mistake; the store did not break."""
+"""Errors on first opening that are the caller's mistake and not a failure of the store."""
 PATIENCE = 2.0
-"""Seconds to end once all is done: the store is closed by then, and some leave a thread that never ends."""
+"""Seconds that a finished worker has to exit.
+
+The store is closed by then, but some engines leave a thread running.
+"""
 AGAIN = " after reopening"
 KILLED = " after kill -9"
 REPLACED = " after replacing"
-"""In which state a store was found, where it was not new."""
+"""Suffixes of stage names for a store that was reopened, killed or changed before."""
 NAMES = {("opening", AGAIN): "reopening", ("opening", REPLACED): "reopening", ("replacing", REPLACED): "replacing"}
-"""Stages that are not called by what is done and the state that it is done in."""
+"""Stage names that are not the stage followed by the suffix."""
 FOUND = {"OutOfTime", "Amiss"}
-"""What is said where the store itself said nothing."""
+"""Error types of failures that the store itself did not report."""
 LEFT_OUT = re.compile(r"""0x[0-9a-f]+|'[^']*'|"[^"]*"|`[^`]*`|(?<!\w)/\S+|[0-9a-f]{8,}|\d+""", re.I)
-"""What differs from time to time in words that mean the same: numbers, names, places."""
+"""Parts of an error message that differ between runs: numbers, quoted names, paths."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """How a store failed in one process, or what was wrong with what it gave."""
+    """Failure of a store in one process, or wrong results that it returned."""
 
     stage: str
     error: str
     alike: frozenset[str]
-    """What another failure has in common with it where it is the same failure."""
+    """Signatures of the failure; two failures of one stage are the same if they share one."""
     silent: bool = False
     after: int = 0
     document: str = ""
     guess: int | None = None
-    """The prefix of the documents that is suspected."""
+    """Number of leading documents suspected to cause the failure."""
     documents_lost: bool = False
-    """Whether documents that had been stored were missing or altered, or the store could not be opened again."""
+    """Whether stored documents were missing or altered, or the store could not be reopened."""
 
     def same(self, other: Failure | None) -> bool:
-        """Whether another failure is this one again."""
+        """Return whether another failure is a repetition of this one."""
         return other is not None and self.stage == other.stage and bool(self.alike & other.alike)
 
 
 def named(stage: str, again: str = "") -> str:
-    """What a stage is called that a store is taken through in some state.
+    """Return the name of a stage, given the state of the store.
 
     >>> named("putting"), named("opening", AGAIN), named("putting", KILLED)
     ('putting', 'reopening', 'putting after kill -9')
@@ -64,7 +67,7 @@ def named(stage: str, again: str = "") -> str:
 
 
 def raised(words: str) -> frozenset[str]:
-    """An error as it is compared with others.
+    """Return an error message without the parts that vary between runs.
 
     >>> raised("bad WAL at offset 78667") == raised("bad WAL at offset 12")
     True
@@ -74,35 +77,42 @@ def raised(words: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Kill:
-    """When a process is killed: once it puts in this document, or commits when so many are there; and how soon."""
+    """Point at which a worker process is killed.
+
+    The worker is killed when it puts document `at`, or when it commits with at least `at` documents stored.
+    """
 
     at: int
     committing: bool
     wait: float
-    """At most so many seconds after it said so."""
+    """Maximum random delay before the kill, in seconds."""
     seed: int
 
 
 @dataclass
 class Attempt:
-    """What came of an order."""
+    """Outcome of one worker process."""
 
     order: Order
     failure: Failure | None = None
     committed: int = 0
-    """So many documents were committed,"""
+    """Number of documents committed."""
     begun: int = 0
-    """and so many had at least been begun to be put in."""
+    """Number of documents whose put had at least begun."""
     caught: str = ""
-    """What it was doing when it was killed."""
+    """What the worker was doing when it was killed."""
     found: dict[str, Any] = field(default_factory=dict)
-    """The results of the steps that were finished."""
+    """Results of the finished steps, by step."""
 
 
 def attempt(
     order: Order, ids: Sequence[str], *, timeout: float, tell: Progress, kill: Kill | None = None, again: str = ""
 ) -> Attempt:
-    """Carry out an order in a new process; `again` says in which state the store was found, where it is not new."""
+    """Run a task in a new worker process.
+
+    `again` is the suffix for a store that is not new: `AFTER_REOPENING`, `AFTER_KILL` or `AFTER_REPLACING`. Raises
+    the usage error if a new store cannot be opened as requested.
+    """
     done = Attempt(order, committed=order.start, begun=order.start)
     Path(order.results).mkdir(parents=True, exist_ok=True)
     for old in Path(order.results).glob("*.json"):
@@ -124,7 +134,7 @@ def attempt(
                 if kill is not None and not killed and _due(kill, said):
                     time.sleep(random.Random(kill.seed).random() * kill.wait)  # noqa: S311 - a moment, no secret
                     child.kill()
-                    killed = True  # and what it still said before is heard
+                    killed = True  # messages sent before the kill are still read
                 if killed:
                     done.caught = _doing(said) or done.caught
         except OutOfTime:
@@ -149,12 +159,12 @@ def attempt(
 
 
 def _at_hand(ids: Sequence[str]) -> str:
-    """The documents of one put."""
+    """Name the documents of one put by their first and last id."""
     return f"{ids[0]} to {ids[-1]}" if len(ids) > 1 else "".join(ids)
 
 
 def _due(kill: Kill, said: Mapping[str, Any]) -> bool:
-    """Whether a process does what it is to be killed at, or waits for it."""
+    """Return whether a message shows that the kill point is reached."""
     if "holding" in said:
         return True
     if kill.committing:
@@ -163,7 +173,7 @@ def _due(kill: Kill, said: Mapping[str, Any]) -> bool:
 
 
 def _doing(said: Mapping[str, Any]) -> str:
-    """What a process that was killed was doing, by what it said last."""
+    """Describe what a killed worker was doing, from its last message."""
     if "holding" in said:
         return f"after the put of document {said['holding']:,}"
     if "committing" in said:

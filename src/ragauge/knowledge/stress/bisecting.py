@@ -1,4 +1,4 @@
-"""The shortest prefix of some inputs that still fails, and whether to believe it."""
+"""Search for the shortest failing prefix of the documents, and its reproducer."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 TIMES = 3
-"""Number of attempts with the prefix that was found, and with all inputs before a failure counts as not reproduced."""
+"""Attempts with the prefix found, and with all inputs before a failure counts as not reproduced."""
 NOT_REPRODUCED = "not reproduced"
 
 
 class Shortest(NamedTuple):
-    """What bisection found."""
+    """Result of the search for the shortest failing prefix."""
 
     prefix: int | None
-    """It fails; one less did not, or was not tried (see `tried`). None if the failure was not reproduced."""
+    """Length of a failing prefix; None if the failure was not reproduced.
+
+    The prefix with one input less did not fail, or was not tried (see `tried`).
+    """
     tried: list[tuple[int, bool]]
     steady: bool | None
     doubt: str = ""
 
 
 def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = None, least: int = 0) -> Shortest:
-    """The shortest prefix of `whole` inputs that fails.
+    """Find the shortest prefix of `whole` inputs that fails.
 
-    Formula: bisection between a prefix that fails and one that does not, first at `guess` and one less; the prefix
-    that is found is tried 3 times in all. All inputs are tried 3 times before a failure is not reproduced.
-    Rule: it is the shortest where a longer prefix fails whenever a shorter one does. Three shorter ones are tried, and
-    where one of them fails, the search goes on below it; a prefix that fails only sometimes is said to.
+    Formula: bisection between a failing and a passing prefix, first at `guess` and at one input less. The prefix
+    found is tried 3 times in all. All inputs are tried 3 times before the failure counts as not reproduced.
+    Rule: the result is the shortest if every prefix longer than a failing one fails too. Three shorter prefixes are
+    tried as a check; if one fails, the search continues below it. `doubt` says if a prefix fails only sometimes.
 
     >>> shortest(lambda n: n >= 16, 2500, guess=20).prefix
     16
@@ -69,7 +72,7 @@ def shortest(fails: Callable[[int], bool], whole: int, *, guess: int | None = No
         lower = next((n for n in shorter if broke(n)), None)
         if lower is None:
             break
-        # A prefix that fails below one that does not: the search starts anew under it.
+        # A shorter prefix fails although a longer one did not: search again below it.
         doubt = "some longer prefixes did not break it, and a shorter prefix that was not tried may break it"
         low, high = least - 1, lower
     again = [fails(high) for _ in range(TIMES - 1)]

@@ -1,4 +1,4 @@
-"""The course that a store is put through in one way: fill, read, ask, close, open again; and, afresh, kill."""
+"""Stress scenario of one store and ingestion mode: fill, reopen, kill, replace."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ from ragauge.seams import Vectors
 
 ALL = ("put", "read", "search")
 TOLERANCE = 0.05
-"""Largest drop of neighbour recall, after reopening or replacing, that is a note and not a failure."""
+"""Largest drop of neighbour recall after reopening or replacing that is only noted, not a failure."""
 FLOOR = 0.5
-"""A store that searches by vectors and finds fewer of the true neighbours does not search by them."""
+"""Minimum neighbour recall of a store that searches by vectors; below it the search is a failure."""
 
 
 @dataclass
 class Filled:
-    """What came of filling a store, reading it and asking it, and of doing so again once it was opened anew."""
+    """Results of filling, reading and searching a store, before and after reopening.
+
+    `put`, `commit` and `search` are durations in nanoseconds, `opening` is in seconds, `size` in bytes.
+    """
 
     failure: Failure | None = None
     put: list[int] = field(default_factory=list)
@@ -62,27 +65,33 @@ class Filled:
 
 @dataclass(frozen=True)
 class Course:
-    """One store, one way, and the documents; each time it begins in a new folder."""
+    """One store, one ingestion mode and the documents.
+
+    `filled` and `killed` start with a new store in a new folder; `replaced` continues with the store filled last.
+    """
 
     store: str
     way: str
     plan: Plan
     data: Path
-    """The folder of documents, queries and vectors."""
+    """Folder with documents, queries and vectors."""
     ids: Sequence[str]
     vectors: Vectors
     asked: Vectors
     folder: Path
-    """For whatever it needs."""
+    """Working folder; its content is deleted."""
     tell: Progress
 
     @property
     def place(self) -> Path:
-        """The folder of the store that is being tried."""
+        """Folder of the current store."""
         return next((self.folder / "stores").iterdir())
 
     def filled(self, documents: int, steps: Sequence[str] = ALL, *, reopen: bool = True) -> Filled:
-        """Fill a new store with the first documents, and go on from there until it breaks."""
+        """Fill a new store with the first documents, read and search it, then reopen it.
+
+        Stops at the first failure.
+        """
         fresh(self.folder)
         result = Filled(documents=documents)
         done = self._attempt(self._order(steps, 0, documents), documents, "")
@@ -100,9 +109,10 @@ class Course:
         return result
 
     def killed(self, documents: int, kills: Sequence[Kill], tell: Callable[[ReadBack], None]) -> Failure | None:
-        """Fill a new store and kill it on the way; what opens it next reads it and goes on putting, without closing it.
+        """Fill a new store, killing it at each point; return the first failure.
 
-        At last it is filled to the end, closed, and read by another process.
+        After each kill, the next process reads the store and continues to put documents. Finally the store is filled
+        to the end, closed, and read by another process. `tell` receives each read-back.
         """
         fresh(self.folder)
         committed = begun = 0
@@ -118,7 +128,7 @@ class Course:
             harmed = self._harmed(reading, KILLED, begun)
             if harmed is not None:
                 return replace(harmed, guess=begun)
-            # What was begun before an earlier kill may be there as well.
+            # Documents begun before an earlier kill may be stored as well.
             committed, begun = done.committed, max(begun, done.begun)
             if done.failure is not None:
                 return replace(done.failure, guess=begun, after=max(done.failure.after, committed))
@@ -130,11 +140,14 @@ class Course:
         return self._harmed(reading, KILLED, documents) or done.failure
 
     def _going_on(self, kill: Kill | None, committed: int, begun: int, documents: int, *, crashed: bool) -> Order:
-        """Read a store that was killed, unless it is new, and put in what comes next: to be killed, or to the end."""
+        """Build the next task of a store that is killed while it fills.
+
+        It reads the store if it was killed before, then puts documents until the next kill or the end.
+        """
         steps = ["read", "put"] if crashed else ["put"]
         if kill is None:
             return replace(self._order(steps, committed, documents), promised=committed, possible=begun)
-        # Something is to be promised before it is killed, however few documents there are, and something left to put.
+        # Even with few documents, some are committed before the kill and some remain to be put.
         every = min(self.plan.commit_every or self.plan.batch, max(1, (kill.at - committed) // 2))
         at = max(kill.at, committed)
         stop = min(documents, at + max(every + 1, min(3 * self.plan.batch, (documents - at) // 2)))
@@ -143,9 +156,9 @@ class Course:
         return replace(order, promised=committed, possible=begun, batch=size, commit_every=every, hold=True)
 
     def replaced(self, before: Filled, tell: Callable[[ReadBack], None]) -> Failure | None:
-        """Replace some documents of the store that was filled last, put them back, and check that all is as before.
+        """Replace some documents of the store filled last, restore them, and check it.
 
-        `before` has the rankings of a store with the same documents.
+        `before` has the rankings of a store with the same documents. `tell` receives each read-back.
         """
         documents = before.documents
         steps = ["replace", "read", "search"] if len(self.asked) else ["replace", "read"]
@@ -177,7 +190,11 @@ class Course:
         return self._harmed(reading, REPLACED, documents) or done.failure
 
     def kills(self, documents: int, put: float, commit: float) -> list[Kill]:
-        """When to kill: at points that divide the documents, moved by chance; the last of several while it commits."""
+        """Choose the kill points: spread over the documents with random offsets.
+
+        If there are several, the last kill happens during a commit. `put` and `commit` are the maximum delays in
+        seconds.
+        """
         chance = random.Random(self.plan.seed)  # noqa: S311 - points, no secret
         number = self.plan.kills
         shares = [(place + 1 + 0.5 * (chance.random() - 0.5)) / (number + 1) for place in range(number)]
@@ -216,7 +233,7 @@ class Course:
         return lambda stage, done, total: self.tell(f"{self.store} {self.way}: {stage}{words}", done, total)
 
     def _take(self, result: Filled, done: Attempt, when: str) -> None:
-        """Keep what was found, and see whether it is right."""
+        """Record the results of an attempt and check them."""
         found, again = done.found, AGAIN if when == "reopened" else ""
         if "open" in found:
             result.about = {**found["open"]["about"], "searches": found["open"]["searches"]}
@@ -233,7 +250,7 @@ class Course:
             if not again:
                 result.search = found["search"]["search"]
             wrong = self._ordered(result, again, found["search"]["others"])
-        # What was wrong before it broke comes first.
+        # A wrong result precedes the error that ended the process.
         result.failure = wrong or result.failure
 
     def _harmed(self, reading: ReadBack | None, again: str, after: int) -> Failure | None:
@@ -242,7 +259,10 @@ class Course:
         return _harm(reading, named("reading back", again), after)
 
     def _ordered(self, result: Filled, again: str, others: int) -> Failure | None:
-        """See whether rankings are right; of so many a hit carries another text than the document's."""
+        """Check rankings and neighbour recall; return the failure, if any.
+
+        `others` is the number of rankings in which a hit has the text of another document.
+        """
         n, vectors = result.documents, self.vectors
         of_vectors = result.about.get("searches", "vectors") == "vectors"
         truth = Truth(self.ids[:n], vectors[:n], self.asked, self.plan.k) if of_vectors and n else None
@@ -261,9 +281,10 @@ class Course:
         return Failure(named("searching", again), ", ".join(wrong), frozenset(alike), True, n) if wrong else None
 
     def _compare(self, before: Filled, after: Filled, again: str) -> Failure | None:
-        """Fail if neighbour recall dropped by more than the tolerance; note a smaller difference.
+        """Return a failure if neighbour recall dropped by more than the tolerance.
 
-        For a store that ranks by words, the reference is its own earlier rankings instead of the exact neighbours.
+        A smaller drop is added to the notes. For a store that ranks by words, the reference is its own earlier
+        rankings instead of the exact neighbours.
         """
         changed = len(moved(before.rankings, after.rankings))
         if not changed:
@@ -273,7 +294,7 @@ class Course:
             what, old, new = "share of the earlier hits", 1.0, kept_share(before.rankings, after.rankings)
         else:
             what, old, new = "neighbour recall", before.agreement, after.agreement
-        # A single neighbour of a single query is the smallest difference, and no evidence if queries are few.
+        # One neighbour of one query is the smallest possible difference; with few queries it is not evidence.
         tolerance = max(TOLERANCE, 1 / (number * min(self.plan.k, before.documents)))
         drop = f"a drop of {100 * tolerance:.2g} percentage points"
         verb = "differs" if changed == 1 else "differ"
@@ -298,13 +319,19 @@ def _harm(reading: ReadBack, stage: str, after: int) -> Failure:
 
 
 def fresh(folder: Path) -> None:
-    """An empty folder, and in it one for a store that no other ever had: servers elsewhere go by its name."""
+    """Empty a working folder and create a store folder with a unique name in it.
+
+    The name must be new, because a server outside the folder may identify the store by it.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "results").mkdir(parents=True)
     (folder / "stores" / uuid4().hex[:12]).mkdir(parents=True)
 
 
 def size_of(folder: Path) -> int | None:
-    """The bytes of all files; None where there are none: the store lives elsewhere."""
+    """Return the size of all files in bytes.
+
+    None if there are no files (the store is elsewhere).
+    """
     sizes = [one.stat().st_size for one in folder.rglob("*") if one.is_file()] if folder.exists() else []
     return int(np.sum(sizes)) if sizes else None

@@ -1,4 +1,4 @@
-"""What a stress test does, and the documents and queries that it does it with, as files that any process can read."""
+"""Settings, worker tasks and data files of a stress test."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from ragauge.seams import Vectors
 from ragauge.structured_text import parse_json
 
 WAYS = ("one by one", "in batches")
-"""How documents can be put in."""
+"""How documents are ingested."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a store is put under stress."""
+    """Settings of a stress test."""
 
     ways: Sequence[str] = WAYS
     batch: int = 100
-    """Documents at a time, `in batches`."""
+    """Documents per put in the mode `in batches`."""
     commit_every: int | None = None
-    """Commit after so many documents; None is once, at the end. Where it is killed, it commits before that anyway."""
+    """Number of documents between commits; None commits once, at the end.
+
+    Before a kill, the store commits earlier in any case.
+    """
     k: int = 10
     queries: int = 500
-    """At most so many are asked."""
+    """Maximum number of queries."""
     kills: int = 3
-    """How often its process is killed while documents come in."""
+    """Number of kills per ingestion mode."""
     kill_at: Sequence[int] | None = None
-    """Or at which documents; otherwise at points that divide them, moved by chance."""
+    """Document numbers to kill at; None chooses them at random, spread over the documents."""
     timeout: float = 120.0
-    """Seconds that a single call of the store may take."""
+    """Time limit for one call of the store, in seconds."""
     seed: int = 0
     bisect: bool = True
-    """Whether the shortest prefix that breaks it is looked for."""
+    """Whether to search for the shortest failing prefix."""
 
     def __post_init__(self) -> None:
         ranges = {"batch": (1, 10**7), "k": (1, 10**7), "queries": (0, 10**7), "kills": (0, 1000)}
@@ -56,57 +59,57 @@ class Plan:
                 raise BadInput(f"there is no way `{way}`", hint=f"the ways are `{'` and `'.join(WAYS)}`")
 
     def size(self, way: str) -> int:
-        """How many documents are put in at a time."""
+        """Return the number of documents per put in an ingestion mode."""
         return 1 if way == WAYS[0] else self.batch
 
 
 @dataclass(frozen=True)
 class Order:
-    """What one process is told to do with a store: open it, take some steps, close it."""
+    """Task of one worker process: open a store, run some steps, close it."""
 
     store: str
     path: Sequence[str]
-    """Where modules of the user's own are looked for."""
+    """Additional module search path, for stores defined by the user."""
     place: str
-    """The folder that the store lives in."""
+    """Folder of the store."""
     data: str
-    """The folder of documents, queries and vectors."""
+    """Folder with documents, queries and vectors."""
     results: str
-    """The folder that results go to, a file for each step."""
+    """Folder for the results, one file per step."""
     steps: Sequence[str]
-    """Some of `put`, `read`, `search`, `replace`, to be taken in the order in which they stand here."""
+    """Steps to run, in this order: some of `put`, `read`, `search`, `replace`."""
     start: int
     stop: int
-    """Put documents from one to the other."""
+    """Range of documents to put."""
     promised: int
-    """Read: so many documents must be there,"""
+    """Number of documents that must be present when reading."""
     possible: int
-    """and so many may be."""
+    """Number of documents that may be present when reading."""
     batch: int
     commit_every: int | None
     k: int
     seed: int
     hold: bool = False
-    """Whether it waits at the end to be killed, instead of committing and closing."""
+    """Whether to wait for the kill at the end instead of committing and closing."""
 
     def text(self) -> str:
-        """As it is sent."""
+        """Serialise the task to JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> Order:
-        """As it was sent."""
+        """Parse a task from JSON."""
         return cls(**json.loads(text))
 
     def result(self, step: str) -> Path:
-        """The file that the result of a step goes to."""
+        """Return the result file of a step."""
         return Path(self.results) / f"{step}.json"
 
 
 def write_data(
     folder: Path, documents: Sequence[Document], vectors: Vectors, queries: Mapping[str, str], asked: Vectors
 ) -> None:
-    """Lay down what all processes need."""
+    """Write documents, queries and vectors to a folder that all workers read."""
     folder.mkdir(parents=True, exist_ok=True)
     write_documents(folder / "documents.jsonl", documents)
     (folder / "queries.json").write_text(json.dumps(dict(queries)), encoding="utf-8")
@@ -115,7 +118,10 @@ def write_data(
 
 
 def write_documents(path: Path, documents: Sequence[Document]) -> None:
-    """Documents as lines of JSON, as BEIR has them; every character that is not ASCII escaped, so that none is lost."""
+    """Write documents as BEIR JSON lines, with non-ASCII characters escaped.
+
+    Escaping keeps every character, including lone surrogates.
+    """
     with path.open("w", encoding="ascii") as out:
         for one in documents:
             row = {"_id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)}
@@ -123,24 +129,24 @@ def write_documents(path: Path, documents: Sequence[Document]) -> None:
 
 
 def read_documents(folder: Path) -> list[Document]:
-    """The documents that were laid down."""
+    """Read the documents that `write_stress_data` wrote."""
     with (folder / "documents.jsonl").open(encoding="ascii") as lines:
         rows = map(json.loads, lines)
         return [Document(row["_id"], row["text"], row["title"], row["metadata"]) for row in rows]
 
 
 def read_queries(folder: Path) -> dict[str, str]:
-    """The queries that were laid down."""
+    """Read the queries that `write_stress_data` wrote."""
     found: dict[str, str] = parse_json((folder / "queries.json").read_text(encoding="utf-8"))
     return found
 
 
 def read_vectors(folder: Path, name: str) -> Vectors:
-    """`vectors` of the documents, or `asked` of the queries."""
+    """Read vectors: `vectors` of the documents or `asked` of the queries."""
     found: Vectors = np.load(folder / f"{name}.npy", allow_pickle=False)
     return found
 
 
 def plain(thing: Any) -> Any:
-    """What an engine says of itself, as JSON can hold it."""
+    """Convert a value to JSON types; other types become text."""
     return json.loads(json.dumps(thing, default=str))

@@ -1,6 +1,6 @@
-"""What can be said of rankings without a judgment: whether they are in order, and the same, and what they miss.
+"""Checks of search results and of documents read back, without judgments.
 
-Two scores are the same where they differ by no more than single precision explains.
+Scores count as equal if they differ by no more than the rounding of single precision.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from ragauge.systems.stores.nearest import nearest
 Ranking = Sequence[tuple[str, float]]
 """Ids and scores, best first."""
 SAME = 1e-5
-"""Scores that differ by no more, relative to the greater of them and 1, are the same."""
+"""Largest difference of equal scores, relative to the greater of them and 1."""
 NEAR = 1e-3
-"""True cosines may stand in the wrong order by so much: engines that hold vectors in 16 bits or fewer round so."""
+"""Largest error in the order of exact cosines that is accepted.
+
+Engines that store vectors in 16 bits or fewer cause such errors by rounding.
+"""
 
 
 def disorder(
@@ -32,10 +35,10 @@ def disorder(
     k: int,
     least: Iterable[int] | None = None,
 ) -> dict[str, int]:
-    """How many rankings are wrong in themselves, by what is wrong with them.
+    """Count the rankings with each kind of error.
 
-    `cosines` are the true ones of each ranking's documents; None for an engine that does not rank by vectors. `least`
-    is how many documents each must have.
+    `cosines` are the exact cosines of each ranking's documents; None for an engine that does not rank by vectors.
+    `least` is the minimum number of documents per ranking. `known` are the ids that were put in.
 
     >>> wrong = disorder([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
     >>> wrong["out of the order of their own scores"], wrong["out of the order of the true cosines"]
@@ -63,7 +66,10 @@ def disorder(
 
 
 def _falling(values: Sequence[float], slack: float) -> bool:
-    """Whether no value is more than so much above the least before it."""
+    """Return whether values descend.
+
+    A value may exceed the smallest one before it by the tolerance `slack`, relative to the value and 1.
+    """
     least = math.inf
     for value in values:
         if value > least + slack * max(1.0, abs(value)):
@@ -73,7 +79,7 @@ def _falling(values: Sequence[float], slack: float) -> bool:
 
 
 class Truth:
-    """The true cosines of queries and documents."""
+    """Exact cosines of queries and documents."""
 
     def __init__(self, ids: Sequence[str], vectors: Vectors, asked: Vectors, k: int) -> None:
         self._row = {name: row for row, name in enumerate(ids)}
@@ -82,12 +88,12 @@ class Truth:
         places, _ = nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
         best = [self._base[row] @ one for row, one in zip(places, self._asked, strict=True)]
         self._last = [float(one.min()) if k else 0.0 for one in best]
-        """The cosine of the k-th nearest of each query,"""
+        """Cosine of the k-th nearest document per query."""
         self._nearer = [int((one > last + SAME).sum()) for one, last in zip(best, self._last, strict=True)]
-        """and how many are nearer than it."""
+        """Number of documents per query that are nearer than the k-th."""
 
     def cosines(self, rankings: Sequence[Ranking]) -> list[dict[str, float]]:
-        """Of the documents of each ranking."""
+        """Compute the exact cosines of the documents in each ranking, by id."""
         found = []
         for place, ranking in enumerate(rankings):
             known = [one for one, _ in ranking if one in self._row]
@@ -96,10 +102,11 @@ class Truth:
         return found
 
     def agreement(self, rankings: Sequence[Ranking]) -> float:
-        """The part of the true k nearest that rankings have.
+        """Compute neighbour recall, the share of the k exact neighbours in the rankings.
 
-        Formula: (those that are nearer than the k-th, and of those as near as it no more than there is room for) / k
-        Rule: a query whose vector is all zeros is as near to everything, and is left out.
+        Formula: (documents nearer than the k-th + documents as near as the k-th, at most as many as the top k can
+        hold) / k, averaged over the queries.
+        Rule: queries with an all-zero vector are left out. NaN if no query is left.
         """
         parts = []
         for last, nearer, of, asked in zip(self._last, self._nearer, self.cosines(rankings), self._asked, strict=True):
@@ -110,7 +117,10 @@ class Truth:
         return float(np.mean(parts)) if parts else math.nan
 
     def fewest(self) -> list[int]:
-        """How many documents each ranking must have: k of those that have a direction, of a query that has one."""
+        """Return the minimum number of documents per ranking.
+
+        It is k, or the number of nonzero document vectors if smaller; 0 for a query with an all-zero vector.
+        """
         there = min(self._k, int(self._base.any(axis=1).sum()))
         return [there if asked.any() else 0 for asked in self._asked]
 
@@ -122,7 +132,9 @@ def _unit(rows: Vectors) -> NDArray[np.float64]:
 
 
 def moved(before: Sequence[Ranking], after: Sequence[Ranking]) -> list[int]:
-    """The places of the rankings that are no longer the same; documents of one score may change places.
+    """Return the positions of rankings that differ.
+
+    Documents of equal score may be exchanged.
 
     >>> moved([[("a", 0.9), ("b", 0.5)]], [[("a", 0.9), ("c", 0.5)]]), moved([[("a", 0.9)]], [[("b", 0.8)]])
     ([], [0])
@@ -133,9 +145,9 @@ def moved(before: Sequence[Ranking], after: Sequence[Ranking]) -> list[int]:
 
 
 def kept_share(before: Sequence[Ranking], after: Sequence[Ranking]) -> float:
-    """Compute the share of the earlier hits that rankings still have; NaN without rankings.
+    """Compute the share of the earlier hits that rankings still have.
 
-    A ranking in which only documents of equal score were exchanged counts as unchanged.
+    NaN without rankings. A ranking in which only documents of equal score were exchanged counts as unchanged.
 
     >>> kept_share([[("a", 0.9), ("b", 0.5)], [("a", 0.9)]], [[("a", 0.9), ("c", 0.4)], [("a", 0.9)]])
     0.75
@@ -167,5 +179,5 @@ def _close(one: float, other: float) -> bool:
 
 
 def pairs(found: Any) -> list[Ranking]:
-    """Rankings as they were written."""
+    """Convert rankings from JSON; a missing score becomes NaN."""
     return [[(str(name), math.nan if score is None else float(score)) for name, score in one] for one in found]

@@ -1,4 +1,4 @@
-"""Reading every document again, and saying what is wrong with it to the byte."""
+"""Checks of search results and of documents read back, without judgments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ragauge.ordeals import Harm, ReadBack
 from ragauge.records import NOTHING, Document
 
 SHOWN = 20
-"""So many harms are told one by one."""
+"""Maximum number of corrupt documents listed per read-back."""
 FIELDS = ("text", "title", "metadata")
-"""What of a document can be kept."""
+"""Fields of a document that a store can keep."""
 
 
 def compared(
@@ -27,11 +27,11 @@ def compared(
     when: str = "at once",
     before: Mapping[str, str] = NOTHING,
 ) -> ReadBack:
-    """What came back, beside what went in.
+    """Compare the documents read back with those put in.
 
-    `listed` are the ids that the store says it has, `got` the documents that it gave for ids, some maybe more than
-    once. The first `promised` documents must be there; those up to `possible` may be, and must then be whole.
-    `before` are texts that were replaced, by id.
+    `listed` are the ids that the store lists, `got` the documents returned per id, possibly several times. The first
+    `promised` documents must be present; those up to `possible` may be, and must then be complete. `before` maps ids
+    to texts that were replaced.
 
     >>> went_in = [Document("a", "one"), Document("b", "two")]
     >>> found = compared(["a", "b"], [("a", went_in[0]), ("b", Document("b", "twO"))], went_in, promised=2, possible=2)
@@ -68,7 +68,7 @@ def compared(
 def _harm(
     document: Document, found: Document | None, owners: Mapping[str, str], keeps: Collection[str], *, listed: bool
 ) -> tuple[str, str] | None:
-    """What is wrong with a document that came back, and where; None where it is whole."""
+    """Return the kind and location of a corruption; None if the document is intact."""
     if found is None:
         return "lost", "it is listed, and not given" if listed else ""
     if not listed:
@@ -86,7 +86,7 @@ def _harm(
 
 
 def differing(wanted: Any, found: Any) -> str:
-    """The first byte in which two values differ; nothing where they do not.
+    """Describe the first byte in which two values differ; empty if they are equal.
 
     >>> differing("café", "cafe")
     'byte 4 of 5 is 0x65, not 0xc3'
@@ -115,7 +115,10 @@ def _bytes(value: Any) -> bytes:
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON has it; what JSON has not is named by its type, so that no other stands for it."""
+    """Convert a value to JSON types.
+
+    Other types become text with their type name, so that they equal nothing else.
+    """
     if isinstance(value, Mapping):
         return {key if isinstance(key, str) else _foreign(key): _as_json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -128,7 +131,7 @@ def _foreign(value: Any) -> str:
 
 
 def told(reading: ReadBack) -> str:
-    """What is wrong, in a sentence; nothing where nothing is.
+    """Summarise what is wrong with a read-back in one sentence; empty if nothing is.
 
     >>> told(ReadBack("at once", 3, 2, [Harm("b", "lost", "", 2)], {"lost": 1}))
     '1 lost of 3 documents: `b` (document 2) is lost'

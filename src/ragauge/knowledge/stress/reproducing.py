@@ -1,4 +1,7 @@
-"""The least that breaks a store, as a folder: documents, queries where they matter, and what to type. Data, no code."""
+"""Search for the shortest failing prefix of the documents, and its reproducer.
+
+A reproducer is a folder with documents, queries if needed, and the command. It contains no code.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ README = """\
 
 
 def command(store: str, place: str, broken: Broken, plan: Plan, embedder: str) -> str:
-    """What is typed to see a store break again with the documents of a folder."""
+    """Build the command that repeats the failure with the documents of a folder."""
     words = ["ragauge", "stress", "--store", store, "--documents", place, "--way", broken.way, "--embedder", embedder]
     for name, value, usual in (
         ("--batch", plan.batch, Plan.batch),
@@ -60,7 +63,7 @@ def written(
     typed: str,
     about: str,
 ) -> Broken:
-    """Lay a reproducer down; the same, with where it lies."""
+    """Write a reproducer folder and return the failure with its path and command."""
     folder.mkdir(parents=True, exist_ok=True)
     write_documents(folder / "corpus.jsonl", documents)
     asked = broken.stage.startswith("searching") and bool(queries)
@@ -85,7 +88,7 @@ def written(
 
 
 def belief(broken: Broken) -> str:
-    """Whether to believe that it is the least.
+    """Describe how certain it is that the failing prefix is the shortest.
 
     >>> belief(Broken("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, True), (15, False)]))
     'With 15 documents it did not break (2 tries in all).'

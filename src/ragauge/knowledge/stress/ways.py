@@ -1,4 +1,4 @@
-"""One way of filling a store, from the first document to the verdict; and, where it broke, the least that breaks it."""
+"""Stress test of one ingestion mode, with the search for the failing prefix."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ragauge.knowledge.stress.rankings import Ranking
 from ragauge.ordeals import Broken, Pace, ReadBack, Timing, Way
 
 Scored = Callable[[Sequence[Ranking]], tuple[Mapping[str, float], int]]
-"""Measures of rankings, and of how many queries they are means."""
+"""Computes measures of rankings and the number of queries that they average."""
 Reproduce = Callable[[Broken, int, Mapping[str, Any]], Broken]
-"""Lays down the first so many documents, with what the store said of itself, and says so."""
+"""Writes a reproducer with the first n documents and the store's description, and returns the failure with its path."""
 NEEDED = {"putting": 1, "committing": 1, "reading back": 2}
-"""So many steps have to be taken to see a stage again."""
+"""Number of steps needed to reach a stage again."""
 STRETCHES = 40
-"""So many points the pace of putting is drawn with."""
+"""Maximum number of points of the fill rate."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A way, and what the store said of itself on it."""
+    """Result of one ingestion mode, and the store's description of itself."""
 
     way: Way
     about: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def gone(course: Course, scored: Scored, reproduce: Reproduce) -> Outcome:
-    """Put a store through everything, in one way."""
+    """Run the whole stress test in one ingestion mode."""
     n, plan = len(course.ids), course.plan
     filled = Filled()
     kills: list[Kill] = []
@@ -61,7 +61,7 @@ def gone(course: Course, scored: Scored, reproduce: Reproduce) -> Outcome:
 
     broken: Broken | None = None
     unreproduced: list[Broken] = []
-    for stage in (fill, kill, replace_documents):  # replacing is last: it changes the documents of the store
+    for stage in (fill, kill, replace_documents):  # replacing is last because it changes the documents of the store
         broken = _check_stage(
             stage, n, lambda failure: _broken(course, failure, kills, filled.about, reproduce), unreproduced
         )
@@ -97,9 +97,11 @@ def _check_stage(
     investigate: Callable[[Failure], Broken],
     unreproduced: list[Broken],
 ) -> Broken | None:
-    """Run a stage and return its failure; run it once more if the failure was not reproduced and no document lost.
+    """Run a stage and return its failure, or None.
 
-    A repeat that fails in the same way reproduces the failure; it is listed as the last try, with all documents.
+    A failure that was not reproduced and lost no document is retried once. If the retry fails in the same way, the
+    failure counts as reproduced, with the retry as the last try with all documents. Other failures go to
+    `unreproduced`.
     """
     earlier: list[Broken] = []
     before: Failure | None = None
@@ -154,7 +156,7 @@ def _broken(
 
 
 def least(course: Course, failure: Failure, kills: Sequence[Kill]) -> Shortest:
-    """The shortest prefix of the documents with which a new store fails in the same way."""
+    """Find the shortest prefix of the documents that reproduces a failure."""
     times = 0
 
     def fails(documents: int) -> bool:
@@ -168,9 +170,9 @@ def least(course: Course, failure: Failure, kills: Sequence[Kill]) -> Shortest:
 
 
 def _once(course: Course, stage: str, documents: int, kills: Sequence[Kill]) -> Failure | None:
-    """How a new store fails with the first documents, if it is taken as far as this stage."""
+    """Run a new store with the first documents up to a stage and return its failure."""
     if KILLED in stage:
-        # All documents: the kills that broke it. A prefix: one kill, as soon as the last document is at hand.
+        # With all documents the original kills are repeated; with a prefix there is one kill at its last document.
         alone = [Kill(max(0, documents - 1), False, 0.0, course.plan.seed)]
         return course.killed(documents, kills if documents == len(course.ids) else alone, _unheard)
     if stage == named("replacing", REPLACED) or stage.endswith(REPLACED):
@@ -182,7 +184,7 @@ def _once(course: Course, stage: str, documents: int, kills: Sequence[Kill]) -> 
 
 
 def _unheard(reading: ReadBack) -> None:
-    """Nobody wants to know."""
+    """Ignore a read-back."""
 
 
 def _typical(nanoseconds: Sequence[int]) -> float:
@@ -190,7 +192,7 @@ def _typical(nanoseconds: Sequence[int]) -> float:
 
 
 def timing(nanoseconds: Sequence[int]) -> Timing | None:
-    """The figures of some calls; None where there were none.
+    """Summarise call durations; None without calls.
 
     >>> timing([1_000_000, 3_000_000]).p50
     2.0
@@ -203,7 +205,7 @@ def timing(nanoseconds: Sequence[int]) -> Timing | None:
 
 
 def pace(nanoseconds: Sequence[int], batch: int, documents: int) -> list[Pace]:
-    """How long a document took, stretch by stretch.
+    """Compute the median time per document over successive groups of puts.
 
     >>> pace([1_000_000, 3_000_000], 2, 3)
     [Pace(documents=2, milliseconds=0.5), Pace(documents=3, milliseconds=3.0)]

@@ -1,6 +1,7 @@
-"""The process that a store lives in while it is under stress: it opens it, takes the steps of its order, and tells.
+"""Worker process of a stress test: opens a store and runs the steps of its task.
 
-Every document is announced before it is put in, so that whoever listens knows what was at hand when the store broke.
+Each put is reported before it starts, so that the parent process knows which documents were being put when the store
+failed.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from ragauge.systems.keepers import open_keeper
 from ragauge.temporary_files import replace_file
 
 AT_ONCE = 100
-"""Documents that are read at a time,"""
+"""Documents read per call."""
 ALONE = 50
-"""and so many of them by themselves too."""
+"""Maximum number of documents also read one at a time."""
 AGAIN = 5
-"""So many documents are replaced."""
+"""Maximum number of documents replaced."""
 SEARCHES = ("vectors", "words")
 """What a store can search by."""
 FOREVER = 3_600.0
 
 
 class Amiss(Exception):
-    """What a store gave is not what it was asked for; it said nothing itself."""
+    """Raised if a store returned a wrong result without an error."""
 
 
 class Work:
-    """One store in this process."""
+    """The store that this worker process has open, with the steps it can run."""
 
     def __init__(self, order: Order, tell: Tell) -> None:
         self.order, self._tell = order, tell
@@ -57,7 +58,7 @@ class Work:
         self.opening = time.perf_counter() - began
 
     def done(self) -> None:
-        """All steps, and the end."""
+        """Run all steps of the task and close the store."""
         self._keeps, searches = claims(self._keeper)
         about = plain(self._keeper.describe())
         if not isinstance(about, dict):
@@ -70,7 +71,7 @@ class Work:
         self._keeper.close()
 
     def put(self) -> None:
-        """Put documents in, and commit."""
+        """Put the documents and commit."""
         order, since = self.order, 0
         timings: list[int] = []
         commits: list[int] = []
@@ -83,7 +84,7 @@ class Work:
             timings.append(time.perf_counter_ns() - began)
             since += stop - start
             due = order.commit_every is not None and since >= order.commit_every
-            if stop == order.stop:  # what is to be killed leaves something that it did not promise
+            if stop == order.stop:  # a worker that will be killed leaves some documents uncommitted
                 due = not order.hold or not (commits or order.start)
             if due:
                 commits.append(self._commit(stop))
@@ -106,7 +107,7 @@ class Work:
         return took
 
     def read(self) -> None:
-        """Ask for the ids, and for every document: in one shuffled order, many at a time, and some alone."""
+        """Read the ids and all documents in random order, in batches and some singly."""
         order = self.order
         self.stage = "reading back"
         ids = [one.id for one in self._documents[: order.possible]]
@@ -142,7 +143,10 @@ class Work:
         return listed
 
     def _got(self, ids: list[str]) -> list[tuple[str, Document | None]]:
-        """The documents that it gives for these ids, and nothing else that it may give."""
+        """Return the documents that the store gives for ids.
+
+        Raises WrongResult for anything else.
+        """
         found = _several(self._keeper.get(ids), "documents")
         if len(found) != len(ids):
             asked = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
@@ -153,7 +157,7 @@ class Work:
         return list(zip(ids, found, strict=True))
 
     def replace(self) -> None:
-        """Put some documents in once more, changed, read them, and put them in as they were."""
+        """Replace some documents by changed ones, read them, and restore the originals."""
         self.stage = "replacing"
         last = self.order.possible
         chance = random.Random(self.order.seed)  # noqa: S311 - a sample, no secret
@@ -188,7 +192,7 @@ class Work:
         self._keeper.commit()
 
     def search(self) -> None:
-        """Ask every query."""
+        """Run all queries."""
         order = self.order
         self.stage = "searching"
         queries, asked = read_queries(self._data), read_vectors(self._data, "asked")
@@ -213,7 +217,10 @@ class Work:
 
 
 def claims(keeper: Any) -> tuple[list[str], str]:
-    """What a store says that it keeps of a document, and searches by; BadInput where nobody can know what it means."""
+    """Return the fields that a store keeps and what it searches by.
+
+    Raises BadInput if it declares anything unknown.
+    """
     keeps = getattr(keeper, "keeps", FIELDS)
     searches = getattr(keeper, "searches", SEARCHES[0])
     unknown = [keeps] if isinstance(keeps, str) else [one for one in keeps if one not in FIELDS]
@@ -243,7 +250,7 @@ def _hit(found: Any) -> Hit:
 
 
 def _kind(thing: Any) -> str:
-    """What something is.
+    """Describe the type of a value.
 
     >>> _kind(None), _kind({}), _kind(1)
     ('nothing', 'a dict', 'an int')
@@ -253,7 +260,7 @@ def _kind(thing: Any) -> str:
 
 
 def carry_out(text: str, tell: Tell) -> int:
-    """Do what an order says; 0 when it is done."""
+    """Run a task given as JSON and return the exit code; 0 means success."""
     order = Order.of(text)
     sys.path.extend(one for one in order.path if one not in sys.path)
     work = None
@@ -261,14 +268,14 @@ def carry_out(text: str, tell: Tell) -> int:
         work = Work(order, tell)
         work.done()
     except RagaugeError as error:
-        # What an engine refused is told in its own words, as it wrote them; ours are made for one line.
+        # Report the engine's original message; the one of ragauge is shortened to one line.
         cause = error.__cause__ if isinstance(error, BackendFailed) and error.__cause__ is not None else None
         words = _verbatim(cause) if cause is not None else error.message
         tell(_failed(work, type(error).__name__, words, error.hint))
         return error.exit_code
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # engines in Rust that panic raise what is no Exception
+    except BaseException as error:  # panics of engines in Rust are not subclasses of Exception
         if isinstance(error, SystemExit):
             raise
         if isinstance(error, Amiss):

@@ -1,4 +1,7 @@
-"""Charts: one definition for the page and for files. Names and texts are data in them, never part of an expression."""
+"""Draw the charts of an overview, for pages and files.
+
+System names and texts are passed to Vega-Lite as data, never as part of an expression.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ __all__ = ["CHARTS", "Chart", "Drawing", "Panel", "as_png", "as_svg", "drawn", "
 
 @dataclass(frozen=True)
 class Chart:
-    """A kind of chart: what it is called, and what draws it where an overview has enough for it."""
+    """Title of a chart and the function that draws it.
+
+    The function returns None if data are missing.
+    """
 
     title: str
     draw: Callable[[Overview], Sketch | None]
@@ -31,18 +37,18 @@ class Chart:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart of some systems: panels that stand in a row or below each other, as there is room."""
+    """Chart of panels that are arranged in rows, depending on the available width."""
 
     title: str
     caption: str
-    """How to read it."""
+    """Text below the chart that explains how to read it."""
     alt: str
-    """What it shows, in words and figures."""
+    """Alternative text: what the chart shows, with its values."""
     panels: Sequence[Panel]
     width: int = 760
 
     def sheet(self, width: int | None = None) -> dict[str, Any]:
-        """All of it as one specification of a fixed width, for files."""
+        """Combine all panels into one specification of a fixed width in pixels, for files."""
         return sheet(self.title, self.alt, self.panels, width or self.width)
 
 
@@ -58,11 +64,11 @@ CHARTS: dict[str, Chart] = {
     "latency": Chart("How long queries take", latency),
     "stages": Chart("Where the time goes", stages),
 }
-"""All charts of an overview, in the order in which a reader asks."""
+"""Definitions of all charts of an overview, in display order."""
 
 
 def drawn(overview: Overview) -> dict[str, Drawing]:
-    """Every chart that the overview has enough for."""
+    """Draw every chart for which the overview has data, by name."""
     found = {}
     for name, chart in CHARTS.items():
         sketch = chart.draw(overview) if overview.measures else None
@@ -72,6 +78,6 @@ def drawn(overview: Overview) -> dict[str, Drawing]:
 
 
 def trend(history: History) -> Drawing | None:
-    """A history as a chart; None where there is nothing to draw."""
+    """Draw a history, or return None if it has no values."""
     sketch = trends(history)
     return None if sketch is None else Drawing("Over time", sketch.caption, sketch.alt, sketch.panels)

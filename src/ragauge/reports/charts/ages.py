@@ -1,4 +1,4 @@
-"""Where stale documents stand: at each rank of the top k, the part of the queries that have one there."""
+"""Chart of the share of queries with a stale hit at each rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEIGHT = 140
 
 
 def parts_by_rank(told: Freshness) -> list[tuple[int, int, int]]:
-    """For each rank how many stale documents stood there, and of how many."""
+    """Count, for each rank, the stale hits and all hits; return (rank, stale, hits)."""
     stale, filled = [0] * told.k, [0] * told.k
     for one in told.queries:
         for rank in range(one.considered):
@@ -22,7 +22,7 @@ def parts_by_rank(told: Freshness) -> list[tuple[int, int, int]]:
 
 
 def by_rank(told: Freshness) -> dict[str, Drawing]:
-    """A bar for each rank; nothing where nothing is stale, or k is large."""
+    """Build a bar chart by rank; empty if nothing is stale or k is above 100."""
     counts = parts_by_rank(told)
     if not any(mine for _, mine, _ in counts) or len(counts) > 100:
         return {}

@@ -1,4 +1,4 @@
-"""How a judge parts good from bad, and what its scores promise: the ROC curve, and scores against people's verdicts."""
+"""Charts of a calibration: the ROC curve, and the calibration curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEIGHT = 260
 
 
 def drawn(several: Mapping[str, Calibration]) -> dict[str, Drawing]:
-    """A drawing for each set that has both good and bad samples with scores, by the names that are given."""
+    """Draw each calibration that has scores of both good and bad samples."""
     found = {}
     for name, one in several.items():
         drawing = _drawing(one)
@@ -27,7 +27,9 @@ def drawn(several: Mapping[str, Calibration]) -> dict[str, Drawing]:
 
 
 def roc(scores: Floats, good: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[float, float]]:
-    """False alarms and hits, from the strictest threshold to the most lenient; equal scores are one step.
+    """Return the ROC curve as pairs of false and true positive rate.
+
+    The strictest threshold comes first. Equal scores are one step.
 
     >>> roc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
     [(0.0, 0.0), (0.0, 0.5), (0.5, 1.0), (1.0, 1.0)]

@@ -1,4 +1,4 @@
-"""Measures over k, and which k is enough."""
+"""Draw measures over k with the smallest sufficient k."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from ragauge.reports.charts.sketches import (
 )
 
 WIDTH, HEIGHT = 200, 240
-"""The plot on a phone, where names have the least room."""
+"""Plot size on a phone, where labels have the least space."""
 PARTS = 6
-"""Into so many boxes a line from k to k is cut to keep names off it."""
+"""Number of boxes that cover a line segment, used to keep labels off the line."""
 BESIDE = 110
-"""Pixels of a name at the end of a line."""
+"""Width reserved for a name at the end of a line, in pixels."""
 LONG = 22
-"""So many letters of a name stand in an advice."""
+"""Maximum number of characters of a system name in a recommendation."""
 Lines = Mapping[str, list[tuple[int, float]]]
-"""By system, its mean at each k; it ends where the system's rankings do."""
+"""`(k, mean)` points by system, up to the depth of its rankings."""
 
 
 class Told(NamedTuple):
-    """Which k is enough for a system."""
+    """Smallest sufficient k of a system."""
 
     system: str
     advice: Advice
     enough: bool
-    """Whether a smaller k than the largest that was tried is enough."""
+    """Whether a k below the largest tested one is sufficient."""
     last: int
-    """The largest k that was tried."""
+    """Largest tested k."""
 
     @property
     def k(self) -> int:
-        """The k that is enough, or the largest that was tried."""
+        """Smallest sufficient k, or the largest tested one."""
         return self.last if self.advice.k is None else self.advice.k
 
     @property
     def words(self) -> str:
-        """The advice without the name."""
+        """Recommendation as text, without the system name."""
         return f"k = {self.k} is enough" if self.enough else f"no k below {self.k} is enough"
 
 
 def curves(overview: Overview) -> Sketch | None:
-    """A panel for each measure that is known over k."""
+    """Draw one panel per measure that is known over k."""
     cast = Cast(overview.systems, overview.baseline)
     panels, said, advised = [], [], []
     for curve in overview.curves:
@@ -82,7 +82,7 @@ def curves(overview: Overview) -> Sketch | None:
 
 
 def _read(advised: Sequence[Told]) -> list[str]:
-    """How to read what is advised."""
+    """Return caption parts that explain the recommendations."""
     parts = []
     enough, lacking = ([one for one in advised if one.enough is wanted] for wanted in (True, False))
     if enough:
@@ -98,7 +98,7 @@ def _read(advised: Sequence[Told]) -> list[str]:
 
 
 def _advice(overview: Overview, curve: Curve, known: Lines) -> Told | None:
-    """What is advised for the best system; where nothing is, for the baseline."""
+    """Return the recommendation for the best system, else for the baseline, else None."""
     for name in (*overview.ranked()[:1], overview.baseline):
         if name is not None and name in curve.enough and name in known:
             advice = curve.enough[name]
@@ -111,10 +111,10 @@ def _panel(curve: Curve, known: Lines, cast: Cast, told: Told | None) -> Panel:
     alt = altair()
     bottom, top = span([v for points in known.values() for _, v in points])
     bottom = max(bottom, 0.0)
-    # Words stand above all lines.
+    # Space for the text above all lines.
     top += (top - bottom) * 13 / HEIGHT if told is not None else 0.0
     first, last = curve.ks[0], curve.ks[-1]
-    # A little room at both ends keeps points off the figures of the axis and off the names.
+    # Padding at both ends keeps points off the axis labels and the names.
     more = (last / first) ** 0.02
     axis = alt.Axis(values=list(curve.ks), format="~g", labelOverlap="greedy", grid=False)
     x = alt.X("k:Q", title="k (log scale)", scale=alt.Scale(type="log", domain=[first / more, last * more]), axis=axis)
@@ -146,7 +146,10 @@ def _panel(curve: Curve, known: Lines, cast: Cast, told: Told | None) -> Panel:
 
 
 def _names(known: Lines, xs: tuple[float, float], ys: tuple[float, float]) -> Rows:
-    """Names right of the plot, apart from each other; those of lines that end earlier wherever no line is."""
+    """Place names to the right of the plot.
+
+    Names of lines that end earlier are placed off the lines.
+    """
     deepest = max(points[-1][0] for points in known.values())
     tails = {name: points[-1][1] for name, points in known.items() if points[-1][0] == deepest}
     heights = apart(list(tails.values()), 13 / HEIGHT * (ys[1] - ys[0]))
@@ -174,7 +177,10 @@ def _names(known: Lines, xs: tuple[float, float], ys: tuple[float, float]) -> Ro
 
 
 def _enough(alt: Any, told: Told, x: Any, y: Any, top: float, curve: Curve) -> list[Any]:
-    """Words above all lines; and an upright line where a k is enough, with the words on that side that has room."""
+    """Draw the recommendation as text, with a vertical line if a k is sufficient.
+
+    The text is on the side of the line with more space.
+    """
     ks = curve.ks
     right = not told.enough or math.log(told.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0])
     name = told.system if len(told.system) <= LONG else f"{told.system[: LONG - 1]}…"

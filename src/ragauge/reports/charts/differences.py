@@ -1,4 +1,4 @@
-"""Query by query: by how much systems differ from the baseline, and how often they win."""
+"""Draw differences between systems by query and by stratum."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from ragauge.reports.charts.looks import LOST, TIED, WON, Cast
 from ragauge.reports.charts.sketches import Rows, Sketch, altair, figure, listed, panel, sentence
 
 MOST = 400
-"""So many points of a line are drawn."""
+"""Maximum number of points per line."""
 
 
 def compared(overview: Overview) -> list[Comparison]:
-    """Each system against the baseline by the first measure; where there is none, the best against the next best."""
+    """Return the comparisons with the baseline by the first measure.
+
+    Without a baseline, returns the comparison of the best system with the second best.
+    """
     rows = [] if overview.compared is None else [row for row in overview.compared if row.measure == overview.first]
     rows = [row for row in rows if row.n and {row.system, row.baseline} <= set(overview.entries)]
     if overview.baseline is not None:
@@ -27,7 +30,7 @@ def compared(overview: Overview) -> list[Comparison]:
 
 
 def best_first(row: Comparison) -> Floats | None:
-    """The difference of every query, the best first; None where not all of them are known."""
+    """Return the differences of all queries, best first; None if some are unknown."""
     if len(row.moved) != row.wins + row.losses:
         return None
     values = np.array([one.difference for one in row.moved] + [0.0] * row.ties, dtype=np.float64)
@@ -44,7 +47,7 @@ def _against(overview: Overview, rows: Sequence[Comparison]) -> str:
 
 
 def waterfall(overview: Overview) -> Sketch | None:
-    """The differences in order, as a line for each system."""
+    """Draw the sorted differences, one line per system."""
     known = _known(overview)
     if not known:
         return None
@@ -94,7 +97,7 @@ def waterfall(overview: Overview) -> Sketch | None:
 
 
 def boxes(overview: Overview) -> Sketch | None:
-    """Quartiles, the 5th and 95th percentile, and the mean with its interval."""
+    """Draw quartiles, 5th and 95th percentile, and mean difference with its interval."""
     known = _known(overview)
     if not known:
         return None
@@ -151,7 +154,7 @@ def _signed(value: float | None) -> str:
 
 
 def wins(overview: Overview) -> Sketch | None:
-    """How many queries each system wins, ties and loses."""
+    """Draw the share of queries that each system wins, ties and loses."""
     found = compared(overview)
     if not found:
         return None
@@ -187,7 +190,7 @@ def wins(overview: Overview) -> Sketch | None:
         alt.Tooltip("share:Q", title="%", format=".1f"),
     ]
     chart = alt.Chart(alt.Data(values=rows))
-    # Figures stand on colour, whatever the page behind it is: they are white in every scheme.
+    # White in every colour scheme, because the text is on a coloured bar.
     layers = [
         chart.mark_bar(height=20).encode(x=x, x2="end:Q", y=y, color=colour, tooltip=tips),
         chart.mark_text(color="#ffffff", fontSize=11, fontWeight=600).encode(

@@ -1,4 +1,4 @@
-"""Charts as files: SVG and PNG, without a browser."""
+"""Charts as SVG and PNG files, rendered without a browser."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from ragauge.reports.charts.sketches import Panel, clean
 
 GAP = 24
 NARROW = 230
-"""The least width of a panel that shares its row."""
+"""Minimum width in pixels of a panel that shares its row."""
 APART = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
-"""Each panel has its own legend or none: put together, those without one would contradict those with one."""
+"""Each panel has its own legend or none. With shared scales, panels with and without a legend would conflict."""
 
 
 def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> dict[str, Any]:
-    """All panels of a drawing as one specification of a fixed width, on white, with its title."""
+    """Combine all panels of a chart into one specification of fixed width.
+
+    It has a title and a white background.
+    """
     if len(panels) == 1:
         alone = {**panels[0].spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
         alone["layer"] = [_spread(layer, width) for layer in alone["layer"]]
@@ -43,7 +46,7 @@ def sheet(title: str, alt: str, panels: Sequence[Panel], width: int = 760) -> di
 
 
 def _spread(layer: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """A layer whose legend takes the room that there is, where on a page it must fit a phone."""
+    """Give the legend of a layer the full width; on a page it has to fit a phone."""
     encoding = dict(layer.get("encoding", {}))
     for channel in ("color", "shape"):
         legend = (encoding.get(channel) or {}).get("legend")
@@ -54,7 +57,10 @@ def _spread(layer: Mapping[str, Any], width: int) -> dict[str, Any]:
 
 
 def _columns(many: int, most: int) -> int:
-    """As many in a row as there is room for, but no row nearly empty: four are two and two, not three and one."""
+    """Return the number of panels per row that fills rows evenly.
+
+    Four panels are 2 + 2, not 3 + 1.
+    """
     return math.ceil(many / math.ceil(many / most))
 
 
@@ -64,7 +70,7 @@ def _headed(title: str, below: str = "") -> dict[str, Any]:
 
 
 def _inner(one: Panel, width: int, columns: int) -> int:
-    """The width that is left beside the names on the left and the words on the right."""
+    """Return the plot width in pixels without names and labels at its sides."""
     return int((width - GAP * (columns - 1)) / columns - _beside(one.spec))
 
 
@@ -81,7 +87,10 @@ def _domain(encoding: Mapping[str, Any]) -> list[str]:
 
 
 def _outside(layer: Mapping[str, Any]) -> float:
-    """Names at the ends of lines stand beside the plot."""
+    """Return the width in pixels of names at the ends of lines.
+
+    They are to the right of the plot.
+    """
     encoding = layer.get("encoding", {})
     if layer["mark"].get("type") != "text" or encoding.get("text", {}).get("field") != "system":
         return 0.0
@@ -89,14 +98,17 @@ def _outside(layer: Mapping[str, Any]) -> float:
 
 
 def _view(one: Panel, width: int) -> dict[str, Any]:
-    """A panel inside a sheet; the names of its layers would be there twice."""
+    """Build the view of a panel in a sheet.
+
+    Layer names are left out, since they would be duplicates.
+    """
     spec = {key: value for key, value in one.spec.items() if key not in ("$schema", "config", "width")}
     spec["layer"] = [{key: value for key, value in layer.items() if key != "name"} for layer in spec["layer"]]
     return {**spec, "width": width, **({"title": {"text": clean(one.title)}} if one.title else {})}
 
 
 def _paper() -> dict[str, Any]:
-    """The settings with dark words on white."""
+    """Return the Vega-Lite settings for files: dark text on white."""
     text = ON_PAPER["text"]
     config = {**CONFIG, "background": ON_PAPER["background"], "font": ON_PAPER["font"], "padding": 12}
     for part in ("axis", "legend"):
@@ -120,12 +132,15 @@ def _vega() -> Any:
 
 
 def as_svg(spec: Mapping[str, Any]) -> str:
-    """A specification of a fixed width as SVG; its description is there for those who cannot see it."""
+    """Render a specification of fixed width as SVG.
+
+    Its description is included for screen readers.
+    """
     svg = _vega().vegalite_to_svg(dict(spec), allowed_base_urls=[])
     described = escape(str(spec.get("description", "")))
     return re.sub(r"<svg ([^>]*)>", lambda m: f'<svg {m[1]} role="img"><desc>{described}</desc>', svg, count=1)
 
 
 def as_png(spec: Mapping[str, Any], scale: float = 2) -> bytes:
-    """The same as PNG, so many pixels for each of the drawing's."""
+    """Render a specification of fixed width as PNG, with `scale` pixels per unit."""
     return bytes(_vega().vegalite_to_png(dict(spec), scale=scale, allowed_base_urls=[]))

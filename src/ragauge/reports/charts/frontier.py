@@ -1,4 +1,4 @@
-"""What stores reach: recall against speed, with a line along each store's frontier and what is beaten faint."""
+"""Charts of recall against throughput, latency and relevance, with the Pareto frontier of each store as a line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Value = Callable[[Point], float]
 
 
 def speed(sweep: Sweep) -> Sketch | None:
-    """Recall against queries per second."""
+    """Draw recall against queries per second; None if there is nothing to draw."""
     points = _drawable(sweep, lambda one: one.qps)
     if not points:
         return None
@@ -53,7 +53,7 @@ def speed(sweep: Sweep) -> Sketch | None:
 
 
 def latency(sweep: Sweep) -> Sketch | None:
-    """Recall against the median and the 99th percentile of one query."""
+    """Draw recall against the p50 and p99 latency; None if there is nothing to draw."""
     panels: list[Panel] = []
     said = []
     for name in ("p50", "p99"):
@@ -70,7 +70,10 @@ def latency(sweep: Sweep) -> Sketch | None:
 
 
 def filter_latency(sweep: Sweep) -> Sketch | None:
-    """Draw recall against the median latency with each filter, one panel per filter."""
+    """Draw recall against the median latency with each filter, one panel per filter.
+
+    None if there is nothing to draw.
+    """
     panels: list[Panel] = []
     said = []
     value = _percentile("p50")
@@ -93,7 +96,10 @@ def filter_latency(sweep: Sweep) -> Sketch | None:
 
 
 def relevance(sweep: Sweep) -> Sketch | None:
-    """What the judgments of people say, against recall; a panel for each measure."""
+    """Draw relevance against recall, one panel per measure.
+
+    None if there is nothing to draw.
+    """
     panels: list[Panel] = []
     for name in dict.fromkeys(name for one in sweep.points for name in one.relevance):
         points = [one for one in _drawable(sweep, _judged(name)) if math.isfinite(one.relevance.get(name, math.nan))]
@@ -115,7 +121,7 @@ def _percentile(name: str) -> Value:
 
 
 def _drawable(sweep: Sweep, value: Value) -> list[Point]:
-    """The points that have a recall, and a place on a logarithmic axis."""
+    """Return the points with a recall and a value that a logarithmic axis can show."""
     return [
         one
         for one in sweep.points
@@ -128,7 +134,10 @@ def _axis(sweep: Sweep, points: Sequence[Point]) -> Axis:
 
 
 def _rows(sweep: Sweep, points: Sequence[Point], value: Value, up: bool, cast: Cast) -> Rows:
-    """A row for each point, with everything that somebody may ask of it; `line` is whether it is on a frontier."""
+    """Build one row per point with its tooltip values.
+
+    `line` says whether the point is on the frontier of its store.
+    """
     where = _axis(sweep, points)
     kept: set[int] = set()
     for name in dict.fromkeys(one.configuration.series for one in points):
@@ -180,7 +189,10 @@ def _panel(
     keyed: bool = True,
     chosen: bool = False,
 ) -> Panel:
-    """Recall against something on a logarithmic axis; `chosen` is whether a click on a name leaves that store alone."""
+    """Draw recall against a value on a logarithmic axis.
+
+    With `chosen`, a click on a name in the legend shows only that store.
+    """
     alt = altair()
     names = [one for one in ranked(sweep) if any(point.configuration.series == one for point in points)]
     cast = Cast(everyone(sweep))

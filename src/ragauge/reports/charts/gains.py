@@ -1,4 +1,4 @@
-"""Gains as charts: what a batch is worth as it grows, and how far queries moved."""
+"""Charts of a gain: the gain of the batch as it grows, and the gain of each query."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ragauge.worths import Gain
 
 HEIGHT = 200
 MANY = 200
-"""So many queries at most are drawn."""
+"""Maximum number of queries drawn."""
 LONG = 24
-"""Characters of a name."""
+"""Maximum number of characters of a document name."""
 
 
 def drawn(gain: Gain) -> dict[str, Drawing]:
-    """Every chart that there is enough for."""
+    """Build all charts for which there is enough data."""
     found = {}
     if len(gain.batch) > 1:
         found["batch"] = batch(gain)
@@ -27,7 +27,7 @@ def drawn(gain: Gain) -> dict[str, Drawing]:
 
 
 def batch(gain: Gain) -> Drawing:
-    """What each document adds to those before it, by term, and what the batch is worth with it."""
+    """Build the chart of marginal gains by term, and of the batch's total."""
     alt = altair()
     names = [_short(f"{place}. {one.id}") for place, one in enumerate(gain.batch, 1)]
     terms = [one.name for one in gain.terms if not math.isnan(one.value)]
@@ -82,7 +82,7 @@ def batch(gain: Gain) -> Drawing:
 
 
 def queries(gain: Gain) -> Drawing:
-    """The queries that gained or lost, those that gained most on the left."""
+    """Build the chart of the queries that gained or lost, largest gain first."""
     alt = altair()
     moved = sorted([*gain.gained, *gain.lost], key=lambda one: -one.gain)
     if len(moved) > MANY:

@@ -1,4 +1,4 @@
-"""A corpus as a graph, drawn: how far the answers are, what lies within reach, and how many links documents have."""
+"""Charts of a graph analysis: distances, recall and links per document."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from ragauge.reports.charts.sketches import Panel, Rows, altair, figure, interva
 from ragauge.webs import DISTANCES, Reach, Web
 
 ROW = 34
-"""Pixels of a bar that lies."""
+"""Height of a horizontal bar, in pixels."""
 HEIGHT = 170
 FAR = (*PALETTE[:5], NEUTRAL)
-"""A colour for each distance, none like the next; grey for what has no way."""
+"""Colour of each distance; grey for documents without a path."""
 SIDES = ("relevant", "others")
 WAYS = ("within reach", "plain search, as many documents")
 ASIDE = 0.04
-"""How far the two stand from each other, in links."""
+"""Horizontal offset of the two points at each distance, in links."""
 
 
 def drawn(web: Web) -> dict[str, Drawing]:
-    """Every chart that there is enough for."""
+    """Build all charts for which there is data."""
     return {**(_reach(web) if web.reach else {}), **(_degrees(web) if web.links else {})}
 
 
@@ -144,7 +144,7 @@ def _degrees(web: Web) -> dict[str, Drawing]:
 
 
 def _named(low: int, high: int) -> str:
-    """What a bar stands for.
+    """Format the label of a bar.
 
     >>> _named(3, 3), _named(1200, 1299)
     ('3', '1,200-1,299')

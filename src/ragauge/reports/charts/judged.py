@@ -1,4 +1,4 @@
-"""How the values of samples are spread: a panel of bars for each measure that something was judged by."""
+"""Chart of the distribution of judged scores: one histogram per measure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ragauge.reports.judged_words import Figure, confidence, figures
 from ragauge.verdicts import Judged
 
 WIDTH = 0.1
-"""Of a bar."""
+"""Width of a histogram bar, in units of the score."""
 HEIGHT = 120
 GAP = 0.003
-"""Between a bar and its neighbour there is twice that."""
+"""Half of the gap between two bars, in units of the score."""
 
 
 def drawn(judged: Judged) -> dict[str, Drawing]:
-    """Every chart that there is enough for."""
+    """Draw all charts for which there is enough data."""
     sketch = spread(judged)
     if sketch is None:
         return {}
@@ -29,7 +29,7 @@ def drawn(judged: Judged) -> dict[str, Drawing]:
 
 
 def spread(judged: Judged) -> Sketch | None:
-    """How many samples have which value, measure by measure; None where nothing is scored."""
+    """Sketch the distribution of scores of each measure; None without scored samples."""
     panels, said = [], []
     for one in figures(judged):
         values = judged.scores.values[one.measure]
@@ -52,7 +52,7 @@ def spread(judged: Judged) -> Sketch | None:
 
 
 def bars(values: Floats) -> tuple[Ints, Floats]:
-    """How many values there are in each tenth from 0, or from the least where it is below, to 1.
+    """Count the scores in bars of width 0.1, from 0 or the lowest score to at least 1.
 
     >>> counts, edges = bars(np.array([0.0, 0.1, 0.95, 1.0]))
     >>> counts.tolist(), len(edges)
@@ -61,7 +61,7 @@ def bars(values: Floats) -> tuple[Ints, Floats]:
     first = min(0, math.floor(round(float(values.min()) / WIDTH, 9)))
     last = max(10, math.ceil(round(float(values.max()) / WIDTH, 9)))
     edges = np.round(np.arange(first, last + 1) * WIDTH, 9)
-    # A value on an edge belongs to what lies below it, but the least to the first bar.
+    # A value on an edge belongs to the bar below it; the lowest value belongs to the first bar.
     places = np.clip(np.ceil(np.round(values / WIDTH, 9)).astype(int) - first - 1, 0, last - first - 1)
     return np.bincount(places, minlength=last - first), edges
 

@@ -1,4 +1,4 @@
-"""Where names stand beside marks: off bars, lines and each other, as far as there is room."""
+"""Placement of labels next to the marks of a chart, with few overlaps."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 from ragauge.reports.charts.sketches import Rows
 
 LETTER = 6.0
-"""Pixels of a letter, about."""
+"""Approximate width of a letter in pixels."""
 WIDEST = 150
-"""Pixels after which a name is cut."""
+"""Maximum width of a label in pixels; longer names are cut."""
 TALL = 13.0
 NEAR = 9
-"""Pixels from the middle of a mark to its name."""
+"""Distance from the centre of a mark to its label in pixels."""
 
 
 class Box(NamedTuple):
-    """A part of a plot, in pixels; y grows downwards."""
+    """A rectangle in a plot, in pixels; y grows downwards."""
 
     left: float
     top: float
@@ -25,13 +25,13 @@ class Box(NamedTuple):
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        """Whether they have a part in common."""
+        """Return whether two boxes overlap."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
 
 class Mark(NamedTuple):
-    """A point with its name, and its interval upright through it."""
+    """A point with its name and its vertical interval."""
 
     name: str
     x: float
@@ -41,32 +41,35 @@ class Mark(NamedTuple):
 
     @property
     def boxes(self) -> list[tuple[Box, float]]:
-        """Where no other name should stand, and how bad it would be; beside the point it would seem to be its own."""
+        """Boxes that other labels should avoid, and the cost of an overlap.
+
+        The box of the point is wider than the point, since a label next to it would seem to be its own.
+        """
         point = Box(self.x - 13, self.y - 7, self.x + 13, self.y + 7)
         return [(point, 6.0), (Box(self.x - 2, self.top, self.x + 2, self.bottom), 3.0)]
 
 
 class Spot(NamedTuple):
-    """Where a name stands, from its mark."""
+    """Position of a label relative to its mark."""
 
     align: str
     dx: float
     dy: float
 
     def box(self, mark: Mark) -> Box:
-        """What the name covers."""
+        """Return the box that the label covers."""
         wide = min(float(WIDEST), LETTER * len(mark.name))
         left = mark.x + self.dx - {"left": 0.0, "center": wide / 2, "right": wide}[self.align]
         return Box(left, mark.y + self.dy - TALL / 2, left + wide, mark.y + self.dy + TALL / 2)
 
 
 def spots(marks: Sequence[Mark], lines: Sequence[Box], width: float, height: float) -> list[Spot]:
-    """A place for each name: the one in whose way least is, the nearest of several.
+    """Choose a position for each label with the fewest overlaps, then the nearest.
 
-    Distances from mark to mark are those of the narrowest plot: in a wider one there is only more room.
+    Positions are those of the narrowest plot; in a wider one marks are further apart.
     """
     chosen: list[Spot | None] = [None] * len(marks)
-    for _ in range(3):  # names that came later may be in the way of earlier ones
+    for _ in range(3):  # repeat, because later labels may overlap earlier ones
         for i, mark in enumerate(marks):
             taken = [(line, 2.0) for line in lines]
             for other, spot in (pair for j, pair in enumerate(zip(marks, chosen, strict=True)) if j != i):
@@ -77,7 +80,10 @@ def spots(marks: Sequence[Mark], lines: Sequence[Box], width: float, height: flo
 
 
 def _tried(mark: Mark) -> dict[Spot, float]:
-    """Beside the mark, a little above or below that, or at the ends of its interval; and how far that seems."""
+    """Return the candidate positions of a label and the cost of their distance.
+
+    They are left and right of the mark at several heights, and at the ends of its interval.
+    """
     found = {
         Spot(align, dx, dy): far
         for dy, far in ((-9, 0.0), (9, 0.1), (0, 0.2), (-17, 0.6), (17, 0.7))
@@ -89,15 +95,15 @@ def _tried(mark: Mark) -> dict[Spot, float]:
 
 
 def _cost(box: Box, taken: Sequence[tuple[Box, float]], width: float, height: float) -> float:
-    # On the left stand the figures of the axis; on the right and above a plot makes room.
+    # The axis labels are on the left; on the right and above, the plot can grow.
     outside = 20.0 * (box.left < 0) + 8.0 * (box.right > width or box.top < 0 or box.bottom > height)
     return outside + sum(cost for other, cost in taken if box.meets(other))
 
 
 def named(alt: Any, rows: Rows, limit: int = WIDEST) -> list[Any]:
-    """Words over what is behind them: the same twice, the first in the colour of the page and a little thicker.
+    """Build text layers for labels: a halo in the background colour, then the text.
 
-    Where they stand is in the rows: the fields of a `Spot`.
+    Each row has its position in the fields of a `LabelPosition`.
     """
     chart = alt.Chart(alt.Data(values=rows))
     stands = {field: alt.ExprRef(f"datum.{field}") for field in Spot._fields}

@@ -1,4 +1,4 @@
-"""Where the time goes: how it is distributed for each stage, and what stages take on average."""
+"""Draw latency distributions and mean times by stage."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ragauge.reports.charts.sketches import (
 from ragauge.stages import STAGES
 
 MOST = 120
-"""So many points of a line are drawn."""
+"""Maximum number of points per line."""
 MARKED = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 def latency(overview: Overview) -> Sketch | None:
-    """For `total` and each stage the share of queries that took at most so long, as a line for each system."""
+    """Draw the cumulative latency distribution of `total` and each stage."""
     known = _stages(overview)
     cast = Cast(overview.systems, overview.baseline)
     timed = [name for name, entry in overview.entries.items() if entry.times or entry.speed is not None]
@@ -56,7 +56,7 @@ def latency(overview: Overview) -> Sketch | None:
 
 
 def _stages(overview: Overview) -> list[str]:
-    """`total`, then the usual stages, then what else systems have marked."""
+    """Return `total`, the standard stages, then custom stages sorted by name."""
     found = {
         stage
         for entry in overview.entries.values()
@@ -67,7 +67,10 @@ def _stages(overview: Overview) -> list[str]:
 
 
 def _line(entry: Entry, stage: str) -> tuple[list[float], list[float]]:
-    """Milliseconds, and the share of queries that took at most so long; from percentiles where that is all there is."""
+    """Return latencies in ms and cumulative shares of queries.
+
+    They are computed from the latencies of all queries, or else from known percentiles.
+    """
     times = np.asarray(entry.times.get(stage, ()), dtype=np.float64)
     times = np.sort(times[np.isfinite(times)])
     if len(times):
@@ -95,7 +98,7 @@ def _distribution(overview: Overview, stage: str, cast: Cast, key: Sequence[str]
     marks: Rows = []
     every: list[float] = []
     for name, entry in overview.entries.items():
-        # A logarithmic axis has no place for 0.
+        # A logarithmic axis cannot show 0.
         points = [(ms, share) for ms, share in zip(*_line(entry, stage), strict=True) if ms > 0]
         if not points:
             continue
@@ -136,7 +139,7 @@ def _distribution(overview: Overview, stage: str, cast: Cast, key: Sequence[str]
 
 
 def stages(overview: Overview) -> Sketch | None:
-    """What a query takes on average, by stage, as one bar for each system."""
+    """Draw the mean time of a query by stage, one bar per system."""
     parts = {name: _parts(entry) for name, entry in overview.entries.items()}
     parts = {name: mine for name, mine in parts.items() if mine}
     if not parts:
@@ -193,7 +196,10 @@ def _others(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def _parts(entry: Entry) -> dict[str, float]:
-    """Mean milliseconds of all queries by stage; a stage that only some of them had counts for those alone."""
+    """Return the mean time in ms per query by stage, averaged over all queries.
+
+    A stage that only some queries have is weighted by their number. `other` is the remaining time.
+    """
     if entry.speed is None or "total" not in entry.speed.stages:
         return {}
     total = entry.speed.stages["total"]

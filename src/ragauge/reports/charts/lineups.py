@@ -1,4 +1,4 @@
-"""Embedders as charts: how good, at which k, how long a query takes, and bits per byte."""
+"""Charts of an embedder study: measures, cutoffs, latency and bits per byte."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TITLES = {
 
 
 def drawn(found: Lineup) -> dict[str, Drawing]:
-    """Every chart that there is enough for."""
+    """Build all charts for which there is enough data."""
     if not found.measures or not any(one.means for one in found.entrants):
         return {}
     sketches = {
@@ -67,7 +67,10 @@ def drawn(found: Lineup) -> dict[str, Drawing]:
 
 
 def overview(found: Lineup, store: str | None = None) -> Overview:
-    """The same as systems side by side, the best first; with their times in one store."""
+    """Convert the study to an overview of systems, best first.
+
+    With `store`, it has the latency in that store.
+    """
     entries = {
         one.name: Entry(one.name, one.means, speed=None if store is None else _speed(_in(one, store)))
         for one in ordered(found)
@@ -84,7 +87,7 @@ def overview(found: Lineup, store: str | None = None) -> Overview:
 
 
 def _in(one: Entrant, store: str) -> Shelf | None:
-    """An embedder's shelf; of what has no vectors, its own."""
+    """Return an embedder's result in a store; for a system without vectors, its own."""
     return one.shelf(store) or (one.shelves[0] if one.shelves and one.kind != "embedder" else None)
 
 
@@ -109,7 +112,7 @@ def _against_time(found: Lineup) -> Sketch | None:
 
 
 def times(found: Lineup) -> Sketch | None:
-    """A panel for each store: what a query takes on average, by stage."""
+    """Draw the mean latency of a query by stage, one panel per store."""
     panels, said = [], []
     for store in store_names(found):
         sketch = stages(overview(found, store))
@@ -126,7 +129,7 @@ def times(found: Lineup) -> Sketch | None:
 
 
 def cutoffs(found: Lineup) -> Sketch | None:
-    """A panel for each measure that is known at several cutoffs: bars for each embedder at each of them."""
+    """Draw the embedders at each cutoff, one panel per measure with several cutoffs."""
     families: dict[str, list[tuple[int, str]]] = {}
     for name in found.measures:
         family, _, k = name.rpartition("@")
@@ -165,7 +168,7 @@ def _grouped(found: Lineup, family: str, several: list[tuple[int, str]], cast: C
             ends = {"value": figure(mean.value), "low": figure(mean.low), "high": figure(mean.high)}
             rows.append({"system": one.name, "place": place, "k": f"@{k}", "n": mean.n or None, **ends})
     x = alt.X("k:N", title=None, sort=None, scale=alt.Scale(paddingInner=0.15), axis=alt.Axis(labelAngle=0, grid=False))
-    # By number and sorted as it is: Vega-Lite would otherwise write the names into an expression.
+    # An explicit domain of numbers: otherwise Vega-Lite writes the names into an expression.
     offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(names)))))
     most = max([row[end] for row in rows for end in ("value", "high") if row[end] is not None], default=1.0) or 1.0
     scale = alt.Scale(domain=[0, figure(1.03 * most)], nice=False)
@@ -191,7 +194,7 @@ def _tips(alt: Any) -> list[Any]:
 
 
 def bits(found: Lineup) -> Sketch | None:
-    """Language models and compressors, the fewest bits first."""
+    """Draw the bits per byte of language models and compressors, fewest first."""
     table = bits_rows(found)
     if table is None:
         return None

@@ -1,4 +1,7 @@
-"""Embedders as curves: over dimensions, bytes and documents; and what perturbed queries lose."""
+"""Curves of an embedder study over dimensions, bytes and corpus size.
+
+The losses of perturbed queries are here too.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,20 @@ from ragauge.reports.lineups_rows import by_bytes as offered
 
 HEIGHT = 240
 ROW = 17
-"""Of an embedder in a plot of losses."""
+"""Height of an embedder's row in a plot of losses, in pixels."""
 FEW = 5
-"""So many figures have room below an axis wherever they stand."""
+"""Number of points up to which each gets an axis label."""
 Line = Mapping[str, Sequence[tuple[float, Mean]]]
-"""By embedder, its mean at each place."""
+"""Points (position, mean) by embedder."""
 
 
 def everyone(found: Lineup) -> Cast:
-    """All of them, so that each looks the same in every chart."""
+    """Return the styles of all embedders, so that each looks the same in every chart."""
     return Cast([one.name for one in ordered(found)], found.baseline)
 
 
 def by_dimension(found: Lineup) -> Sketch | None:
-    """A panel for each way of taking fewer numbers: a line for each embedder, up to its own dimension."""
+    """Draw quality over dimensions, one panel per reduction method."""
     main = found.measures[0]
     panels: list[Panel] = []
     said: list[str] = []
@@ -67,7 +70,7 @@ def by_dimension(found: Lineup) -> Sketch | None:
 
 
 def by_size(found: Lineup) -> Sketch | None:
-    """A line for each embedder over the number of documents."""
+    """Draw quality over the corpus size, one line per embedder."""
     main = found.measures[0]
     lines = {
         one.name: [(float(part.documents), part.means[main]) for part in one.grown if main in part.means]
@@ -95,7 +98,7 @@ def _ends(points: Sequence[tuple[float, Mean]]) -> str:
 
 
 def _panel(title: str, lines: Line, cast: Cast, words: str, main: str, *, keyed: bool, wide: bool = False) -> Panel:
-    """Lines over a logarithmic axis."""
+    """Draw lines over a logarithmic axis."""
     alt = altair()
     rows: Rows = [
         {
@@ -133,7 +136,10 @@ def _panel(title: str, lines: Line, cast: Cast, words: str, main: str, *, keyed:
 
 
 def _ticks(places: Sequence[float]) -> list[float]:
-    """Where figures stand: at powers of two, as vectors have; at all places where that is none or they are few."""
+    """Return axis labels at powers of two, or at all points.
+
+    All points are labelled if they are few or if no power of two fits.
+    """
     low, high = (math.log2(end) for end in (min(places), max(places)))
     binary = [2.0**power for power in range(math.ceil(low), math.floor(high) + 1)]
     few = sorted(set(places))
@@ -141,7 +147,7 @@ def _ticks(places: Sequence[float]) -> list[float]:
 
 
 def by_bytes(found: Lineup) -> Sketch | None:
-    """Everything that was tried by the bytes of a vector, and what nothing else beats in both."""
+    """Draw all vectors by size in bytes, with their Pareto frontier."""
     offers = offered(found)
     near = unbeaten(offers)
     if len(near) < 2:
@@ -203,7 +209,10 @@ def _tips(alt: Any) -> list[Any]:
 
 
 def losses(found: Lineup) -> Sketch | None:
-    """A panel for each perturbation, the worst first: what each embedder loses, with its interval."""
+    """Draw the losses of the embedders with intervals.
+
+    There is one panel per perturbation, worst first.
+    """
     keys = perturbations(found)
     several = [one for one in ordered(found) if one.shaken]
     every = [

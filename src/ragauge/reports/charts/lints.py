@@ -1,4 +1,4 @@
-"""How long the texts of a corpus are, and in which languages."""
+"""Charts of a lint: text lengths and languages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from ragauge.reports.charts.sketches import Panel, Rows, altair, listed, panel, 
 
 HEIGHT = 160
 ROW = 22
-"""Of a bar that lies."""
+"""Height of a horizontal bar, in pixels."""
 MOST = 12
-"""Languages that are drawn."""
+"""Maximum number of languages drawn."""
 
 
 def lengths(told: Lint) -> Drawing | None:
-    """Histograms of characters and, where somebody counted them, of tokens; None where there is no text."""
+    """Build histograms of characters and, if counted, tokens.
+
+    None if there are no texts.
+    """
     panels, said = [], []
     for unit, bars in told.bars.items():
         if not bars:
@@ -47,7 +50,7 @@ def _ends(bars: Sequence[Bar]) -> tuple[float, float]:
 
 
 def _inside(marks: dict[str, float], bars: Sequence[Bar]) -> dict[str, float]:
-    """The lines that are where texts are."""
+    """Return the marks within the axis range."""
     low, high = _ends(bars) if bars else (1.0, 0.0)
     return {name: value for name, value in marks.items() if low <= value <= high}
 
@@ -85,7 +88,7 @@ def _panel(unit: str, bars: Sequence[Bar], marks: dict[str, float]) -> Panel:
 
 
 def languages(told: Lint) -> Drawing | None:
-    """Documents by language; None where there is only one."""
+    """Build the chart of documents by language; None if there is only one."""
     known = list(told.languages.items())[:MOST]
     if len(known) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Stores under load: what those who wait see at a rate, beside what a closed loop would have said."""
+"""Charts of load tests, build costs and filters, and the list of all charts of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from ragauge.reports.sweeps_words import everyone, named, of_series
 from ragauge.sweeps import Load, Point, Sweep
 
 FROM = {"from when it was due": PALETTE[1], "from when it was sent": PALETTE[0]}
-"""When the clock starts: when a query was due, or when it was sent."""
+"""Colours by the start of the latency: scheduled time or actual send time."""
 MOST = 12
-"""So many panels are drawn."""
 
 
 def rates(sweep: Sweep) -> Sketch | None:
-    """For each configuration the 99th percentile by the rate that it was asked at, from due and from sent."""
+    """Draw p99 latency by target rate, one panel per configuration.
+
+    Latency counts from the scheduled time and from the send time. None if there is nothing to draw.
+    """
     every = [(point, loads) for point in _points(sweep) if len(loads := _at_rates(point)) > 0]
     if not every:
         return None
@@ -43,7 +45,10 @@ def rates(sweep: Sweep) -> Sketch | None:
 
 
 def clients(sweep: Sweep) -> Sketch | None:
-    """Queries per second by the number of clients that ask as fast as they can; a line for each store."""
+    """Draw closed-loop throughput by number of clients, one line per store.
+
+    None if there are fewer than two numbers of clients.
+    """
     alt = altair()
     names = everyone(sweep)
     cast = Cast(names)

@@ -1,4 +1,4 @@
-"""How charts look: one colour, shape and dash for a system in all of them, on white and on near-black."""
+"""Style of charts: one colour, shape and dash per system in all charts, readable on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ PALETTE = (
     "#6d8f1a",
     "#3492d6",
 )
-"""After Okabe and Ito, darkened until each stands out by 3 to 1 from white and from near-black."""
+"""Okabe-Ito colours, darkened to a contrast of 3:1 with white and with near-black."""
 NEUTRAL = "#7f858f"
-"""The baseline, and whatever is no system."""
+"""Colour of the baseline, and of anything that is not a system."""
 WON, TIED, LOST = "#0072b2", "#6e737b", "#b84700"
-"""Dark enough for white figures on them."""
+"""Background colours that are dark enough for white text."""
 STAGES = {"embed": "#a87c00", "retrieve": "#0072b2", "walk": "#009e73", "rerank": "#c0569b", "other": "#7f858f"}
 INK = "#757a82"
-"""Words and lines where no page says better: readable on white and on near-black."""
+"""Default colour of text and lines, readable on white and on near-black."""
 SHAPES = ("circle", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2))
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 FEW = 6
-"""Up to so many systems stand beside their lines; more stand in a legend."""
+"""Maximum number of systems that are labelled at their lines; more are listed in a legend."""
 
 CONFIG: Mapping[str, Any] = {
-    "aria": False,  # a drawing is one picture with one text, not hundreds of nameless marks
+    "aria": False,  # a chart is one image with one description, not hundreds of unnamed marks
     "background": "transparent",
     "font": FONT,
     "padding": {"left": 2, "right": 6, "top": 6, "bottom": 2},
@@ -45,7 +45,7 @@ CONFIG: Mapping[str, Any] = {
         "gridColor": NEUTRAL,
         "gridOpacity": 0.22,
         "labelColor": INK,
-        "labelFlush": False,  # pushed inwards, the labels at both ends would stand beside their ticks
+        "labelFlush": False,  # flush labels at both ends would not be aligned with their ticks
         "labelFontSize": 11,
         "labelLimit": 110,
         "labelPadding": 5,
@@ -76,10 +76,10 @@ CONFIG: Mapping[str, Any] = {
         },
     },
 }
-"""Vega-Lite's settings. Greys are only what is left where a page has no style of its own for Vega's classes."""
+"""Vega-Lite settings. The greys are fallbacks if a page does not style the classes of Vega."""
 
 ON_PAPER = {"text": "#3b3f46", "background": "#ffffff", "font": "Liberation Sans, Arial, Helvetica, sans-serif"}
-"""What files have instead."""
+"""Colours and font of chart files."""
 
 STYLE = """
 .role-axis-label text, .role-axis-title text, .role-legend-label text, .role-legend-title text,
@@ -89,36 +89,39 @@ STYLE = """
 .mark-symbol[class*="guide_"] path { fill: var(--chart-guide, #757a82); }
 [class*="halo_"] text { fill: var(--paper, transparent); stroke: var(--paper, transparent); }
 """
-"""The style sheet of a page that sets these variables for light and dark; `--paper` is what charts stand on."""
+"""Style sheet for a page that sets these variables for light and dark mode; `--paper` is the background of charts."""
 
 
 @dataclass(frozen=True)
 class Cast:
-    """The systems of an overview, and how each of them looks wherever it comes."""
+    """Systems of a comparison, and the colour, shape and dash of each in all charts."""
 
     names: Sequence[str]
     baseline: str | None = None
     margin: int = 0
-    """Pixels on the left where no legend stands."""
+    """Width in pixels on the left that legends leave free."""
 
     @property
     def few(self) -> bool:
-        """Whether there is room for names beside lines."""
+        """Whether systems can be labelled at their lines."""
         return len(self.names) <= FEW
 
     @property
     def colours(self) -> list[str]:
-        """Neutral for the baseline, and a colour for each other system; after eleven they come again."""
+        """Colour of each system, neutral for the baseline.
+
+        Colours repeat after eleven systems.
+        """
         return [NEUTRAL if i is None else PALETTE[i % len(PALETTE)] for i in self._places()]
 
     @property
     def shapes(self) -> list[str]:
-        """Squares for the baseline, and a shape for each other system."""
+        """Shape of each system: a square for the baseline."""
         return ["square" if i is None else SHAPES[i % len(SHAPES)] for i in self._places()]
 
     @property
     def dashes(self) -> dict[str, int]:
-        """The place in `DASHES` of each system's line: what the field `dash` holds."""
+        """Index in `DASHES` of each system's line, for the field `dash`."""
         places = zip(self.names, self._places(), strict=True)
         return {name: 2 if i is None else i % len(DASHES) for name, i in places}
 
@@ -127,28 +130,31 @@ class Cast:
         return [None if name == self.baseline else others.index(name) for name in self.names]
 
     def called(self, name: str) -> str:
-        """The name as it stands beside a mark."""
+        """Return the label of a system, which marks the baseline."""
         return f"{name} (baseline)" if name == self.baseline != "baseline" else name
 
     def colour(self, alt: Any, key: Sequence[str] = ()) -> Any:
-        """The encoding, with a legend of these names; names are a scale's domain, which is data.
+        """Build the colour encoding, with a legend of the names in `key`.
 
-        All layers of a panel need the same legend: one that has none takes it from the others.
+        All layers of a panel need the same legend: a layer without one takes it from the others.
         """
         return alt.Color("system:N", scale=self._scale(alt, self.colours), legend=self._legend(alt, key))
 
     def shape(self, alt: Any, key: Sequence[str] = ()) -> Any:
-        """Likewise."""
+        """Build the shape encoding, with a legend of the names in `key`."""
         return alt.Shape("system:N", scale=self._scale(alt, self.shapes), legend=self._legend(alt, key))
 
     @staticmethod
     def dash(alt: Any) -> Any:
-        """Likewise. A field of its own keeps it out of the legend, where it would spoil the outline of the shapes."""
+        """Build the dash encoding.
+
+        It uses its own field to stay out of the legend, where it would change the outline of the shapes.
+        """
         scale = alt.Scale(domain=list(range(len(DASHES))), range=[list(one) for one in DASHES])
         return alt.StrokeDash("dash:N", scale=scale, legend=None)
 
     def rows(self, alt: Any, names: Sequence[str]) -> Any:
-        """A row for each of these systems, in this order."""
+        """Build the y encoding with one row per system, in this order."""
         return alt.Y("system:N", title=None, sort=None, scale=alt.Scale(domain=list(names)), axis=alt.Axis(grid=False))
 
     def _scale(self, alt: Any, values: Sequence[Any]) -> Any:
@@ -160,7 +166,9 @@ class Cast:
 
 
 def columns(names: Sequence[str], width: int = 320) -> int:
-    """How many names of a legend stand in a row of a narrow phone.
+    """Return how many names of a legend fit into one row of the given width in pixels.
+
+    The default is the width of a narrow phone.
 
     >>> columns(["bm25", "dense"]), columns(["a-rather-long-name-of-a-system"] * 3)
     (2, 2)

@@ -1,4 +1,4 @@
-"""How far known documents are from each other, and where new ones stand among them."""
+"""Chart of the novelty of new documents among that of known ones."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ KINDS = {"mean": "by vectors, mean over chunks", "least": "by vectors, nearest c
 BARS = 25
 HEIGHT = 140
 FEWEST = 5
-"""With fewer known documents there is nothing to draw."""
+"""Minimum number of known documents for a chart."""
 MOST = 200
-"""So many new documents are marked, those at even steps; more would be a black band."""
+"""Maximum number of new documents marked, evenly spaced; more would be a solid band."""
 LINES = 25
-"""So many lines do not hide the bars; more new documents are short strokes below them."""
+"""Number of new documents up to which they are lines; more are short strokes below the bars."""
 
 
 def drawn(told: Novelty) -> dict[str, Drawing]:
-    """Every chart that there is enough for."""
+    """Build the chart, one panel per definition of novelty with enough data.
+
+    Empty if there is none.
+    """
     panels, said = [], []
     for kind, title in KINDS.items():
         own = np.array(told.own.get(kind, ()))

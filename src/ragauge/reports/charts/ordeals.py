@@ -1,4 +1,4 @@
-"""How long a document takes to be put in, as a store fills."""
+"""Report of a stress test: read-backs, performance, failures and charts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ragauge.reports.charts.sketches import Rows, altair, figure, listed, panel,
 
 HEIGHT = 220
 FEWEST = 3
-"""With fewer stretches there is no line."""
+"""Minimum number of points for a line chart."""
 
 
 def drawn(told: Ordeal) -> dict[str, Drawing]:
-    """Every chart that there is enough for."""
+    """Build the charts that have enough data."""
     ways = [way for way in told.ways if len([one for one in way.pace if one.milliseconds > 0]) >= FEWEST]
     if not ways:
         return {}

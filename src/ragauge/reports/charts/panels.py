@@ -1,4 +1,4 @@
-"""Six panels on one sheet: hits, ranks, distinct answers, repetition, time, and kinds of queries, by system."""
+"""Draw six panels: hit rate, MRR, recall, diversity, latency and strata."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ from ragauge.reports.charts.sketches import (
 )
 
 FEWEST = 4
-"""Panels, or there is no sheet."""
+"""Minimum number of panels for the chart to be drawn."""
 TAG = "complexity"
 KINDS = 4
-"""So many kinds of queries are drawn; more would not be told apart."""
+"""Maximum number of strata drawn. More could not be distinguished."""
 Groups = Mapping[str, Mapping[str, Mean]]
-"""By what stands below them, the means of the systems."""
+"""Means by system for each group on the x axis."""
 
 
 def panels(overview: Overview) -> Sketch | None:
-    """The panels that the measures are there for; None where they are few, or say nothing that other charts do not."""
+    """Draw the panels for which measures are available.
+
+    Returns None with too few panels, or without measures that other charts lack.
+    """
     hits = _cutoffs(overview, "hit_rate")
     ranks, recall = _named(overview, "mrr"), _deepest(overview, "recall")
     distinct, several, unique = (_deepest(overview, one) for one in ("dr", "diversity_count", "unique_ratio"))
@@ -60,7 +63,7 @@ def panels(overview: Overview) -> Sketch | None:
         found.append(_pairs(overview, cast, (recall, distinct), height))
         said += [_ends(overview, recall), _ends(overview, distinct)]
     tag = TAG if TAG in overview.strata else next(iter(overview.strata), None)
-    if tag is not None:  # below the first, in a row of three: both have figures on their left, the others names
+    if tag is not None:  # below the first panel, as both have a value axis on the left
         kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:KINDS]}
         below = f"{tag} (number of {overview.asked[1]})"
         title = f"{overview.first} by {tag}"
@@ -86,7 +89,10 @@ def _known(overview: Overview) -> list[str]:
 
 
 def _cutoffs(overview: Overview, base: str) -> dict[int, str]:
-    """The measures of one kind by their cutoffs, whatever options they have; of two with the same cutoff the first."""
+    """Return measures of one kind by cutoff, regardless of their options.
+
+    The first one for each cutoff is used.
+    """
     found: dict[int, str] = {}
     for name in _known(overview):
         parts = re.fullmatch(r"(\w+)(?:\(.*\))?@(\d+)", name)
@@ -101,7 +107,7 @@ def _deepest(overview: Overview, base: str) -> str | None:
 
 
 def _named(overview: Overview, base: str) -> str | None:
-    """The measure of this kind that looks deepest: without a cutoff, else with the largest."""
+    """Return the measure of this kind without a cutoff, else with the largest one."""
     return next(
         (name for name in _known(overview) if re.fullmatch(rf"{base}(\(.*\))?", name)), _deepest(overview, base)
     )
@@ -112,7 +118,7 @@ def _means(overview: Overview, measure: str) -> dict[str, Mean]:
 
 
 def _ends(overview: Overview, measure: str) -> str:
-    """The best and the worst in words."""
+    """Describe the best and the worst system by a measure."""
     ranked = overview.ranked(measure)
     told = [
         f"{one} {shown(overview.entries[one].means[measure].value)}"
@@ -133,7 +139,10 @@ def dots(
     below: str | None = None,
     wide: bool = False,
 ) -> Panel:
-    """A dot with its interval for each system, side by side above each of the groups; `below` says what these are."""
+    """Draw a dot with its interval for each system and group.
+
+    `below` is the title of the x axis.
+    """
     alt = altair()
     rows: Rows = [
         {
@@ -153,7 +162,7 @@ def dots(
     scale = alt.Scale(domain=[figure(end) for end in ends], zero=False, nice=False)
     side = alt.Axis(grid=False, labelAngle=0, labelLimit=240 if wide else 90)
     x = alt.X("group:N", title=below, sort=None, axis=side, scale=alt.Scale(domain=list(groups), paddingInner=0.2))
-    # By number and sorted as it is: Vega-Lite would otherwise write the names into an expression.
+    # Ordinal numbers, because Vega-Lite would write sorted names into an expression.
     offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(cast.names)))))
     colour, shape = cast.colour(alt, key), cast.shape(alt, key)
     tips = [
@@ -174,7 +183,7 @@ def dots(
 
 
 def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int) -> Panel:
-    """Two bars for each system, the second pale, and both figures behind them."""
+    """Draw two bars per system, the second one paler, with both values as text."""
     alt = altair()
     means = [_means(overview, measure) for measure in measures]
     nothing = Mean(math.nan, 0)
@@ -218,7 +227,7 @@ def _pairs(overview: Overview, cast: Cast, measures: Sequence[str], height: int)
 
 
 def _timed(overview: Overview, cast: Cast, height: int) -> Panel | None:
-    """From the median to p95 of the whole time, on a logarithmic axis."""
+    """Draw the range from p50 to p95 of the total latency on a logarithmic axis."""
     alt = altair()
     rows: Rows = []
     for name, entry in overview.entries.items():
@@ -232,7 +241,7 @@ def _timed(overview: Overview, cast: Cast, height: int) -> Panel | None:
         return None
     low, high = min(row["p50"] for row in rows), max(row["p95"] for row in rows)
     ends = ticked(low / 1.3, high * 1.3)
-    # Room for the figures on the right: as much again as the times themselves take.
+    # Space for the values on the right.
     scale = alt.Scale(type="log", domain=[figure(ends[0]), figure(ends[1] * max(3.0, (ends[1] / ends[0]) ** 0.75))])
     side = alt.Axis(values=powers(*ends), format="~g", labelOverlap="greedy")
     x = alt.X("p50:Q", title=None, scale=scale, axis=side)

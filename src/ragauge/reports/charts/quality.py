@@ -1,4 +1,4 @@
-"""How good the systems are, and at which price: quality against latency, and a panel of bars for each measure."""
+"""Draw quality against latency, and one panel of bars per measure."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from ragauge.reports.charts.sketches import (
 )
 
 MOST = 12
-"""So many panels are drawn."""
+"""Maximum number of panels."""
 LABELLED = 8
-"""Up to so many systems have their names beside their marks."""
+"""Maximum number of systems that are labelled in the plot. Above it, a legend is used."""
 LONG = 14
-"""Letters of a name that leave bars their room."""
+"""Maximum length of a system name that needs no extra space next to the bars."""
 WIDTH, HEIGHT = 260, 300
-"""The plot of quality against latency on a phone, where names have the least room."""
+"""Plot size on a phone, where labels have the least space."""
 
 
 class Place(NamedTuple):
-    """A system between quality and latency."""
+    """Mean quality and p95 latency in ms of a system."""
 
     system: str
     mean: Mean
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 
 def quality_latency(overview: Overview) -> Sketch | None:
-    """The first measure against the 95th percentile of a query's whole time."""
+    """Draw the first measure against the p95 total latency."""
     places = [
         Place(name, entry.means[overview.first], entry.speed.stages["total"].p95)
         for name, entry in overview.entries.items()
@@ -113,7 +113,7 @@ def quality_latency(overview: Overview) -> Sketch | None:
 
 
 def frontier(places: Sequence[Place], *, lower: bool) -> list[Place]:
-    """The systems that no other is both as fast and as good as, the fastest first; of equal ones all."""
+    """Return the Pareto-optimal systems, fastest first. Ties are all included."""
 
     def beaten(one: Place, other: Place) -> bool:
         better = (one.mean.value - other.mean.value) * (1 if lower else -1)
@@ -139,7 +139,7 @@ def _rows(places: Sequence[Place]) -> Rows:
 def _plotted(
     places: Sequence[Place], near: Sequence[Place], cast: Cast, frame: Sequence[tuple[float, float]], *, lower: bool
 ) -> tuple[list[Mark], list[Box]]:
-    """Marks and the stepped line in pixels of the narrowest plot."""
+    """Convert marks and the frontier line to pixels of the narrowest plot."""
     xs, ys = frame
 
     def across(one: Place) -> float:
@@ -162,7 +162,7 @@ def _plotted(
 
 
 def measures(overview: Overview) -> Sketch | None:
-    """A panel for each measure: a bar for each system, its interval, and its stars against the baseline."""
+    """Draw one panel per measure: bars with intervals and significance stars."""
     known = [m for m in overview.measures if any(m in entry.means for entry in overview.entries.values())]
     if not known:
         return None
@@ -197,7 +197,7 @@ def _p95(overview: Overview) -> dict[str, float]:
 
 
 def how_to_read(overview: Overview, names: Sequence[str]) -> list[str]:
-    """How to read bars of these measures."""
+    """Return caption parts that explain bars of these measures."""
     means = [entry.means[name] for entry in overview.entries.values() for name in names if name in entry.means]
     sure = f" with {overview.confidence:.0%} intervals" if any(math.isfinite(one.low) for one in means) else ""
     parts = [f"bars are means{sure}"]
@@ -210,7 +210,10 @@ def how_to_read(overview: Overview, names: Sequence[str]) -> list[str]:
 
 
 def stars(overview: Overview, system: str, measure: str) -> str:
-    """Return the stars of a system's difference from the baseline; empty for the baseline and without a test."""
+    """Return the significance stars of a system's difference from the baseline.
+
+    Empty for the baseline and without a test.
+    """
     row = overview.difference(system, measure)
     return "" if row is None or system == overview.baseline else row.stars
 
@@ -218,7 +221,10 @@ def stars(overview: Overview, system: str, measure: str) -> str:
 def bars(
     overview: Overview, cast: Cast, measure: str, *, small: bool = True, height: int = 0, beside: str | None = None
 ) -> Panel:
-    """A bar for each system with its interval, figure and stars; another measure's figure `beside` in brackets."""
+    """Draw a bar per system with interval, value and stars.
+
+    `beside` is a measure shown in brackets.
+    """
     rows: Rows = []
     for name, entry in overview.entries.items():
         mean = entry.means.get(measure, Mean(math.nan, 0))
@@ -243,11 +249,11 @@ def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool =
     data = alt.Data(values=rows)
     ends = [row[field] for row in rows for field in ("value", "low", "high") if row.get(field) is not None]
     least, most = min([0.0, *ends]), max([0.0, *ends]) or 1.0
-    # Beside long names bars have less room, and the figures behind them need as much as ever.
+    # Long names leave less space for the bars, but the values need the same width.
     room = 1.42 if max(len(row["system"]) for row in rows) <= LONG else 1.6
     room += 0.04 * max(0, max(len(row["label"]) for row in rows) - 9)
     scale = alt.Scale(domain=[figure(1.1 * least), figure(least + (most - least) * room)], nice=False)
-    # To stack bars, Vega-Lite would write the names into an expression.
+    # With stacking, Vega-Lite would write the names into an expression.
     x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
     y = cast.rows(alt, [row["system"] for row in rows])
     tips = [alt.Tooltip("system:N", title="system"), alt.Tooltip("value:Q", title="value", format=number)]
@@ -269,7 +275,10 @@ def _bar_panel(title: str, rows: Rows, cast: Cast, number: str, *, small: bool =
 
 
 def _times(overview: Overview, cast: Cast, times: dict[str, float]) -> Panel:
-    """Bars, or dots on a logarithmic axis where the slowest takes many times as long as the fastest."""
+    """Draw p95 latencies as bars, or as dots if they differ more than 30-fold.
+
+    Dots are on a logarithmic axis.
+    """
     alt = altair()
     counts = {
         name: entry.speed.stages["total"].n for name, entry in overview.entries.items() if entry.speed and name in times

@@ -1,4 +1,4 @@
-"""The axis of recall: what is missing to 1 on a logarithmic scale, since between 0.9 and 1 is where stores differ."""
+"""Logarithmic axis of recall: it shows 1 - recall, since stores differ mostly between 0.9 and 1."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 ROUND = (0.9, 0.99, 0.999, 0.9999, 0.5, 0.95, 0.995, 0.8, 0.98, 0.7, 0.2, 0.0)
-"""Recalls that stand below the axis, the most wanted first."""
+"""Recall values with a tick, by priority."""
 MOST = 11
-"""So many of them at most, about."""
+"""Approximate maximum number of ticks."""
 FINEST, FARTHEST = 1e-7, 0.05
-"""Less than the first is missing by rounding alone; 1 stands no nearer than what is missing at the second."""
+"""Smaller differences from 1 are rounding; the position of recall 1 is computed from at most the second."""
 
 
 class Axis(NamedTuple):
-    """Where recalls stand: 0.9 at 1, 0.99 at 2, 0.999 at 3, and 1 a little beyond the nearest to it."""
+    """Axis that maps recall 0.9 to 1, 0.99 to 2 and 0.999 to 3.
+
+    Recall 1 is placed just beyond the highest recall below it.
+    """
 
     end: float
-    """Where a recall of 1 stands."""
+    """Position of recall 1."""
     low: float
     high: float
 
     def place(self, recall: float) -> float:
-        """Where a recall stands."""
+        """Return the position of a recall value."""
         return min(self.end, -math.log10(max(1 - recall, 10**-self.end)))
 
     @property
     def ticks(self) -> list[float]:
-        """The places with a number: round ones, not too near to each other, and 1 where it is reached."""
+        """Positions of the ticks: round values with a minimum distance, and 1 if reached."""
         gap = (self.high - self.low) / MOST
         found: list[float] = [self.end] if self.end <= self.high else []
         for recall in ROUND:
@@ -38,9 +41,9 @@ class Axis(NamedTuple):
         return sorted(found)
 
     def x(self, alt: Any, title: str) -> Any:
-        """The encoding of the field `at`."""
+        """Return the encoding of the field `at`."""
         ends = alt.Scale(domain=[round(self.low, 5), round(self.high, 5)], nice=False, zero=False)
-        # Numbers only: nothing that a file says.
+        # Only numbers go into the expression, never text from a file.
         label = f"datum.value > {self.end - 1e-3:.5f} ? '1' : format(1 - pow(10, -datum.value), '.5~f')"
         axis = alt.Axis(
             values=[round(one, 5) for one in self.ticks], labelExpr=label, labelOverlap="greedy", labelSeparation=5
@@ -49,7 +52,9 @@ class Axis(NamedTuple):
 
 
 def axis(recalls: Sequence[float]) -> Axis:
-    """The axis of some recalls; 1 stands as far beyond the nearest to it as halving what is missing would be.
+    """Build the axis for the given recall values.
+
+    Recall 1 is placed one halving of the missing recall beyond the highest value below 1.
 
     >>> [round(axis([0.5, 0.999, 1.0]).place(one), 2) for one in (0.5, 0.9, 0.999, 1.0)]
     [0.3, 1.0, 3.0, 3.3]

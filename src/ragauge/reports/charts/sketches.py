@@ -1,4 +1,4 @@
-"""What a chart is made of: panels that a page sets side by side, and the figures that stand in them."""
+"""Building blocks of charts: panels, labels, and the numbers and axis ranges in them."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from ragauge.reports.charts.looks import CONFIG
 Rows = list[dict[str, Any]]
 NATIVE = {"constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"}
 NATIVE |= {"valueOf", "__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"}
-"""What every JavaScript object has."""
+"""Properties that every JavaScript object has."""
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing without a frame, as wide as what it stands in."""
+    """One plot without a frame, as wide as its container."""
 
     title: str
     spec: Mapping[str, Any]
-    """Vega-Lite; its width is `container`."""
+    """Vega-Lite specification; its width is `container`."""
     wide: bool = True
-    """Whether it wants a row of its own; otherwise about 280 pixels are enough."""
+    """Whether it needs a row of its own; otherwise about 280 pixels are enough."""
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """Panels that belong together."""
+    """Panels of one chart with their texts."""
 
     panels: Sequence[Panel]
     alt: str
-    """What they show, in words and figures."""
+    """Text alternative that describes the panels in words and numbers."""
     caption: str
-    """How to read them; it speaks of nothing that is not there."""
+    """How to read the panels; it mentions only what they show."""
     width: int = 760
-    """Of all of them as a file."""
+    """Total width in pixels as a file."""
 
 
 def altair() -> Any:
-    """The library that writes Vega-Lite."""
+    """Import altair, which builds Vega-Lite specifications."""
     try:
         import altair as library
     except ImportError:
@@ -52,22 +52,22 @@ def altair() -> Any:
 
 
 def panel(title: str, layers: Sequence[Any], height: int, *, wide: bool = True) -> Panel:
-    """Layers over each other, in the looks of the house.
+    """Build a panel of layered charts with the common style.
 
-    Each layer has a name, which Vega makes a class of what it draws, so that a page can give it other colours.
+    Each layer has a name, which Vega uses as a class, so that a page can set its colours.
     """
     alt = altair()
     named = [layer.properties(name=f"{_kind(layer)}_{i}") for i, layer in enumerate(layers)]
-    # Its parts were checked as they were made; to check the whole takes three times as long as to write it.
+    # The layers were validated when they were made; validating the whole takes three times as long as writing it.
     spec = alt.layer(*named).properties(width="container", height=height).to_dict(validate=False)
     return Panel(title, {**_harmless(spec), "config": CONFIG}, wide)
 
 
 def _harmless(value: Any) -> Any:
-    """The same without what makes Vega stumble.
+    """Replace texts on which Vega fails.
 
-    Names that every JavaScript object has get an invisible space; characters that XML has no place for, on which
-    vl-convert ends the whole process, are shown as such.
+    Names that every JavaScript object has get a zero-width space. Characters that are invalid in XML, on which
+    vl-convert aborts the process, are replaced.
     """
     if isinstance(value, dict):
         return {key: _harmless(one) for key, one in value.items()}
@@ -79,7 +79,7 @@ def _harmless(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    r"""A text that can stand in XML.
+    r"""Replace characters that are invalid in XML.
 
     >>> clean("a\x01b")
     'a�b'
@@ -93,13 +93,15 @@ def _kind(layer: Any) -> str:
 
 
 def interval_tips(alt: Any, title: str = "mean", *, sign: str = "") -> list[Any]:
-    """What is said of a point with an interval: where it is, from where and to where it reaches."""
+    """Build the tooltips of a point with an interval: its value and both ends."""
     told = {"value": title, "low": "from", "high": "to"}
     return [alt.Tooltip(f"{name}:Q", title=word, format=f"{sign}.4f") for name, word in told.items()]
 
 
 def figure(value: float, digits: int = 5) -> float | None:
-    """A number with so many digits that count; None for what is not a number, since JSON has no word for it.
+    """Round a number to significant digits.
+
+    Return None if it is not finite, since JSON lacks NaN.
 
     >>> figure(0.123456789), figure(1234567.0), figure(math.nan), figure(0.0)
     (0.12346, 1234600.0, None, 0.0)
@@ -108,7 +110,7 @@ def figure(value: float, digits: int = 5) -> float | None:
 
 
 def shown(value: float) -> str:
-    """A number as it stands beside a bar.
+    """Format a number next to a bar.
 
     >>> [shown(v) for v in (0.61234, 3.14159, 43.21, 1234.5, math.nan)]
     ['0.612', '3.14', '43.2', '1,234', 'none']
@@ -121,7 +123,7 @@ def shown(value: float) -> str:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """Words in a row.
+    """Join words with commas and "and".
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -130,7 +132,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def sentence(*parts: str) -> str:
-    """Those parts of a caption that are there, as one sentence.
+    """Join the non-empty parts of a caption to one sentence.
 
     >>> sentence("bars are means", "", "stars are tests")
     'Bars are means; stars are tests.'
@@ -140,7 +142,7 @@ def sentence(*parts: str) -> str:
 
 
 def span(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
-    """From the least to the largest number, and a little more at both ends.
+    """Return minimum and maximum of the finite values, with padding at both ends.
 
     >>> span([2.0, 3.0, math.nan], pad=0.5), span([2.0])
     ((1.5, 3.5), (1.8, 2.2))
@@ -152,7 +154,9 @@ def span(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Round numbers on a logarithmic axis: 1, 2, 5, 10 … or, where that is many, 1, 10, 100.
+    """Return ticks of a logarithmic axis: 1, 2, 5, 10, ….
+
+    Wide ranges have 1, 10, 100.
 
     >>> powers(0.8, 30), powers(0.5, 2000)
     ([1.0, 2.0, 5.0, 10.0, 20.0], [1.0, 10.0, 100.0, 1000.0])
@@ -163,7 +167,7 @@ def powers(low: float, high: float) -> list[float]:
 
 
 def steps(low: float, high: float) -> tuple[float, float]:
-    """The nearest of 1, 2, 5, 10 … below and above.
+    """Round a range outwards to the next of 1, 2, 5, 10, ….
 
     >>> steps(0.367, 95), steps(2.0, 300)
     ((0.2, 100.0), (1.0, 500.0))
@@ -174,7 +178,7 @@ def steps(low: float, high: float) -> tuple[float, float]:
 
 
 def ticked(low: float, high: float) -> tuple[float, float]:
-    """The ends of a logarithmic axis: the same, unless there are fewer than two round numbers between them.
+    """Return the range of a logarithmic axis, widened if it has fewer than two ticks.
 
     >>> ticked(0.8, 30), ticked(3, 4)
     ((0.8, 30), (2.0, 5.0))
@@ -183,7 +187,9 @@ def ticked(low: float, high: float) -> tuple[float, float]:
 
 
 def apart(values: Sequence[float], gap: float) -> list[float]:
-    """Places for labels: as near to their values as can be, in their order, and none nearer to another than the gap.
+    """Move label positions apart to at least `gap`.
+
+    They stay in order and close to their values.
 
     >>> apart([1.0, 5.0, 1.0], 0.5), apart([1.0, 5.0], 0.5)
     ([0.75, 5.0, 1.25], [1.0, 5.0])

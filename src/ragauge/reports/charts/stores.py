@@ -1,4 +1,4 @@
-"""What stores cost and can: time to build, memory, disk, and what becomes of recall under a filter."""
+"""Charts of build time, memory, disk space and cold start, and of recall with a filter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ragauge.reports.tables import format_share
 from ragauge.sweeps import Point, Sweep
 
 FAR = 30
-"""From this ratio of the largest to the least on, dots on a logarithmic axis say more than bars."""
+"""Ratio of the largest to the smallest value above which points on a logarithmic axis replace bars."""
 SHARE = 0.66
-"""Of the width up to the largest: the rest is for the number beside it."""
+"""Share of the width used up to the largest value; the rest is for its label."""
 FIGURES: Mapping[str, Callable[[Point], float | None]] = {
     "build, s": lambda one: one.build.seconds,
     "memory, MB": lambda one: None if one.build.memory_bytes is None else one.build.memory_bytes / MEGABYTE,
@@ -25,7 +25,10 @@ FIGURES: Mapping[str, Callable[[Point], float | None]] = {
 
 
 def costs(sweep: Sweep) -> Sketch | None:
-    """A panel for each figure: a row for each store, in the configuration that stands for it."""
+    """Draw one panel per cost, with one row per store.
+
+    Each store is shown at its representative configuration. None if there is nothing to draw.
+    """
     points = {name: one for name in ranked(sweep) if (one := chosen(sweep, name)) is not None}
     cast = Cast(everyone(sweep))
     panels, said = [], []
@@ -63,7 +66,7 @@ def _panel(title: str, values: Mapping[str, float], settings: Mapping[str, str],
             x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
         )
     else:
-        # To stack bars, Vega-Lite would write the names into an expression.
+        # Without this, Vega-Lite would write the names into an expression to stack bars.
         scale = alt.Scale(domain=[0, figure(high / SHARE)], nice=False)
         x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
         marks = chart.mark_bar(height={"band": 0.66}).encode(x=x, y=y, color=cast.colour(alt), tooltip=tips)
@@ -73,7 +76,10 @@ def _panel(title: str, values: Mapping[str, float], settings: Mapping[str, str],
 
 
 def filters(sweep: Sweep) -> Sketch | None:
-    """Recall and rows returned by the selectivity of a filter."""
+    """Draw recall and share of rows returned by the selectivity of a filter.
+
+    None if there is nothing to draw.
+    """
     found = [(key, one) for key in list_filters(sweep) if key[1] > 0 for one in operating_points(sweep, key)]
     if not found:
         return None

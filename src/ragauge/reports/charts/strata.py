@@ -1,4 +1,4 @@
-"""Kinds of queries: how good each system is on each of them."""
+"""Draw the mean of each system in each stratum of the queries."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ragauge.reports.charts.sketches import (
 from ragauge.reports.tags import explained
 
 MOST = 20
-"""So many values of a tag are drawn: the first ones."""
+"""Maximum number of strata drawn per tag."""
 FEW = 6
-"""Up to so many of them leave room for another tag beside them."""
+"""Maximum number of strata in a half-width panel."""
 
 
 class Frame(NamedTuple):
-    """What all panels have in common."""
+    """Axis range and left margin in pixels that all panels share."""
 
     ends: tuple[float, float]
     margin: int
 
 
 def strata(overview: Overview) -> Sketch | None:
-    """A panel for each tag: a row for each of its values, and in it a dot with its interval for each system."""
+    """Draw one panel per tag, with a row per stratum and a dot per system."""
     known = {
         tag: [one for one in several if any(math.isfinite(mean.value) for mean in one.means.values())]
         for tag, several in overview.strata.items()
@@ -105,7 +105,7 @@ def _panel(
         sort=None,
         axis=alt.Axis(grid=False, labelLimit=130, minExtent=frame.margin),
     )
-    # By number and sorted as it is: Vega-Lite would otherwise write the names into an expression.
+    # Ordinal numbers, because Vega-Lite would write sorted names into an expression.
     offset = alt.YOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(cast.names)))))
     tips = [
         alt.Tooltip("stratum:N", title="queries"),

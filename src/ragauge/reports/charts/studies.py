@@ -1,4 +1,4 @@
-"""Several datasets in one chart: a measure of every system on each of them, with intervals."""
+"""Draw a measure of every system on each dataset of an experiment set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEIGHT = 240
 
 
 def studied(overviews: Mapping[str, Overview], measure: str, systems: Sequence[str]) -> dict[str, Drawing]:
-    """A dot with its interval for each system above each dataset, whatever they are called; nothing without values."""
+    """Draw a dot with interval for each system and dataset; empty without values."""
     groups = {name: _means(one, measure) for name, one in overviews.items()}
     known = {name: means for name, means in groups.items() if means}
     if not known:

@@ -1,4 +1,4 @@
-"""All charts of a sweep, in the order in which a reader asks."""
+"""All charts of a benchmark, in the order of the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHARTS: dict[str, tuple[str, Callable[[Sweep], Sketch | None]]] = {
 
 
 def drawn(sweep: Sweep) -> dict[str, Drawing]:
-    """Every chart that the sweep has enough for."""
+    """Draw every chart that the benchmark has data for."""
     found = {}
     for name, (title, draw) in CHARTS.items():
         sketch = draw(sweep)

@@ -1,4 +1,4 @@
-"""How many tokens texts have, and how much of a text a token holds."""
+"""Charts of tokenizers: bytes per token and tokens per document."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from ragauge.reports.charts.looks import PALETTE
 from ragauge.reports.charts.sketches import Panel, altair, figure, panel, sentence, shown
 
 ROW = 26
-"""Pixels of a bar that lies."""
+"""Height of a horizontal bar, in pixels."""
 ENDS = ("p5", "p95")
 
 
 def drawn(found: Tokenizers) -> dict[str, Drawing]:
-    """Bars of what a token holds, and of tokens a document; nothing where there is nothing to compare."""
+    """Build bars of bytes per token and tokens per document.
+
+    Empty if there are no tokens.
+    """
     rows = [one for one in found.rows if one.tokens]
     if not rows:
         return {}

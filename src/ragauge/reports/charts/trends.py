@@ -1,4 +1,4 @@
-"""The same systems over time."""
+"""Draw measures of systems over time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from ragauge.reports.charts.sketches import Panel, Rows, Sketch, altair, figure,
 
 
 class Run(NamedTuple):
-    """A folder of results: its place in the order of all of one dataset, and when it was finished, in UTC."""
+    """Position of a run among those of its dataset, and its finish time in UTC."""
 
     place: int
     when: datetime
 
 
 def trends(history: History) -> Sketch | None:
-    """A panel for each dataset and measure: a line for each system, broken where points cannot be compared.
+    """Draw one panel per dataset and measure, with a line per system.
 
-    Each run is one step, since runs may follow each other in seconds or in months.
+    Lines are interrupted between points that are not comparable. Runs are evenly spaced, because the time between
+    them varies from seconds to months.
     """
     cast = Cast(history.systems)
     panels, said, drawn = [], [], []
@@ -58,7 +59,7 @@ def _known(points: list[Point]) -> list[Point]:
 
 
 def _runs(points: Sequence[Point]) -> dict[str, Run]:
-    """By folder, in order of time; a run is finished when the last of its systems is."""
+    """Return runs by folder in order of time. A run ends when its last system does."""
     ends: dict[str, datetime] = {}
     for one in points:
         ends[one.folder] = max(_utc(one.when), ends.get(one.folder, _utc(one.when)))
@@ -67,7 +68,7 @@ def _runs(points: Sequence[Point]) -> dict[str, Run]:
 
 
 def _utc(when: datetime) -> datetime:
-    """A time without a zone is taken for UTC."""
+    """Convert a time to UTC. A time without a zone is assumed to be UTC."""
     return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
 
 
@@ -76,7 +77,10 @@ def _same_day(runs: Mapping[str, Run]) -> bool:
 
 
 def _labels(runs: Mapping[str, Run]) -> dict[int, str]:
-    """The day at the first run of each; the time of day, likewise, where all share one."""
+    """Return axis labels by position.
+
+    The first run of each day is labelled, or of each minute within one day.
+    """
     form = "%H:%M" if _same_day(runs) else "%Y-%m-%d"
     found: dict[str, int] = {}
     for one in runs.values():
@@ -123,7 +127,7 @@ def _panel(title: str, measure: str, series: dict[str, list[Point]], runs: Mappi
     labels = _labels(runs)
     axis = alt.Axis(
         values=list(labels),
-        # Days and times of day, nothing that a file says.
+        # Safe in an expression: dates and times only, no text from files.
         labelExpr=f"{json.dumps({str(place): label for place, label in labels.items()})}[datum.value]",
         labelOverlap="greedy",
         labelSeparation=8,

@@ -1,4 +1,4 @@
-"""One self-contained page: style, scripts, charts and data in one file that asks the network for nothing."""
+"""Render an overview as a self-contained HTML page that needs no network access."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEMPLATES = files("ragauge.reports.page") / "templates"
 
 
 class Section(NamedTuple):
-    """A part of a page with charts and tables."""
+    """Section of a page with charts and tables."""
 
     id: str
     title: str
@@ -38,8 +38,11 @@ class Section(NamedTuple):
 
 
 def page(overview: Overview, vega: str | None = None) -> str:
-    """The page of an overview; `vega` is what `bundle` gives, where somebody has it already."""
-    from ragauge.reports.page import account as beside  # which needs this page's own parts
+    """Render the page of an overview.
+
+    `vega` is the result of `vega_script`, if already loaded.
+    """
+    from ragauge.reports.page import account as beside  # Imported here because it imports this module.
 
     others = apart(accounts_of(overview.beside))
     charts = drawn(overview)
@@ -60,7 +63,7 @@ def page(overview: Overview, vega: str | None = None) -> str:
     many = overview.asked[1].capitalize()
     ends = [
         *([Section("queries", many, many)] if systems else []),
-        # What was judged is no ranking: there is nothing to audit, and nobody was asked who could fail.
+        # Judged answers are not rankings: there is nothing to audit, and no query could fail.
         *(
             []
             if overview.judge
@@ -103,7 +106,7 @@ def page(overview: Overview, vega: str | None = None) -> str:
 
 
 def _middle(overview: Overview, charts: Mapping[str, Drawing]) -> list[Section]:
-    """The sections that are charts, in the order in which a person asks."""
+    """Return the sections with charts, in reading order."""
 
     def of(*names: str) -> dict[str, Drawing]:
         return {name: charts[name] for name in names if name in charts}
@@ -142,7 +145,10 @@ def _unaudited(overview: Overview) -> str:
 
 
 def _browser(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
-    """What the list of queries begins with: the best system, and what it is compared with."""
+    """Return the initial settings of the query browser.
+
+    They select the best system and the system it is compared with.
+    """
     ranked = [name for name in overview.ranked() if name in systems] or list(systems)
     base = overview.baseline if overview.baseline in systems else ranked[-1]
     best = next((name for name in ranked if name != base), base)
@@ -184,11 +190,10 @@ def document(
     vega: str | None = None,
     own: str = "",
 ) -> str:
-    """A whole page: a template with its parts, which it escapes; charts, data and scripts.
+    """Render a page from a template with its parts, charts, data and scripts.
 
-    `own` names a style sheet and a script that only this kind of page has.
-
-    Scripts are let run by their hashes alone: what data might smuggle in would not run.
+    `own` names a style sheet and a script for this kind of page only. The template escapes its parts. The content
+    security policy allows scripts only by hash, so that injected scripts do not run.
     """
     from markupsafe import Markup
 
@@ -222,7 +227,10 @@ def _file(name: str) -> str:
 
 @cache
 def bundle() -> str:
-    """Vega, Vega-Lite and vega-embed, as vl-convert carries them."""
+    """Return the JavaScript of Vega, Vega-Lite and vega-embed.
+
+    It is taken from vl-convert.
+    """
     try:
         import vl_convert
     except ImportError:
@@ -249,7 +257,7 @@ def _environment() -> Any:
 
 
 def _mark_code(text: str) -> Any:
-    """Escape a text, and set what is between backticks as code.
+    """Escape a text for HTML, and format text between backticks as code.
 
     >>> str(_mark_code("run `a --b` & <i>"))
     'run <code>a --b</code> &amp; &lt;i&gt;'

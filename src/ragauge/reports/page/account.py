@@ -1,4 +1,4 @@
-"""The page of one account or of several, and their sections for the pages of others."""
+"""HTML pages of one or several reports, their sections, and the Vega script that pages embed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from ragauge.reports.tables import Rows, counted
 
 
 def page(accounts: Sequence[Account], vega: str | None = None) -> str:
-    """The page; `vega` is what `bundle` gives, where somebody has it already."""
+    """Render reports as one HTML page.
+
+    `vega` is the result of `vega_script`, if available.
+    """
     accounts = apart(accounts)
     one = accounts[0]
     alone = len(accounts) == 1
     middle = [section for account in accounts for section in sections(account, headed=not alone)]
     again = Section(f"{one.kind}-again", "Circumstances", "Circumstances")
-    # Of several accounts each has one entry, or the bar would be longer than the page is wide.
+    # One navigation entry per report, or the bar would be wider than the page.
     entries = middle if alone else _entries(accounts)
     return document(
         "account.html",
@@ -44,7 +47,10 @@ def page(accounts: Sequence[Account], vega: str | None = None) -> str:
 
 
 def sections(account: Account, *, headed: bool) -> Iterator[Section]:
-    """The parts of an account; with its headline in the first where it shares the page."""
+    """Yield the sections of a report.
+
+    With `headed`, for a page of several reports, titles are prefixed and the first section has the summary.
+    """
     parts = [part for part in account.parts if part.rows or part.text or part.charts]
     for place, part in enumerate(parts):
         text = part.text
@@ -57,14 +63,14 @@ def sections(account: Account, *, headed: bool) -> Iterator[Section]:
 
 
 def _entries(accounts: Sequence[Account]) -> list[Section]:
-    """The sections that accounts begin with, under their titles."""
+    """Return the first section of each report, titled for the navigation."""
     firsts = (next(sections(account, headed=True), None) for account in accounts)
     named = zip(firsts, titles(accounts), strict=True)
     return [first._replace(short=title) for first, title in named if first is not None]
 
 
 def charts(accounts: Sequence[Account]) -> dict[str, Drawing]:
-    """Every chart of some accounts, by the name that it has on a page."""
+    """Collect the charts of all reports by their name on the page."""
     return {
         f"{account.kind}-{name}": one
         for account in accounts
@@ -89,7 +95,7 @@ LARGE = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def _ordered(rows: Rows) -> list[list[str | Cell]]:
-    """The cells of columns that hold nothing but figures, to be sorted as numbers: 9 before 1,472 before 22.7M."""
+    """Add sort keys to columns that have only numbers: 9 before 1,472 before 22.7M."""
     found = []
     for row in rows.rows:
         cells: list[str | Cell] = list(row)

@@ -1,4 +1,4 @@
-"""The page of a history: what has changed, the measures over time, and where they cannot be compared."""
+"""Render the page of a history."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ragauge.reports.tables import counted, p_value
 
 AGAINST = ("before", "first", "best")
 DRAWN = 200
-"""So many points of a series are drawn, the last ones: more are a smear."""
+"""Maximum number of points drawn per series: the last ones. More would not be legible."""
 LISTED = 5_000
-"""So many points are in the list, the last ones; the CSV has them all."""
+"""Maximum number of points listed: the last ones. The CSV contains all."""
 
 
 def page(found: History, made: str = "", vega: str | None = None) -> str:
-    """The page; `made` is when, as ISO 8601."""
+    """Render the page of a history. `made` is the creation time in ISO 8601."""
     recent, left = _recent(found)
     chart = trend(recent)
     said = _said(found)
@@ -53,7 +53,7 @@ def page(found: History, made: str = "", vega: str | None = None) -> str:
 
 
 def _said(found: History) -> list[str]:
-    """What has changed, the worst first, as sentences."""
+    """Return sentences on the significant changes, worst first."""
     lines = []
     for what, changes in words.sure(found).items():
         lines += [f"{words.sentence(found, one)}." for one in changes[: words.MOST]]
@@ -68,7 +68,7 @@ def _said(found: History) -> list[str]:
 
 
 def _nothing(found: History) -> str:
-    """What to say where there is nothing to compare."""
+    """Explain why nothing was tested."""
     if len(found.folders) < 2:
         return "One result so far: the next one begins the history."
     if any(one.changed for one in found.points):
@@ -90,7 +90,7 @@ def _about(found: History) -> list[str]:
 
 
 def _recent(found: History) -> tuple[History, int]:
-    """The last points of each series, and how many are left out."""
+    """Return the last points of each series, and the number of points left out."""
     kept: list[Point] = []
     seen: dict[tuple[str, str, str], int] = {}
     for one in reversed(found.points):

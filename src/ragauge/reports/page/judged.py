@@ -1,4 +1,4 @@
-"""The page of something judged: the figures, how values are spread, and every sample with its verdicts and evidence."""
+"""HTML page of judged samples: scores, their distribution, and every sample with its verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ragauge.verdicts import Judged
 
 
 class Card(NamedTuple):
-    """A headline figure."""
+    """Summary card of one measure."""
 
     name: str
     value: str
@@ -27,7 +27,7 @@ class Card(NamedTuple):
 
 
 def page(judged: Judged, vega: str | None = None) -> str:
-    """The page; `vega` is what `bundle` gives, where somebody has it already."""
+    """Render the page; `vega` is the script bundle if it is already loaded."""
     charts = drawn(judged)
     middle = [
         Section("spread", "How values are spread", "Spread", charts),
@@ -94,7 +94,7 @@ def _canaries(judged: Judged) -> Rows:
 
 
 def _moved(judged: Judged) -> Sheet:
-    """The attempts that did it, in as few columns as a phone has room for."""
+    """Build the sheet of successful prompt injections, narrow for small screens."""
     part = judged_rows.moved(judged.robustness)
     rows: list[list[str | Cell]] = [
         [Cell(case, f"{step}, in the {where}"), *verdicts] for case, step, where, *verdicts in part.rows

@@ -1,4 +1,4 @@
-"""What travels in the page of something judged: values of every sample first, and all that was said of each behind."""
+"""Data embedded in the page of judged samples: scores of every sample, then all details."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ragauge.reports.judged_words import Standing, standings
 from ragauge.verdicts import ANSWER, REFERENCE, Judged, Sample, Verdicts
 
 MOST_CHARACTERS = 12_000_000
-"""Of chunks; those of samples that are better than others go without when there are more."""
+"""Maximum total size of chunks in characters; beyond it, better samples come without chunks."""
 LONGEST = 4_000
-"""Characters of one text."""
+"""Maximum length of one text in characters."""
 
 
 def values(judged: Judged) -> dict[str, Any]:
-    """A place for each sample: what was asked and answered, its values, and why it has some of them not."""
+    """Build the columns of questions, answers, scores and reasons by sample."""
     scores = judged.scores
     known = {one.id: one for one in judged.samples}
     ids = list(scores.queries)
@@ -48,7 +48,10 @@ def _column(values: list[float]) -> list[float | None]:
 
 
 def details(judged: Judged) -> dict[str, Any]:
-    """All that was said of each sample; a chunk that several samples have stands once."""
+    """Build the details of each sample.
+
+    A chunk shared by several samples is stored once.
+    """
     known = {one.id: one for one in judged.samples}
     texts: dict[str, int] = {}
     found: list[Any] = [None] * len(judged.scores.queries)
@@ -69,7 +72,10 @@ def details(judged: Judged) -> dict[str, Any]:
 
 
 def _worst_first(judged: Judged) -> list[int]:
-    """Samples without a value first, then by the first measure, the worst first."""
+    """Return sample positions, unscored first, then worst to best.
+
+    Sorted by the first measure.
+    """
     scores = judged.scores
     if not scores.measures:
         return list(range(len(scores.queries)))
@@ -120,7 +126,7 @@ def _told(value: Any) -> str:
 
 
 def clipped(text: str) -> str:
-    """The beginning of a text.
+    """Truncate a text to the maximum length.
 
     >>> clipped("short"), len(clipped("long" * 2000))
     ('short', 4000)

@@ -1,4 +1,4 @@
-"""The data that travels inside a page: values of every query, rankings and texts, as small as they can be."""
+"""Build the compact data embedded in a page: values, rankings and texts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ragauge.overviews import Entry, Overview
 from ragauge.records import Document, Floats
 
 MOST_ROWS = 600_000
-"""Returned documents in a page; queries that moved least go without when there are more."""
+"""Maximum number of returned documents in a page. The queries that differ least are left out first."""
 MOST_CHARACTERS = 8_000_000
-"""Of documents' texts; those of queries that moved least go without when there are more."""
+"""Maximum number of characters of document texts in a page. The queries that differ least are left out first."""
 SNIPPET = 300
 DEPTH = 10
 
 
 def as_json(thing: Any) -> str:
-    """JSON for a script element: no character that HTML could take for its end."""
+    """Return JSON for a script element, without characters that HTML would interpret."""
     text = json.dumps(thing, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -32,20 +32,20 @@ def as_json(thing: Any) -> str:
 
 
 def packed(thing: Any) -> str:
-    """The same compressed, in letters and digits."""
+    """Return JSON compressed with gzip and encoded in Base64."""
     raw = json.dumps(thing, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = gzip.compress(raw.encode("utf-8", "replace"), compresslevel=6, mtime=0)
     return base64.b64encode(data).decode("ascii")
 
 
 def browsable(overview: Overview) -> list[str]:
-    """The systems that have a value for every query of the first one; the page can set them against each other."""
+    """Return the systems with the same queries as the first scored one."""
     known = [entry for entry in overview.entries.values() if entry.scores]
     return [entry.name for entry in known if entry.scores[0].queries == known[0].scores[0].queries]
 
 
 def values(overview: Overview) -> dict[str, Any]:
-    """Ids and texts of the queries, a value for each measure and system, tags, and what failed."""
+    """Return ids, texts, values, tags and errors of the queries."""
     systems = browsable(overview)
     entries = [overview.entries[name] for name in systems]
     ids = entries[0].scores[0].queries
@@ -80,7 +80,10 @@ def _tags(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def rankings(overview: Overview) -> dict[str, Any] | None:
-    """What each system returned for the queries that moved most, with grades and texts; None where it is not known."""
+    """Return the rankings of the queries that differ most, with grades and texts.
+
+    Returns None if runs or judgments are unknown.
+    """
     systems = browsable(overview)
     runs = {name: overview.entries[name].run for name in systems}
     judgments = overview.judgments
@@ -116,13 +119,16 @@ def rankings(overview: Overview) -> dict[str, Any] | None:
 
 
 def shown_depth(overview: Overview) -> int:
-    """How many documents of a ranking the page has: as many as the first measure looks at, if they are not many."""
+    """Return the number of documents per ranking in the page.
+
+    It is the cutoff of the first measure, limited to 5 to 20.
+    """
     cutoff = re.search(r"@(\d+)$", overview.first)
     return DEPTH if cutoff is None else min(max(int(cutoff[1]), 5), 20)
 
 
 def _most_moved(overview: Overview, systems: Sequence[str], most: int) -> list[int]:
-    """The queries whose values differ most between systems, those first; all of them where they are few enough."""
+    """Return positions of the `most` queries that differ most between systems."""
     table: Floats = np.array([overview.entries[name].values(overview.first) for name in systems])
     filled = np.where(np.isnan(table), 0.0, table)
     spread = filled.max(axis=0) - filled.min(axis=0)
@@ -130,9 +136,9 @@ def _most_moved(overview: Overview, systems: Sequence[str], most: int) -> list[i
 
 
 def _list(table: Any, wanted: Sequence[str], depth: int, numbers: dict[str, int], ties: str) -> dict[str, list[Any]]:
-    """The first documents of each wanted query, flat: where each query starts, numbers of documents, scores.
+    """Return the top documents of the wanted queries as flat arrays.
 
-    They stand in the order that was scored: by score, and equal scores by the rule for ties.
+    They are in the order that was scored: by score, and ties by the rule `ties`.
     """
     import polars as pl
 
@@ -155,14 +161,14 @@ def _list(table: Any, wanted: Sequence[str], depth: int, numbers: dict[str, int]
 
 
 def _short(score: float | None) -> float | None:
-    """Five digits that matter; None for what JSON cannot say."""
+    """Round a score to five significant digits; None if it is not finite."""
     if score is None or not math.isfinite(score):
         return None
     return float(f"{score:.5g}")
 
 
 def _first_places(lists: Sequence[Mapping[str, Any]], n: int) -> Floats:
-    """For each document the first query that shows it, among those that moved most."""
+    """Return for each document the first query that contains it, by position."""
     first = np.full(n, np.inf)
     for one in lists:
         owners = np.repeat(np.arange(len(one["starts"]) - 1), np.diff(one["starts"]))
@@ -171,7 +177,10 @@ def _first_places(lists: Sequence[Mapping[str, Any]], n: int) -> Floats:
 
 
 def _texts(ids: Sequence[str], order: Floats, documents: Mapping[str, Document]) -> list[list[str] | None]:
-    """Title and beginning of each document, as long as there is room: first of those that come first."""
+    """Return title and snippet of each document, up to the text limit.
+
+    `order` decides which documents come first; None marks those left out.
+    """
     found: list[list[str] | None] = [None] * len(ids)
     left = MOST_CHARACTERS
     for i in np.argsort(order, kind="stable").tolist():

@@ -1,4 +1,4 @@
-"""What stands in the sections of a page, as plain tables and sentences; the templates only lay it out."""
+"""Build the tables and texts of the sections of an overview page."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ragauge.stages import STAGES
 
 MOST_FAILURES = 200
 ROOM = 4
-"""Measures that the table of systems has room for beside differences and times; the others have one of their own."""
+"""Number of measures in the table of systems. The others have a separate table."""
 OTHERS = "Other measures"
 
 
 class Cell(NamedTuple):
-    """A cell of a table: a text, what stands below it in small, and how it is marked."""
+    """Table cell with a text, a small text below it, and its marks."""
 
     text: str
     below: str = ""
@@ -33,14 +33,14 @@ class Cell(NamedTuple):
     stars: str = ""
     about: str = ""
     order: float | None = None
-    """What it is sorted by, where that is no text."""
+    """Sort key, if it is not the text."""
     link: str = ""
-    """Where the text leads."""
+    """Target of the link on the text."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of a page."""
+    """Table of a page."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | Cell]]
@@ -49,11 +49,11 @@ class Sheet:
     sortable: bool = False
     legend: str = ""
     folded: bool = False
-    """Whether it opens only when somebody asks for it."""
+    """Whether the table is initially collapsed."""
 
 
 def about(overview: Overview) -> list[str]:
-    """The circumstances in a line: what was asked of what, by which rules, when."""
+    """Describe the overview in a line: sizes, convention, judge and dates."""
     n = max((mean.n for entry in overview.entries.values() for mean in entry.means.values()), default=0)
     queries = len(next((e.scores[0].queries for e in overview.entries.values() if e.scores), ())) or n
     parts = [counted(len(overview.entries), "system")]
@@ -77,12 +77,11 @@ def about(overview: Overview) -> list[str]:
 
 
 def _bracketed(overview: Overview) -> bool:
-    """Whether any mean has an interval."""
     return any(not math.isnan(mean.low) for entry in overview.entries.values() for mean in entry.means.values())
 
 
 def systems(overview: Overview) -> Sheet:
-    """Systems against measures: means with intervals, the best in bold, stars; then difference and speed."""
+    """Build the table of systems with means, differences and latency."""
     timed = _timed(overview)
     base = overview.baseline
     gaps = base is not None and overview.compared is not None
@@ -100,14 +99,14 @@ def systems(overview: Overview) -> Sheet:
 
 
 def others(overview: Overview) -> list[Sheet]:
-    """The same by the measures for which that table has no room."""
+    """Build the table of the measures that the table of systems leaves out."""
     measures = overview.measures[ROOM:]
     rows = _means(overview, measures)
     return [Sheet(["system", *measures], rows, OTHERS, sortable=len(rows) > 1, folded=True)] if measures else []
 
 
 def _means(overview: Overview, measures: Sequence[str]) -> list[list[str | Cell]]:
-    """A row for each system: its name and its means."""
+    """Return a row per system with its name and means."""
     best = {
         m: best_of(
             [e.means[m].value for e in overview.entries.values() if m in e.means], lower=m in overview.lower_is_better
@@ -145,7 +144,7 @@ def _gap(row: Comparison | None) -> list[Cell]:
 
 
 def _timed(overview: Overview) -> str:
-    """The figure of the total time that is known: p95, else the mean; nothing where there is none."""
+    """Return the known statistic of the total latency: p95, else the mean, else ""."""
     totals = [entry.speed.stages["total"] for entry in overview.entries.values() if entry.speed is not None]
     known = [name for name in ("p95", "mean") if any(not math.isnan(getattr(one, name)) for one in totals)]
     return known[0] if known else ""
@@ -181,7 +180,10 @@ def _legend(overview: Overview) -> str:
 
 
 def trials(overview: Overview) -> list[Sheet]:
-    """How much trials differ, by each measure; the first of them open. Nothing where they do not."""
+    """Build a table of the variation over trials per measure, the first one open.
+
+    Empty if no trials differ.
+    """
     if not wavers(overview):
         return []
     sheets: list[Sheet] = []
@@ -193,7 +195,10 @@ def trials(overview: Overview) -> list[Sheet]:
 
 
 def kinds(overview: Overview) -> Sheet | None:
-    """The two systems that the verdict is about, in every kind of query: a difference tells what two means hide."""
+    """Build a table of differences by stratum for the systems of the summary.
+
+    Returns None without strata.
+    """
     rows = [] if overview.compared is None else list(overview.compared.strata)
     if not rows or not overview.strata:
         return None
@@ -220,7 +225,7 @@ def kinds(overview: Overview) -> Sheet | None:
 
 
 def speeds(overview: Overview) -> Sheet | None:
-    """Percentiles of every stage, failures, cold start and building."""
+    """Build a table of latency percentiles by stage, or return None without timings."""
     rows: list[list[str | Cell]] = []
     for name, entry in overview.entries.items():
         if entry.speed is None:
@@ -244,7 +249,7 @@ def _cost(entry: Entry, cost: str) -> str:
 
 
 def costs(overview: Overview) -> Sheet | None:
-    """Throughput, and what a system costs beside the time of a query."""
+    """Build a table of throughput and costs, or return None if none are known."""
     names = list(dict.fromkeys(name for entry in overview.entries.values() for name in entry.costs))
     timed = any(entry.speed is not None for entry in overview.entries.values())
     if not names and not timed:
@@ -261,7 +266,7 @@ def costs(overview: Overview) -> Sheet | None:
 
 
 def findings(overview: Overview) -> dict[str, Any] | None:
-    """What the audit found; None where there was none."""
+    """Return the findings of the audit, or None if there was no audit."""
     found = overview.audit
     if found is None:
         return None
@@ -283,7 +288,7 @@ def findings(overview: Overview) -> dict[str, Any] | None:
 
 
 def failures(overview: Overview) -> dict[str, Any]:
-    """Queries that ended in errors, and systems that could not be run."""
+    """Return the queries that failed, and the systems without a run."""
     every = [(name, query, why) for name, e in overview.entries.items() for query, why in e.failed.items()]
     rows: list[list[str | Cell]] = [
         [name, query, overview.queries.get(query, ""), why] for name, query, why in every[:MOST_FAILURES]
@@ -303,7 +308,7 @@ def failures(overview: Overview) -> dict[str, Any]:
 
 
 def again(overview: Overview) -> list[Sheet]:
-    """What is needed to do it again: data, rules, machine, versions, systems."""
+    """Build tables of the provenance: data, settings, machine and systems."""
     manifests = {name: entry.manifest for name, entry in overview.entries.items() if entry.manifest}
     facts: list[tuple[str, Any]] = [("convention", overview.convention), ("judge", overview.judge)]
     if overview.compared is not None:
@@ -354,7 +359,7 @@ def _hashed(data: Mapping[str, Any], what: str) -> str:
 
 
 def manifests(overview: Overview) -> dict[str, str]:
-    """Each run's manifest as it is."""
+    """Return each run's manifest as JSON text."""
     return {
         name: json.dumps(without_nan(dict(entry.manifest)), indent=2, ensure_ascii=False, default=str)
         for name, entry in overview.entries.items()

@@ -1,4 +1,4 @@
-"""The page of a sweep: the verdict, the frontier, every table and chart, store by store, and the circumstances."""
+"""HTML report of a benchmark: summary, frontier, tables and charts, details per store, and provenance."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ SECTIONS: Mapping[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
     "filters": ("With a filter", "Filters", ("filter_latency", "filters"), ("filters",)),
     "changes": ("Changes", "Changes", (), ("changes", "mixed")),
 }
-"""By id: the title, a short one, the charts, and the tables."""
+"""Title, short title, charts and tables of each section, by id."""
 
 
 def page(sweep: Sweep, vega: str | None = None) -> str:
-    """The page; `vega` is what `bundle` gives, where somebody has it already."""
+    """Render the HTML report.
+
+    `vega` is the result of `vega_script`, which avoids building it again.
+    """
     charts = drawn(sweep)
     middle = _middle(sweep, charts)
     said = words.verdict(sweep)
@@ -65,7 +68,7 @@ def page(sweep: Sweep, vega: str | None = None) -> str:
 
 
 def _middle(sweep: Sweep, charts: Mapping[str, Drawing]) -> list[Section]:
-    """The sections with charts and tables that there is something for."""
+    """Return the sections for which there are charts or tables."""
     known = {part.id: _sheet(part) for part in parts(sweep)}
     found = []
     for place, (title, short, pictures, grids) in SECTIONS.items():
@@ -96,7 +99,7 @@ def _cell(one: Figure) -> Cell:
 
 
 def _stores(sweep: Sweep) -> Iterator[Sheet]:
-    """For each store what it tells of itself in the configuration that stands for it."""
+    """Yield the details of each store at its representative configuration."""
     for name in words.ranked(sweep):
         point = words.chosen(sweep, name)
         if point is not None:

@@ -1,1 +1,1 @@
-"""Texts to vectors; each library loads when its embedder is made."""
+"""Embedders: turn texts into vectors; each library is imported when its embedder is created."""

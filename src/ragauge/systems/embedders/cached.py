@@ -1,4 +1,4 @@
-"""Vectors that were computed once: on disk, keyed by model and text."""
+"""Cache vectors on disk, by model and text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ragauge.errors import BadInput, words_of
 from ragauge.seams import Embedder, Vectors
 
 MANY = 500
-"""Keys asked for at once; SQLite takes 999 parameters everywhere."""
+"""Maximum number of keys per query; SQLite supports 999 parameters everywhere."""
 
 
 class Cached:
-    """An embedder in front of which stands a file; equal texts are embedded once, also within one call.
+    """Embedder with a cache file; equal texts are embedded once, also within one call.
 
-    Dense systems put it before the documents only: a cached query would be timed as if embedding cost nothing.
+    Dense systems use it for documents only: with a cached query, the embedding time would not be measured.
     """
 
     def __init__(self, embedder: Embedder, folder: Path) -> None:
@@ -42,15 +42,18 @@ class Cached:
 
     @property
     def is_reused(self) -> bool:
-        """Whether more than a twentieth of the vectors were in the file before: a few do not change the build time."""
+        """Whether more than 5% of the vectors were in the file before.
+
+        Fewer do not affect the build time.
+        """
         return self.reused > len(self._computed) / 19
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Name the file if SQLite cannot read or write it."""
+        """Name the file in errors of SQLite."""
         try:
             yield
-        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes the bytes of a corrupt schema
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes the bytes of a corrupt schema.
             raise BadInput(
                 f"the cache of vectors cannot be used ({words_of(error)})",
                 file=str(self._path),
@@ -63,7 +66,7 @@ class Cached:
         return file
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Return the vectors of texts, one row per text."""
         keys = [self._key(text) for text in texts]
         with self._lock, self._errors(), closing(self._open()) as file:
             found = self._look_up(file, list(dict.fromkeys(keys)))
@@ -83,7 +86,7 @@ class Cached:
         if not keys:
             return self._embedder.embed([])
         if len({len(row) for row in found.values()}) > 1:
-            # Laid side by side they would pass for vectors of a third length.
+            # Otherwise the concatenated rows could be reshaped to a wrong dimension.
             raise BadInput(
                 f"two embedders of different dimensions are called `{self.name}`", hint=f"delete {self._path}"
             )
@@ -98,18 +101,18 @@ class Cached:
         for start in range(0, len(keys), MANY):
             part = keys[start : start + MANY]
             marks = ",".join("?" * len(part))
-            # Only question marks are put into the statement.
+            # Only question marks are inserted into the statement.
             rows = file.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)  # noqa: S608
-            # A vector that is not made of whole numbers is corrupt, and computed again.
+            # A vector with an incomplete number is corrupt and is computed again.
             found.update((key, row) for key, row in rows if isinstance(row, bytes) and row and not len(row) % 4)
         return found
 
 
 class VectorCaches:
-    """The caches of the embedders of one command, one for each.
+    """Caches of the embedders of one command, one for each.
 
-    The name of an embedder that ragauge brings identifies the model, and its vectors are kept in `folder`. A user's own
-    embedder may change under the same name, so its vectors are kept until `close`.
+    The name of a built-in embedder identifies the model, and its vectors are stored in `folder`. A user's own embedder
+    may change under the same name, so its vectors are stored only until `close`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +121,7 @@ class VectorCaches:
         self._caches: dict[int, Cached] = {}
 
     def of(self, embedder: Embedder, *, is_own: bool) -> Cached:
-        """Return the cache of an embedder."""
+        """Return the cached embedder of an embedder."""
         if id(embedder) not in self._caches:
             if is_own and self._own_folder is None:
                 self._own_folder = TemporaryDirectory(prefix="ragauge-")

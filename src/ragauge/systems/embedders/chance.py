@@ -1,4 +1,4 @@
-"""Chance: a direction for each text that says nothing about it. Whoever is no better has learned nothing."""
+"""Random vectors as a baseline: an embedder that is no better has learned nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ragauge.seams import Vectors
 
 
 class Chance:
-    """A direction drawn for each text by the text itself and `seed`; unit length.
+    """Embedder with a random vector of unit length for each text, determined by text and seed.
 
-    The same text has the same direction everywhere; any two others are as near as any two. Over N documents, each is
-    among the first k of a query with probability k/N.
+    Equal texts have equal vectors; all other pairs are equally distributed. Each of N documents is among the first k
+    hits of a query with probability k/N.
     """
 
     def __init__(self, *, dimensions: int = 64, seed: int = 0) -> None:
@@ -23,13 +23,13 @@ class Chance:
             raise BadInput(f"there are no vectors of {dimensions} dimensions")
         self._dimensions, self._seed = dimensions, seed
         self.limit = None
-        """All of a text decides."""
+        """No token limit: the whole text determines the vector."""
         self.parameters = 0
         self.trained = False
         self.name = f"chance-{dimensions}-{seed}"
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Return the vectors of texts, one row per text."""
         vectors = np.empty((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             told = f"{self._seed}\0{text}".encode("utf-8", "surrogatepass")

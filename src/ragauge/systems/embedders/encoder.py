@@ -1,4 +1,4 @@
-"""Any encoder of Hugging Face's transformers: BERT and its likes, ByT5 and T5, CANINE, BART, GPT-2 and its likes."""
+"""Embed with any Hugging Face transformers encoder: BERT, T5 and ByT5, CANINE, BART, GPT-2 and similar models."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ragauge.systems.tokenizers.showing import sound
 Floats = NDArray[np.float64]
 POOLINGS = ("mean", "cls", "last", "max")
 UNBOUNDED = 1024
-"""Tokens that are read where neither model nor tokenizer says how many: ByT5 and mT5 were trained on so many."""
+"""Token limit if neither model nor tokenizer has one: the training length of ByT5 and mT5."""
 TOKENS_AT_ONCE = 16_384
-"""In a batch, padding among them: attention takes memory by the square of a text's length."""
+"""Maximum number of tokens per batch, including padding: attention memory grows with the square of the text length."""
 
 
 class Encoder:
-    """The last layer's states of a text's tokens, the marks around it among them, made one: unit length.
+    """Embedder that pools the last hidden states of a text's tokens, including special tokens.
 
-    `pooling` is `mean`, `cls` (the first token), `last` or `max`. `tokens` is how many of them are read. `layers`
-    takes only the first so many; `untrained` draws all weights by `seed`, the same shape without anything learned.
-    A text of no tokens is all zeros; numbers that are none stay what they are.
+    `pooling` is `mean`, `cls` (the first token), `last` or `max`. `tokens` is the maximum number of tokens read.
+    `layers` uses only the first N layers. `untrained` draws all weights from `seed`, with the architecture unchanged.
+    Vectors have unit length; a text without tokens has a vector of zeros, and NaN values are kept.
     """
 
     def __init__(  # noqa: PLR0913 -- the options of a description
@@ -62,15 +62,15 @@ class Encoder:
         self._device = _device(device)
         self._model.body.to(self._device)
         self._pooling, self._prompt, self._batch = pooling, prompt, batch
-        self._lock = threading.Lock()  # the tokenizer remembers between calls what it cuts
+        self._lock = threading.Lock()  # The tokenizer stores its truncation settings between calls.
         self._typed = "token_type_ids" in inspect.signature(self._model.body.forward).parameters
         self.limit = self._limit(tokens)
-        """Tokens of a text that are read, the marks around it among them."""
+        """Maximum number of tokens read per text, including special tokens."""
         self.dimension = int(getattr(self._model.config, "hidden_size", 0))
         if not self.dimension:
             raise BadInput(f"`{model}` is no encoder of texts: it does not say how long its vectors are")
         self.parameters = parameters(self._model.body)
-        """Of the part that makes vectors: of an encoder-decoder, the encoder."""
+        """Number of parameters used for vectors; for an encoder-decoder, those of the encoder."""
         self.trained = not untrained
         said = [shape_of(self._model.config), spelled(self._model.tokenizer), pooling, str(self.limit), prompt]
         of = [self._model.label, *(["untrained"] if untrained else []), *([f"{layers}-layers"] if layers else [])]
@@ -80,26 +80,29 @@ class Encoder:
             self.bits = self._bits
 
     bits: Callable[[Sequence[str]], Floats]
-    """Only of language models: how many bits each text takes, its end among them, once a beginning is given."""
+    """Number of bits per text, including its end, given a start token; language models only."""
 
     @property
     def marks(self) -> int:
-        """Tokens around a text, its prompt among them."""
+        """Number of special tokens around a text, including its prompt."""
         return self.tokens([""])[0]
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What cuts its texts."""
+        """Tokenizer of the model."""
         from ragauge.systems.tokenizers.pretrained import Pretrained
 
         return Pretrained.around(copy.deepcopy(self._model.tokenizer), self._model.label)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens each text has with its prompt and the marks around it, whatever is read of it."""
+        """Count the tokens of each text, with prompt and special tokens.
+
+        Texts are not truncated.
+        """
         return [len(one) for one in self._encoded(texts)["input_ids"]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Return the vectors of texts, one row per text."""
         out = np.zeros((len(texts), self.dimension), np.float32)
         encoded = self._encoded(texts, truncation=True, max_length=self.limit)
         for rows, width in self._batches([len(one) for one in encoded["input_ids"]]):
@@ -119,7 +122,10 @@ class Encoder:
         return {name: found[name] for name in ("input_ids", "token_type_ids") if name in found}
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-        """Rows of texts of like length, and what they are filled up to; texts of no tokens are in none."""
+        """Yield rows of texts of similar length, and their padded length.
+
+        Texts without tokens are skipped.
+        """
         stride, rest = filling(self._model)
         rows: list[int] = []
         width = 0
@@ -155,7 +161,10 @@ class Encoder:
         return np.asarray(pooled.cpu().numpy(), np.float32)
 
     def _bits(self, texts: Sequence[str]) -> Floats:
-        """How many bits each text takes, its end among them; NaN where not all of it is read, or not as it stands."""
+        """Compute the bits of each text.
+
+        NaN if a text exceeds the limit, or cannot be restored from its tokens.
+        """
         import torch
 
         tokenizer = self._model.tokenizer
@@ -186,7 +195,7 @@ class Encoder:
 
 
 def _pooled(states: Any, mask: Any, lengths: Any, how: str) -> Any:
-    """One row for each text; what was filled up has no part in it."""
+    """Pool the states of each text into one vector, without padding."""
     import torch
 
     if how == "cls":
@@ -199,7 +208,7 @@ def _pooled(states: Any, mask: Any, lengths: Any, how: str) -> Any:
 
 
 def _device(named: str | None) -> str:
-    """The one that was asked for; else the card where there is one."""
+    """Check the given device, or choose the GPU if there is one."""
     import torch
 
     if named is None:

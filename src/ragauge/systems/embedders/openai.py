@@ -1,4 +1,4 @@
-"""Embeddings from any endpoint that speaks OpenAI's protocol: OpenAI, vLLM, Ollama, text-embeddings-inference."""
+"""Embed with an OpenAI-compatible endpoint: OpenAI, vLLM, Ollama, text-embeddings-inference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragauge.systems.specs import without_secrets
 
 
 class OpenAI:
-    """The key comes from OPENAI_API_KEY and stays in the client; it is neither shown nor written."""
+    """Embedder at an endpoint; the API key is read from OPENAI_API_KEY and never shown or written."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class OpenAI:
         self.name = f"{model}{f'-{dimensions}' if dimensions else ''}{f' at {without_secrets(url)}' if url else ''}"
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text, in the order of the texts whatever the order of the reply."""
+        """Return the vectors of texts, one row per text, in the order of the texts."""
         rows: list[Any] = []
         for start in range(0, len(texts), self._batch):
             part = list(texts[start : start + self._batch])
@@ -41,7 +41,7 @@ class OpenAI:
                 )
             except Exception as error:
                 raise to_failure(error, "the embeddings endpoint") from None
-            found = getattr(reply, "data", None) or ()  # an endpoint that speaks otherwise gives text, or nothing
+            found = getattr(reply, "data", None) or ()  # An endpoint with another protocol returns text or nothing.
             if len(found) != len(part):
                 raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")
             rows.extend(one.embedding for one in sorted(found, key=lambda one: one.index))

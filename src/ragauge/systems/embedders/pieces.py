@@ -1,4 +1,4 @@
-"""Many texts a few at a time, so that somebody can look on and an interrupted build loses little."""
+"""Embed many texts in batches, to report progress and to lose little work on interruption."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIECE = 256
 
 
 class InPieces:
-    """An embedder that is given many texts a few hundred at a time; `progress` hears how many are done."""
+    """Embedder that splits many texts into batches and calls `progress` with done and total."""
 
     def __init__(self, embedder: Embedder, progress: Callable[[int, int], None]) -> None:
         self._embedder = embedder
@@ -20,11 +20,11 @@ class InPieces:
         self.name = embedder.name
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Return the vectors of texts, one row per text."""
         if len(texts) <= PIECE:
             return self._embedder.embed(texts)
         parts = []
-        # Sorted by length, so that embedders which pad find texts of like length together.
+        # Sorted by length, so that embedders with padding get texts of similar length.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), PIECE):
             parts.append(self._embedder.embed([texts[i] for i in order[start : start + PIECE]]))

@@ -1,4 +1,4 @@
-"""Any model of sentence-transformers or Hugging Face, from a folder or, where that is allowed, from the hub."""
+"""Embed with sentence-transformers or Hugging Face models, from a folder or, if allowed, from the hub."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragauge.systems.model_folders import digest, label, load, parameters, spell
 
 
 class SentenceTransformer:
-    """A sentence-transformers model; a plain Hugging Face encoder gets mean pooling, as that library does it."""
+    """Embedder with a sentence-transformers model; a plain encoder gets mean pooling."""
 
     def __init__(
         self, model: str, *, batch: int = 32, device: str | None = None, prompt: str = "", download: bool = False
@@ -23,7 +23,7 @@ class SentenceTransformer:
         self._batch = batch
         self._prompt = prompt
         self.limit: int | None = self._model.max_seq_length
-        """Tokens of a text that are read, the marks around it among them; None where the model does not say."""
+        """Maximum number of tokens read per text, including special tokens; None if unknown."""
         self.parameters = parameters(self._model)
         self.trained = True
         said = [repr(self._model), spelled(self._model.tokenizer), str(self.limit), prompt]
@@ -32,20 +32,23 @@ class SentenceTransformer:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What cuts its texts."""
+        """Tokenizer of the model."""
         from ragauge.systems.tokenizers.pretrained import Pretrained
 
         return Pretrained.around(copy.deepcopy(self._model.tokenizer), self._label)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens each text has with its prompt and the marks around it, whatever is read of it."""
+        """Count the tokens of each text, with prompt and special tokens.
+
+        Texts are not truncated.
+        """
         told = [f"{self._prompt}{text}" for text in texts]
         return [len(ids) for ids in self._model.tokenizer(told, truncation=False, verbose=False)["input_ids"]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text, unit length."""
+        """Return the vectors of texts, one row of unit length per text."""
         if not texts:
-            return np.empty((0, 0), np.float32)  # the library gives no rows at all then, but one empty one
+            return np.empty((0, 0), np.float32)  # The library would return one empty row.
         vectors: Vectors = self._model.encode(
             list(texts),
             batch_size=self._batch,

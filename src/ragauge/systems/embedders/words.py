@@ -1,4 +1,4 @@
-"""Counted words: no model at all, but everywhere, at once, and the same for ever."""
+"""Embed by word counts: a baseline without a model, available everywhere and deterministic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _place(word: str, places: int) -> int:
 
 
 class Checksums:
-    """Words in lower case, known by a checksum: every word has a number, some share one, and none comes back."""
+    """Tokenizer of lower-case words by checksum: ids may be shared by words and cannot be decoded."""
 
     unknown = None
 
@@ -28,38 +28,39 @@ class Checksums:
         self.name = f"checksums-{vocabulary}"
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """A number for each word."""
+        """Return the ids of the words of each text."""
         return [[_place(word, self.vocabulary) for word in self.pieces(text)] for text in texts]
 
     def decode(self, numbers: Sequence[int]) -> str:  # noqa: ARG002 -- nobody can tell which word it was
-        """Nothing."""
+        """Return an empty text, because checksums cannot be reversed."""
         return ""
 
     def pieces(self, text: str) -> list[str]:
-        """The words."""
+        """Return the words of a text in lower case."""
         return WORD.findall(text.lower())
 
 
 class Words:
-    """Words in lower case, each where its checksum puts it, by the root of how often it comes; unit length.
+    """Embedder that counts lower-case words in dimensions chosen by checksum; unit length.
 
-    Two texts are near if they have words in common, and for no other reason. A text without words is all zeros.
+    Values are square roots of the counts. Two texts are similar only if they share words. A text without words has a
+    vector of zeros.
     """
 
     def __init__(self, *, dimensions: int = 2048) -> None:
         self._dimensions = dimensions
         self.limit = None
-        """All words of a text are counted."""
+        """No token limit: all words of a text count."""
         self.parameters = 0
         self.tokenizer = Checksums(dimensions)
         self.name = f"words-{dimensions}"
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """How many words each text has."""
+        """Count the words of each text."""
         return [len(WORD.findall(text)) for text in texts]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text."""
+        """Return the vectors of texts, one row per text."""
         vectors = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word, times in Counter(WORD.findall(text.lower())).items():

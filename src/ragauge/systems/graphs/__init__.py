@@ -1,1 +1,1 @@
-"""Retrieval over links: what a graph is made from (links, knn, entities, fields), and who walks on it."""
+"""Graph retrieval: linkers that build a graph (links, knn, entities, fields), and systems that walk on it."""

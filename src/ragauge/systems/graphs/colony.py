@@ -1,4 +1,4 @@
-"""Agents that walk with pheromone: rounds of walks, each of which changes the odds of the next."""
+"""Simulate agents that walk on a graph in rounds and leave pheromone, which guides the next round."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from ragauge.records import Floats, Ints
 from ragauge.systems.graphs.walking import NOWHERE, Mask, Ways, between, checked, drawn, drawn_from, once
 
 FLOOR = 0.01
-"""What a likeness counts at least as, so that no node is out of reach."""
+"""Minimum similarity in the move probability, so that every node can be reached."""
 LEAST = 0.01
-"""The pheromone that a link never falls below, as in the MAX-MIN Ant System; it starts with 1."""
+"""Minimum pheromone of a link, as in the MAX-MIN Ant System; it starts at 1."""
 
 
 class Ground(NamedTuple):
-    """Where agents walk for one query: the whole graph, or the part of it that is reranked."""
+    """Graph and start points of the walks for one query: the whole graph, or the part to rerank."""
 
     ways: Ways
     heavy: Floats
-    """The weights of the ways to the power of `beta`."""
+    """Link weights to the power of `beta`."""
     pull: Floats
-    """What draws agents to each node, whatever the link."""
+    """Attraction of each node, regardless of the link."""
     gain: Floats
-    """How much more like the query each node is than all documents are: 1 for the most, 0 for the mean."""
+    """Similarity to the query above the mean of all documents, scaled to 1 for the most similar document."""
     starts: Ints
-    """Where agents begin."""
+    """Nodes at which agents start."""
     tops: Ints
-    """Where agents leap to."""
+    """Nodes to which agents leap."""
 
 
 class Trail(NamedTuple):
-    """What agents have left behind."""
+    """Pheromone that agents left, and the nodes that they visited."""
 
     nodes: Floats
-    """Pheromone at each node."""
+    """Pheromone per node."""
     links: Floats
-    """Pheromone on each link, by its number."""
+    """Pheromone per link, by link number."""
     visited: Mask
 
 
 @dataclass(frozen=True)
 class Colony:
-    """How agents walk, and what they leave: an Ant System (Dorigo and Stützle, 2004) with a floor."""
+    """Settings of the walks: an Ant System (Dorigo and Stützle, 2004) with a minimum of pheromone."""
 
     agents: int
     rounds: int
@@ -59,22 +59,25 @@ class Colony:
     def __post_init__(self) -> None:
         counts = {"agents": self.agents, "rounds": self.rounds, "steps": self.steps}
         checked("swarm", counts, {"decay": self.decay, "explore": self.explore, "leap": self.leap})
-        # With more, what is small would become nothing, and what is great no number.
+        # Larger values could underflow or overflow.
         between("swarm: deposit", self.deposit, 0, 1000)
         between("swarm: alpha", self.alpha, 0, 10)
         between("swarm: beta", self.beta, 0, 10)
 
     @property
     def moves(self) -> int:
-        """How many moves a query takes."""
+        """Number of moves per query."""
         return self.agents * self.rounds * self.steps
 
     def pull(self, likeness: Floats, preference: Floats) -> Floats:
-        """What draws agents to each node."""
+        """Compute the attraction of each node from its similarity and preference."""
         return np.asarray(np.maximum(likeness, FLOOR) ** self.beta * preference, np.float64)
 
     def forage(self, ground: Ground, leap: float, rng: np.random.Generator) -> Trail:
-        """All rounds; what an agent leaves is left on each node and each link of its path, however often it passed."""
+        """Run all rounds and return the pheromone.
+
+        An agent leaves pheromone once on each node and link of its path.
+        """
         trail = np.zeros(len(ground.pull))
         pheromone = np.ones(ground.ways.links)
         visited = np.zeros(len(ground.pull), bool)
@@ -93,7 +96,10 @@ class Colony:
         return Trail(trail, pheromone, visited)
 
     def walk(self, ground: Ground, pheromone: Floats, leap: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        """One round: a row of nodes for each agent, and one of links; who leaps or cannot move passes no link."""
+        """Run one round and return the nodes and links of each agent, one row per agent.
+
+        The link is `NO_POSITION` if the agent leaps or cannot move.
+        """
         ways = ground.ways
         chance = rng.random((self.steps + 1, 4, self.agents))
         at = drawn_from(ground.starts, ground.pull[ground.starts], chance[-1, 0])

@@ -1,4 +1,4 @@
-"""Names in texts: documents that name each other, and documents that name the same, found without any model."""
+"""Link documents that name each other or share names, without a model."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from ragauge.systems.graphs.linkers import described, heaviness, pairs
 from ragauge.systems.stores.intake import whole
 
 TOKEN = re.compile(r"\n|\w+(?:\.\w+)*|[^\w\s]")
-"""A word, words joined by dots as in `json.dumps`, a mark, or the end of a line."""
+"""Word, words joined by dots as in `json.dumps`, punctuation mark, or end of line."""
 IDENTIFIER = re.compile(
     r"(?=.*[^\W\d_]{2}).*\w[._]+\w|.*[a-z][A-Z]|.*[A-Z]{2}[a-z]{2}|(?=\w{3}).*(?:[A-Z]\w*\d|\d\w*[A-Z])"
 )
-"""How a word begins that nobody uses by chance: `json.dumps`, `read_text`, `OrderedDict`, `HTTPServer`, `T1059`."""
+"""Start of an identifier, which is no ordinary word: `json.dumps`, `read_text`, `OrderedDict`, `HTTPServer`, `T1059`.
+"""
 BEGINNING = frozenset("\n.!?:;*#>|•\"'“‘`([{-–—")  # noqa: RUF001 - quotes and dashes as they are printed
-"""After one of these a capital says nothing: a sentence, an item or a quotation may begin."""
+"""Marks after which a capital letter is no sign of a name, because a sentence, an item or a quotation may begin."""
 
 
 class Entities:
-    """Documents that name each other (`mentions`), and documents that name the same (`shared`).
+    """Linker of documents that name each other (`mentions`) or share names (`shared`).
 
-    A document is named by its id or title if that is an identifier (with a dot or `_` inside, in CamelCase, or of
-    capitals and digits), to the letter, or has at least two words, in any case; of an id with dots also by the last
-    part, if that is an identifier and no other id: `OrderedDict` for `collections.OrderedDict`. Of names with dots the
-    longest counts that is known: `json.dumps.x` names `json.dumps`. A link weighs `rarity / bearers`: the more
-    documents have that name, the less; if more than `most` have it, or more than `common` name it, it is none.
+    A document is named by its id or title. An identifier (with a dot or `_` inside, in CamelCase, or of capitals and
+    digits) must match exactly; a name of at least two words matches in any case. An id with dots is also named by its
+    last part, if that is an identifier and no other id: `OrderedDict` for `collections.OrderedDict`. Of names with dots
+    the longest known one counts: `json.dumps.x` names `json.dumps`. A link has the weight `rarity / bearers`, where
+    bearers is the number of documents with that name. There is no link if more than `most` documents have the name, or
+    more than `common` name it.
 
-    Names that are shared are identifiers, and words that have a capital inside sentences of more documents than have
-    them without one. Those in 2 to `most` documents link every two of them, and weigh their `rarity`.
+    Shared names are identifiers, and words that are capitalised inside sentences in more documents than they are in
+    lower case. A name in 2 to `most` documents links every two of them, with the weight `rarity`.
 
-    The rarity of what `m` of `n` documents name is `ln(n / m) / ln(n / 2)`, at most 1: a name in two documents says
-    all, one in all of them nothing. Of two documents the heaviest link counts, multiplied by `weight`.
+    The rarity of a name in `m` of `n` documents is `ln(n / m) / ln(n / 2)`, at most 1: 1 for two documents, 0 for all.
+    For two documents the heaviest link counts, multiplied by `weight`.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Entities:
         )
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
-        """The links of both kinds; every text is read once."""
+        """Return the links of both kinds; every text is read once."""
         names = _Names(documents)
         words = _Words()
         naming: dict[str, list[int]] = {}
@@ -75,14 +77,14 @@ class Entities:
         rare = np.array([_rarity(len(rows), len(documents)) for rows in groups])
         first, second, whose = pairs(groups)
         heavy = np.concatenate([np.array(weights), rare[whose]]) * self._weight
-        some = heavy > 0  # what all documents name links none
+        some = heavy > 0  # A name in all documents links none.
         one = np.concatenate([np.array(ones, np.int64), first])[some]
         other = np.concatenate([np.array(others, np.int64), second])[some]
         return graphs.Links(one, other, heavy[some])
 
 
 class _Names:
-    """What documents are called."""
+    """Names of documents."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.bearers: dict[str, list[int]] = {}
@@ -99,11 +101,11 @@ class _Names:
                     folded = [token.casefold() for token in tokens]
                     _note(self.bearers, " ".join(folded), row)
                     self._lengths.setdefault(folded[0], []).append(len(folded))
-        self.bearers = last | self.bearers  # who is called so in full comes before those whose last part it is
+        self.bearers = last | self.bearers  # A full name takes precedence over the last part of another.
         self._lengths = {first: sorted(set(sizes), reverse=True) for first, sizes in self._lengths.items()}
 
     def inside(self, tokens: Sequence[str], row: int) -> set[str]:
-        """The names of other documents than this one that stand in its text."""
+        """Return the names of other documents in the text of a document."""
         words = _line(tokens)
         found = {name for word in set(words) if (name := self._identifier(word, row))}
         folded = [word.casefold() for word in words]
@@ -118,29 +120,29 @@ class _Names:
         return found
 
     def _identifier(self, word: str, row: int) -> str:
-        """The longest name of somebody else that a word is or begins with."""
+        """Return the longest name of another document that a word equals or starts with."""
         while word and not self._others(word, row):
             word = word.rpartition(".")[0]
         return word
 
     def _others(self, name: str, row: int) -> bool:
-        """Whether a name is that of another document."""
+        """Return whether a name belongs to another document."""
         return self.bearers.get(name, [row]) != [row]
 
 
 class _Words:
-    """Which documents have which words that may be names."""
+    """Words that may be names, and the documents that contain them."""
 
     def __init__(self) -> None:
         self._documents = 0
         self._rows: dict[str, list[int]] = {}
         self._plain: Counter[str] = Counter()
-        """In how many documents a word stands without a capital."""
+        """Number of documents that contain a word in lower case."""
         self._inside: Counter[str] = Counter()
-        """In how many it has one though no sentence begins with it."""
+        """Number of documents that contain it capitalised inside a sentence."""
 
     def read(self, tokens: Sequence[str]) -> None:
-        """Take in the next document."""
+        """Add the next document."""
         before = "\n"
         inside = set()
         for token in tokens:
@@ -155,7 +157,7 @@ class _Words:
         self._documents += 1
 
     def shared(self, most: int) -> list[list[int]]:
-        """The documents of each name that 2 to `most` have."""
+        """Return the documents of each name that 2 to `most` documents contain."""
         return [
             rows
             for word, rows in self._rows.items()
@@ -164,14 +166,14 @@ class _Words:
 
 
 def _note(where: dict[str, list[int]], name: str, row: int) -> None:
-    """Put a document down under a name, once."""
+    """Add a document to the rows of a name, once."""
     rows = where.setdefault(name, [])
     if not rows or rows[-1] != row:
         rows.append(row)
 
 
 def _line(tokens: Sequence[str]) -> list[str]:
-    """The same without ends of lines: a name may stand on two."""
+    """Remove line ends, because a name may span two lines."""
     return [token for token in tokens if not token.isspace()]
 
 

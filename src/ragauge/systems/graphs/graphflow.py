@@ -1,4 +1,4 @@
-"""Trajectories from what is most like the query, along links towards what is like it; how many come by is the rank."""
+"""Rank documents by random trajectories that start near the query and follow links to similar documents."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ragauge.systems.stores.intake import whole
 
 
 class GraphFlow:
-    """Stochastic trajectories, ranked by visit. Nothing is learned: likeness stands where GraphFlow has a policy.
+    """Retriever by stochastic trajectories, ranked by visits; untrained, similarity replaces GraphFlow's policy.
 
-    A trajectory begins at one of the `seeds` documents most like the query and makes up to `steps` moves. Where it
-    begins, and where it goes next among the `most_links` heaviest links of its node, is drawn in proportion to
-    `link weight * exp(likeness / temperature) * exp(prior_weight * number)`; a beginning has no link and no weight.
-    The number is that of `prior`, a field of the metadata, brought to 0 up to 1. Before each move it ends with the
-    probability `stop`, and where a node has no link it ends. A document's score is the share of the `trajectories`
-    that visit it, times `exp(prior_weight * number)`; of equals the one that is more like the query comes first.
+    A trajectory starts at one of the `seeds` documents most similar to the query and makes up to `steps` moves. The
+    start, and each next node among the `most_links` heaviest links, is drawn in proportion to
+    `link weight * exp(similarity / temperature) * exp(prior_weight * number)`, at the start without the link weight.
+    The number is the metadata field `prior`, scaled to 0 to 1. A trajectory ends with probability `stop` before each
+    move, and at a node without links. A document's score is the share of the `trajectories` that visit it, times
+    `exp(prior_weight * number)`; ties are broken by similarity to the query.
     """
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -54,7 +54,7 @@ class GraphFlow:
     ) -> None:
         counts = {"seeds": seeds, "trajectories": trajectories, "steps": steps, "most_links": most_links}
         self._parameters = checked("graphflow", counts, {"stop": stop}) | {
-            # Below a hundredth the exponentials of two likenesses can be further apart than numbers are.
+            # Below 0.01 the ratio of two exponentials could overflow.
             "temperature": between("graphflow: temperature", temperature, 0.01),
             "prior": prior,
             "prior_weight": between("graphflow: prior_weight", prior_weight, 0, STRONGEST),
@@ -67,7 +67,7 @@ class GraphFlow:
         self._ways = Ways.of(terrain.graph, most_links)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The `k` that most trajectories visit; where they visit fewer, the rest by likeness."""
+        """Return the `k` most visited documents, completed by similarity."""
         likeness = self._terrain.likeness(query)
         if not likeness.any():
             return []
@@ -78,12 +78,18 @@ class GraphFlow:
             return ranked(self._terrain, k, likeness, visited, scores)
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same for every query
-        """The graph, the parameters, how long a trajectory is (`length`), and how many moves all may take (`steps`)."""
+        """Return graph and parameters.
+
+        `length` is the number of moves per trajectory, `steps` that of all trajectories.
+        """
         told = self._parameters | {"length": self._steps, "steps": self._trajectories * self._steps}
         return {**self._terrain.about(), **told}
 
     def _walk(self, query: str, likeness: Floats) -> Ints:
-        """A row of nodes for each trajectory, from its beginning to its end; after that, nowhere."""
+        """Return the nodes of each trajectory, one row each.
+
+        After its end a row is filled with `NO_POSITION`.
+        """
         chance = generator(self._seed, query).random((self._steps + 1, 2, self._trajectories))
         pull = np.exp((likeness - likeness.max()) / self._temperature) * self._preference
         seeds = best(likeness, self._seeds)

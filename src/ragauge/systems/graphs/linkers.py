@@ -1,4 +1,4 @@
-"""What links documents: links that they carry, nearness, and values that they share."""
+"""Link documents by metadata, by similarity, or by shared field values."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from ragauge.systems.stores.intake import whole
 from ragauge.systems.stores.nearest import nearest
 
 UNKNOWN = "unknown ids"
-"""Why a link is skipped that leads to no document."""
+"""Reason of a skipped link to an id that no document has."""
 COMPARED = 10_000
-"""Up to so many ids are looked through for one that is much like an unknown one."""
+"""Maximum number of ids that are searched for one similar to an unknown id."""
 
 
 class Links:
-    """Links that documents carry in their metadata: a list of ids, or lists by relation, `{"uses": ["a", "b"]}`.
+    """Linker by ids in the metadata: a list, or lists by relation, `{"uses": ["a", "b"]}`.
 
-    `kinds` are the relations that count, all where nothing is said; several are joined by `+`. Ids that no document
-    has are skipped. Every link weighs `weight`. With `rewired` the ends of all links change places at random, the same
-    way each time: every document has as many links as before, but for the few that would join it to itself or twice to
-    another, and they lead anywhere. What a walk still gains then is owed to how many links there are, not to where
-    they lead.
+    `kinds` are the relations to use, joined by `+`; None for all. Unknown ids are skipped. Every link has the weight
+    `weight`. `rewired` permutes the ends of all links at random, with a fixed seed. Documents keep their number of
+    links, except for the few that would link a document to itself or duplicate a link. A gain that remains after
+    rewiring comes from the number of links, not from where they lead.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Links:
         self.name = described("links", type(self), field=field, kinds=kinds, weight=weight, rewired=rewired)
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
-        """A link for each id that is known."""
+        """Return a link for each known id."""
         rows = {document.id: row for row, document in enumerate(documents)}
         seen: set[str] = set()
         ones, others, unknown = [], [], 0
@@ -65,7 +64,7 @@ class Links:
                     unknown += len(names) - len(known)
                     others += known
                     ones += [row] * len(known)
-        if self.name != "links" and not self._carried(documents):  # without links, a corpus is not told wrong
+        if self.name != "links" and not self._carried(documents):  # Missing links are no error by default.
             none = f"no document has `{self._field}` in its metadata, so that `{self.name}` links nothing"
             raise BadInput(none, hint=_instead(documents) or None)
         if missing := sorted((self._kinds or frozenset()) - seen):
@@ -78,7 +77,10 @@ class Links:
         return _links(ones, others, np.full(len(ones), self._weight), {UNKNOWN: unknown})
 
     def doubts(self, documents: Sequence[Document]) -> list[str]:
-        """What may be wrong: that no document has any, or that links lead to no document; a sentence each."""
+        """Describe problems of the links, one sentence each.
+
+        Either no document has links, or links lead to no document.
+        """
         ids = {document.id: None for document in documents}
         if not self._carried(documents):
             there = _instead(documents)
@@ -101,7 +103,7 @@ class Links:
         return any(document.metadata.get(self._field) is not None for document in documents)
 
     def _relations(self, document: Document) -> Iterator[tuple[str, Sequence[str]]]:
-        """Relations with their ids; one without a name where there is only a list."""
+        """Yield relations with their ids; a plain list has an empty relation."""
         held = document.metadata.get(self._field)
         if held is None:
             return
@@ -116,11 +118,11 @@ class Links:
 
 
 class Nearest:
-    """Every document with the `neighbours` most like it, of equal ones those that come first; a link weighs the cosine.
+    """Linker of every document with the `neighbours` most similar ones; the weight is the cosine.
 
-    Only cosines above `least` link, so that a document without a direction stays alone. With `mutual` each of two must
-    be among the nearest of the other, which keeps those that are near to everything from becoming hubs. The cosine is
-    multiplied by `weight`.
+    Ties are broken by position. Only cosines above `least` link, so that a document with a zero vector has no links.
+    With `mutual` both documents must be among the nearest of the other, which prevents hubs. The cosine is multiplied
+    by `weight`.
     """
 
     def __init__(self, *, neighbours: int = 8, mutual: bool = False, least: float = 0.0, weight: float = 1.0) -> None:
@@ -133,9 +135,9 @@ class Nearest:
         self.name = described("knn", type(self), always=("neighbours",), **told)
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:
-        """A link from each document to its nearest."""
+        """Return a link from each document to its nearest ones."""
         some = np.flatnonzero(np.any(vectors, axis=1))
-        # Each is its own nearest; among many twins maybe not among the first, and then the last is one too many.
+        # Each document is its own nearest. With many duplicates it may be missing; then the last neighbour is dropped.
         found, distances = nearest(vectors, vectors[some], self._neighbours + 1, "cosine", allowed=some)
         own = found == some[:, None]
         if found.shape[1]:
@@ -151,10 +153,10 @@ class Nearest:
 
 
 class Field:
-    """Documents that share a value of a field of their metadata; each value of a list counts.
+    """Linker of documents that share a value of a metadata field; each value of a list counts.
 
-    A value that more than `most` documents have links none of them: that many would be linked to each other, and say
-    little by it. Every link weighs `weight`.
+    A value in more than `most` documents links none of them, because it is not specific. Every link has the weight
+    `weight`.
     """
 
     def __init__(self, *, field: str, most: int = 50, weight: float = 1.0) -> None:
@@ -166,7 +168,7 @@ class Field:
         self.name = described("field", type(self), field=field, most=most, weight=weight)
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.Links:  # noqa: ARG002 - not by nearness
-        """A link for every two documents with a value in common."""
+        """Return a link for every two documents with a common value."""
         sharing: dict[Any, list[int]] = {}
         for row, document in enumerate(documents):
             for value in dict.fromkeys(self._values(document)):
@@ -180,7 +182,10 @@ class Field:
         return _links(ones, others, np.full(len(ones), self._weight), common)
 
     def _values(self, document: Document) -> Iterator[tuple[bool, Any]]:
-        """The values of a document; true is none of the numbers, though Python takes it for 1."""
+        """Yield the values of a document.
+
+        A flag marks booleans, which equal 0 and 1 in Python.
+        """
         held = document.metadata.get(self._field)
         for value in held if isinstance(held, list | tuple | set | frozenset) else [held]:
             if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN is no value
@@ -194,7 +199,7 @@ class Field:
 
 
 def pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
-    """Every two of each group, and which group it is.
+    """Return all pairs within each group, and the group of each pair.
 
     >>> [part.tolist() for part in pairs([[4, 7, 9], [2, 3]])]
     [[4, 4, 7, 2], [7, 9, 9, 3], [0, 0, 0, 1]]
@@ -210,7 +215,9 @@ def pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
 
 
 def naming(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str | None:
-    """The field that names most documents, in a list or in lists by relation; None where no field names any.
+    """Find the metadata field that names most documents; None if there is none.
+
+    The ids are in a list, or in lists by relation.
 
     >>> naming({"a": 0, "b": 1}, [{"cites": ["b", "c"], "tags": ["x"]}, {"cites": {"part of": ["a"]}, "likes": ["a"]}])
     'cites'
@@ -226,7 +233,7 @@ def naming(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str 
 
 
 def _instead(documents: Sequence[Document]) -> str:
-    """Which field of the metadata has links, if one has."""
+    """Describe the metadata field that contains links; empty if none does."""
     other = naming({one.id: None for one in documents}, (one.metadata for one in documents))
     return (
         "" if other is None else f"there is `{other}`, which names documents: {described('links', Links, field=other)}"
@@ -234,7 +241,9 @@ def _instead(documents: Sequence[Document]) -> str:
 
 
 def _meant(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, str]:
-    """The first id that is another but for its case, else the first of all; and the one that was meant, if any.
+    """Return an unknown id, and the known id that was meant; empty if unclear.
+
+    An id that differs only in case is preferred; otherwise the first unknown id is used.
 
     >>> _meant(["gone", "W0-LEAD"], {"w0-lead": 0}), _meant(["w0-laed"], {"w0-lead": 0}), _meant(["gone"], {"a": 0})
     (('W0-LEAD', 'w0-lead'), ('w0-laed', 'w0-lead'), ('gone', ''))
@@ -248,7 +257,7 @@ def _meant(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def described(kind: str, made: type, *, always: Sequence[str] = (), **options: Any) -> str:
-    """A description that tells a linker apart: the options that are not what they are by default.
+    """Return the spec of a linker, with the options that differ from the defaults.
 
     >>> described("knn", Nearest, always=["neighbours"], neighbours=8, mutual=True, least=0.0)
     'knn(neighbours=8, mutual=true)'
@@ -258,13 +267,13 @@ def described(kind: str, made: type, *, always: Sequence[str] = (), **options: A
 
 
 def heaviness(kind: str, weight: float) -> float:
-    """What links weigh: a number above 0, for a link that weighs nothing is none."""
+    """Return the weight of links; raise BadInput if it is not a finite number above 0."""
     if not (weight > 0 and math.isfinite(weight)):
         raise BadInput(f"{kind}: weight is {weight}, not a number above 0")
     return weight
 
 
 def _links(ones: Any, others: Any, weights: Any, skipped: Mapping[str, int]) -> graphs.Links:
-    """Links, and what was skipped if anything was."""
+    """Build links with the counts of those that were skipped."""
     some = {why: count for why, count in skipped.items() if count}
     return graphs.Links(np.asarray(ones, np.int64), np.asarray(others, np.int64), weights, some)

@@ -1,4 +1,4 @@
-"""Personalised PageRank: where somebody ends up who follows links from the documents most like the query."""
+"""Rank documents by personalised PageRank, restarted at the documents most similar to the query."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from ragauge.systems.graphs.terrain import Terrain
 from ragauge.systems.stores.intake import whole
 
 FINE = 1e-8
-"""Shares that differ by less are the same, however early the rounds may end."""
+"""Maximum step to which shares are rounded; a smaller tolerance gives a smaller step."""
 
 
 class PageRank:
-    """Documents by how often a walk without end is at them that starts over, again and again, near the query.
+    """Retriever by PageRank of a random walk that restarts near the query.
 
-    It starts at one of the `seeds` documents most like the query, `s_i ∝ exp(likeness_i / temperature)`; then it
-    follows a link with probability `damping`, in proportion to the weights, and starts over otherwise, or where there
-    is no link: `x = damping · (P'x + (what is at nodes without links) · s) + (1 - damping) · s`, as Brin and Page have
-    it with the teleport of Haveliwala (2002), and networkx computes it. Rounds end when `x` changes by less than
-    `tolerance` in sum, at the latest after `rounds`; shares are told apart down to that, or to 1e-8.
+    The walk starts at one of the `seeds` documents most similar to the query, `s_i ∝ exp(similarity_i / temperature)`.
+    It follows a link with probability `damping`, in proportion to the weights; otherwise, or at a node without links,
+    it restarts: `x = damping · (P'x + (share at nodes without links) · s) + (1 - damping) · s`. This is the PageRank of
+    Brin and Page with the teleport of Haveliwala (2002), as networkx computes it. The iteration ends when `x` changes
+    by less than `tolerance` in sum, at the latest after `rounds`. Shares are rounded to steps of `tolerance`, at most
+    1e-8.
 
-    The score is `(1 - blend) · x / max x + blend · max(likeness, 0) / max likeness`. Of equal scores, 0 of what no walk
-    reaches among them, the document more like the query comes first. Nothing is drawn: every trial is the same.
+    The score is `(1 - blend) · x / max x + blend · max(similarity, 0) / max similarity`. Ties, including scores of 0,
+    are broken by similarity to the query. The result is deterministic: all trials are equal.
     """
 
     def __init__(
@@ -58,12 +59,12 @@ class PageRank:
         self._blend, self._tolerance, self._rounds = blend, tolerance, rounds
         graph = terrain.graph
         heavy = np.bincount(graph.sources, graph.weights, len(graph))
-        # A link stands at both of its nodes, so that what leaves along a row of the graph arrives along a row here.
+        # Links are symmetric, so that outgoing links of a row are also its incoming ones.
         moves = graph.weights / heavy[graph.ends]
         self._moves: Any = csr_array((moves, graph.ends, graph.starts), shape=(len(graph), len(graph)))
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The best `k`; nothing for a query that has nothing in common with any document."""
+        """Return the best `k`; none if the query is similar to no document."""
         likeness = self._terrain.likeness(query)
         if not likeness.any():
             return []
@@ -74,7 +75,7 @@ class PageRank:
             return self._terrain.best(scores, likeness, k)
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the walk does not hang on it
-        """The graph, the parameters, and how many rounds this query takes."""
+        """Return the graph, the parameters, and the number of rounds for this query."""
         likeness = self._terrain.likeness(query)
         return {
             **self._terrain.about(),
@@ -88,7 +89,7 @@ class PageRank:
         }
 
     def _walked(self, likeness: Floats) -> tuple[Floats, int]:
-        """The share of the walk that each document gets, and after how many rounds."""
+        """Compute each document's share of the walk, and the number of rounds."""
         seeds: Ints = best(likeness, self._seeds)
         starts = np.exp((likeness[seeds] - likeness[seeds[0]]) / self._temperature)
         starts /= starts.sum()
@@ -98,12 +99,12 @@ class PageRank:
         for needed in range(1, self._rounds + 1):  # noqa: B007 - told to whoever asks
             moved: Floats = self._moves @ shares
             moved *= self._damping
-            # What was not moved along a link starts over, be it by chance or for want of one.
+            # The share that did not follow a link restarts, by chance or because there is no link.
             moved[seeds] += (1.0 - moved.sum()) * starts
             change = np.abs(moved - shares).sum()
             shares = moved
             if change < self._tolerance:
                 break
-        # Rounding must not put one of two documents first that have the same place in the graph.
+        # Rounding errors must not order documents with equal positions in the graph.
         grain = min(self._tolerance, FINE)
         return np.rint(shares / grain) * grain, needed

@@ -1,4 +1,4 @@
-"""Which way a query is answered, from what plain search sees of it: no label, and no chance."""
+"""Choose how the swarm handles a query, from the results of dense search only."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ragauge.records import Floats, Ints
 from ragauge.systems.graphs.walking import Ways
 
 PEAKED = 0.4
-"""From this peak on likeness alone decides."""
+"""Minimum peak at which documents are ranked by similarity alone."""
 LINKED = 0.7
-"""From this share of linked seeds on agents keep to links."""
+"""Minimum share of linked seeds at which agents only follow links."""
 LEAP = 0.25
-"""How often agents leap where seeds are scattered, if no greater probability is given."""
+"""Leap probability for scattered seeds if none is set."""
 
 
 class Route(NamedTuple):
-    """What is done, and the two numbers that decide it."""
+    """Chosen route, and the two values that determine it."""
 
     choice: str
-    """`semantic`: the order of likeness, without a walk; `walk`: along links alone; `leap`: with leaps."""
+    """`semantic`: ranking by similarity, without a walk; `walk`: along links only; `leap`: with leaps."""
     peak: float
-    """How far the first seed stands above all seeds, as a share of how far it stands above all documents."""
+    """Lead of the first seed over the mean of the seeds, relative to its lead over all documents."""
     linked: float
-    """The share of the seeds that have a link to another one."""
+    """Share of the seeds with a link to another seed."""
 
 
 def route(likeness: Floats, mean: float, seeds: Ints, ways: Ways) -> Route:
-    """`semantic` where one document stands out; else `walk` where the seeds hang together, and `leap` where not.
+    """Choose the route of a query from its seeds.
 
-    Where one seed is far ahead of the others, it is the answer or nothing is, and a walk could only blur that. Seeds
-    that are linked lie in one region, which a walk can go through; scattered ones need leaps between them. `mean` is
-    that of the likeness of all documents, also where `likeness` has only some of them.
+    It is `semantic` if one document stands out, `walk` if the seeds are linked, else `leap`. If one seed is far ahead
+    of the others, a walk could only make the ranking worse. Linked seeds are in one region, which a walk can explore;
+    scattered ones need leaps between them. `mean` is the mean similarity of all documents, not only of those given.
     """
     first = likeness[seeds].max()
     above = first - mean

@@ -1,4 +1,4 @@
-"""The swarm: agents that search the graph together, by themselves or over what another retriever has found."""
+"""Swarm retrieval: agents search the graph together, on their own or to rerank the hits of another retriever."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from ragauge.systems.graphs.walking import (
 from ragauge.systems.stores.intake import whole
 
 ROUTED = 10
-"""How many hits a reranker's route is decided by; a retriever's by its seeds, which are as many."""
+"""Number of hits that determine the route of a reranker; equals the default number of seeds of the retriever."""
 
 
 class Swarm:
-    """Agents that walk in rounds and leave pheromone, on links for the next round and at nodes for the ranking.
+    """Retriever with agents that leave pheromone, on links for the next round and on nodes for the ranking.
 
-    An agent begins at one of the `seeds` documents most like the query and makes `steps` moves. With the probability
-    `leap` a move goes to one of the `top` documents most like the query, wherever they lie; else with the probability
-    `explore` along any of its node's `most_links` heaviest links; else along one that is drawn in proportion to
-    `pheromone ** alpha * (link weight * likeness) ** beta * exp(prior_weight * number)`. A likeness counts as at least
-    0.01; the number is that of `prior`, a field of the metadata, brought to 0 up to 1. After each of `rounds` pheromone
-    loses `decay` of itself, and each agent leaves `deposit` times what it has found: how much more like the query its
-    path is than all documents are, from 0 up to 1. A document's score is `weight` times its likeness and `1 - weight`
-    times the pheromone at it, both from 0 to 1 among visited documents and seeds, times `exp(prior_weight * number)`.
+    An agent starts at one of the `seeds` documents most similar to the query and makes `steps` moves. With probability
+    `leap`, a move goes to one of the `top` documents most similar to the query. Otherwise, with probability `explore`,
+    it follows any of the node's `most_links` heaviest links. Otherwise it follows one drawn in proportion to
+    `pheromone ** alpha * (link weight * similarity) ** beta * exp(prior_weight * number)`. A similarity counts as at
+    least 0.01. The number is the metadata field `prior`, scaled to 0 to 1. After each of `rounds` rounds, pheromone is
+    reduced by the share `decay`, and each agent leaves `deposit` times the gain of its path: its similarity above the
+    mean of all documents, from 0 to 1. A document's score is `weight` times its similarity plus `1 - weight` times its
+    pheromone, both scaled to 0 to 1 among visited documents and seeds, times `exp(prior_weight * number)`.
     """
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -72,7 +72,7 @@ class Swarm:
         self._walks = _Walks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The best `k`; where agents visit fewer, the rest by likeness."""
+        """Return the best `k`, completed by similarity if agents visit fewer."""
         terrain = self._walks.terrain
         likeness = terrain.likeness(query)
         if not likeness.any():
@@ -91,7 +91,7 @@ class Swarm:
             return ranked(terrain, k, likeness, found, walks.scores(likeness, trail.nodes[found], found))
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same however many
-        """The graph, the parameters, how many moves a query takes, and which way a router sends this one."""
+        """Return graph, parameters, moves per query, and the route of this query."""
         told, walks = self._walks.told(self._seeds), self._walks
         likeness = walks.terrain.likeness(query) if walks.router else np.zeros(0)
         if not likeness.any():
@@ -101,10 +101,10 @@ class Swarm:
 
 
 class SwarmReranker:
-    """The same agents on the links among hits: they begin at any of them and leap to any of them.
+    """Reranker with the agents of `Swarm`, on the links among hits; they start at and leap to any hit.
 
-    With `bridges` they may also pass through documents that are linked to a hit; these are never returned. A hit that
-    is no document of the corpus comes after all others.
+    With `bridges` they may also pass through documents that are linked to a hit; these are never returned. Hits that
+    are not in the corpus come last.
     """
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -133,7 +133,10 @@ class SwarmReranker:
         self._walks = _Walks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The same hits, best first; of equals the one that came first. As they were, where the query says nothing."""
+        """Return the hits, best first; ties keep their order.
+
+        The order is unchanged if the query has no vector.
+        """
         terrain = self._walks.terrain
         places = np.array([terrain.rows.get(hit.id, NOWHERE) for hit in hits], np.int64)
         rows = np.unique(places[places >= 0])
@@ -145,7 +148,10 @@ class SwarmReranker:
         return [hits[place]._replace(score=score) for place, score in zip(order.tolist(), scores.tolist(), strict=True)]
 
     def _order(self, query: str, likeness: Floats, rows: Ints, places: Ints) -> tuple[Ints, Floats]:
-        """The places of the hits, best first, and their scores; `rows` are their nodes, each once."""
+        """Return the positions of the hits, best first, and their scores.
+
+        `rows` are their unique nodes.
+        """
         nodes = rows
         if self._bridges:
             linked = self._walks.ways.ends[rows][self._walks.ways.weights[rows] > 0]
@@ -164,12 +170,12 @@ class SwarmReranker:
         return order, worth[order]
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same for every query
-        """The graph, the parameters, and how many moves a query takes."""
+        """Return the graph, the parameters, and the moves per query."""
         return self._walks.told({"bridges": self._bridges})
 
 
 class _Walks:
-    """What a swarm has in common, whether it retrieves or reranks."""
+    """Parts that the retriever and the reranker share."""
 
     def __init__(
         self,
@@ -195,11 +201,14 @@ class _Walks:
         self._preference = preference(terrain, prior, prior_weight)
 
     def route(self, likeness: Floats, mean: float, seeds: Ints, ways: Ways) -> str:
-        """What a router chooses; nothing without one."""
+        """Return the route of a query; empty without a router."""
         return route(likeness, mean, seeds, ways).choice if self.router else ""
 
     def ground(self, likeness: Floats, rows: Ints, ways: Ways, starts: Ints, tops: Ints) -> Ground:
-        """Where agents walk: on `rows`, of which `starts` and `tops` are places."""
+        """Build the state of a walk on `rows`.
+
+        `starts` and `tops` are positions in `rows`.
+        """
         mean, most = likeness.mean(), likeness.max()
         gain = (likeness[rows] - mean) / ((most - mean) or 1.0)
         pull = self.colony.pull(likeness[rows], self._preference[rows])
@@ -207,16 +216,16 @@ class _Walks:
         return Ground(ways, heavy, pull, gain, starts, tops)
 
     def forage(self, query: str, ground: Ground, choice: str) -> Trail:
-        """What agents leave, on the way that was chosen."""
+        """Run the agents on the chosen route and return their trail."""
         leap = {"walk": 0.0, "leap": self.colony.leap or LEAP}.get(choice, self.colony.leap)
         return self.colony.forage(ground, leap, generator(self._seed, query))
 
     def scores(self, likeness: Floats, trail: Floats, rows: Ints) -> Floats:
-        """What these nodes are worth among themselves."""
+        """Compute the scores of nodes from similarity and pheromone."""
         both = self._weight * spread(likeness[rows]) + (1 - self._weight) * spread(trail)
         return points(both, likeness[rows], self._preference[rows])
 
     def told(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The graph, the parameters, how long a walk is (`length`), and how many moves all agents make (`steps`)."""
+        """Return graph, parameters, moves per agent (`length`) and total moves (`steps`)."""
         parameters = {**options, **self._parameters, "length": self.colony.steps, "steps": self.colony.moves}
         return {**self.terrain.about(), **parameters}

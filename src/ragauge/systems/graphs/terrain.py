@@ -1,4 +1,4 @@
-"""What every walker sees, and nothing else: texts, vectors, links and metadata. No label comes here."""
+"""Documents with vectors, links and metadata: the only input of graph systems, without judgments."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ragauge.systems.embedders.directions import unit
 
 
 class Terrain:
-    """Documents with their unit vectors and the graph over them; several walkers can share one.
+    """Documents with their unit vectors and their graph; several graph systems can share one.
 
-    `document_embedder` may be one that remembers; queries always go to `embedder` itself. A text whose vector is all
-    zeros has no direction: its likeness to everything is 0.
+    `document_embedder` may be cached; queries always use `embedder`. A text whose vector is all zeros has the
+    similarity 0 to everything.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Terrain:
         self.graph = Graph.of(list(self.rows), links)
 
     def likeness(self, query: str) -> Floats:
-        """The cosine of the query to every document; all zeros if the query has no direction."""
+        """Compute the cosine of the query to every document; all zeros for a zero vector."""
         if not self.documents:
             return np.zeros(0)
         with stage("embed"):
@@ -58,7 +58,7 @@ class Terrain:
             return np.asarray(self.vectors @ unit(given)[0], np.float64)
 
     def numbers(self, field: str) -> Floats:
-        """A number of the metadata of every document, brought to 0 (the least, or none) up to 1 (the most)."""
+        """Return a numeric metadata field per document, scaled to 0 to 1; 0 if missing."""
         raw = [_number(document.metadata.get(field)) for document in self.documents]
         known = [value for value in raw if not math.isnan(value)]
         if not known:
@@ -70,7 +70,7 @@ class Terrain:
         return np.asarray(scaled, np.float64)
 
     def best(self, scores: Floats, likeness: Floats, k: int) -> list[Hit]:
-        """The `k` documents with the highest scores; of equal ones those most like the query, then the first."""
+        """Return the `k` best documents; ties are broken by similarity, then by position."""
         k = min(max(k, 0), len(scores))
         if k == 0:
             return []
@@ -80,12 +80,12 @@ class Terrain:
         return self.hits(rows, scores[rows])
 
     def hits(self, rows: Ints, scores: Floats) -> list[Hit]:
-        """Documents by their numbers, as they are given, with these scores."""
+        """Return hits for document rows, in the given order, with the given scores."""
         found = (self.documents[row] for row in rows.tolist())
         return [Hit(one.id, score, one.text, one.metadata) for one, score in zip(found, scores.tolist(), strict=True)]
 
     def about(self) -> dict[str, Any]:
-        """What walkers on it share, for manifests."""
+        """Return embedder and graph for the manifest."""
         return {"embedder": self.embedder.name, "graph": self.graph.about()}
 
 
@@ -95,7 +95,7 @@ def _number(value: Any) -> float:
 
 
 def _embedded(documents: Sequence[Document], embedder: Embedder) -> Vectors:
-    """A vector for each document, all of them numbers."""
+    """Embed the documents and check that all values are finite."""
     if not documents:
         return np.zeros((0, 1), np.float32)
     vectors = np.asarray(embedder.embed([document.whole for document in documents]), np.float32)

@@ -1,6 +1,6 @@
-"""What all walkers share: links as a table, draws for many walkers at once, and the ranking of what was visited.
+"""Operations of graph walks: links as tables, random draws for many walkers, ranking of visited nodes.
 
-Nothing here goes through walkers or nodes one by one: a step of all walkers is a few operations on arrays.
+All of them are vectorised: a step of all walkers is a few array operations.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from ragauge.systems.stores.intake import whole
 Mask = NDArray[np.bool_]
 
 NOWHERE = -1
-"""Where a path has no node, or a move went along no link."""
+"""Value for no node in a path, or no link in a move."""
 TIE = 1e-6
-"""The part of its likeness that a score is raised by, so that likeness decides between equals."""
+"""Weight of the similarity that is added to a score to break ties."""
 STRONGEST = 20.0
-"""The greatest weight of a prior: the most has then 500 million times the odds of the least."""
+"""Maximum weight of a prior; the highest value then has 500 million times the odds of the lowest."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """The heaviest links of every node as tables with a row for each; all have the same shape."""
+    """Heaviest links of every node as tables of equal shape, one row per node."""
 
     ends: Ints
-    """The node at the other end."""
+    """Node at the other end."""
     weights: Floats
-    """1 for the heaviest link of all; 0 where a node has no more links."""
+    """Weight of the link: 1 for the heaviest of all, 0 if a node has no more links."""
     numbers: Ints
-    """Which link it is: the same from both of its nodes."""
+    """Number of the link; the same from both of its nodes."""
     links: int
-    """How many links there are."""
+    """Number of links."""
 
     @classmethod
     def of(cls, graph: Graph, most: int) -> Ways:
-        """Those of a graph; which of equally heavy ones a node keeps, a hash of their ids says.
+        """Build the table of a graph with at most `most` links per node.
 
-        Not their places: many a corpus has its documents in order of their kinds, and a whole kind would be missing.
+        Of equally heavy links, a hash of the ids decides. Positions would not do: in a corpus that is sorted by type, a
+        whole type could be missing.
 
         >>> from ragauge.graphs import Links
         >>> triangle = Links(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 4.0, 2.0]))
@@ -58,7 +59,7 @@ class Ways:
         n, sources = len(graph), graph.sources
         hashes = np.array([crc32(name.encode("utf-8", "surrogatepass")) for name in graph.ids], np.int64)
         order = np.lexsort((graph.ends, hashes[graph.ends], -graph.weights, sources))
-        places = np.arange(len(order)) - graph.starts[sources]  # sources stay as they are in this order
+        places = np.arange(len(order)) - graph.starts[sources]  # Sources keep their order here.
         order, rows, places = (one[places < most] for one in (order, sources, places))
         low, high = np.minimum(sources, graph.ends), np.maximum(sources, graph.ends)
         pairs, numbers = np.unique(low * n + high, return_inverse=True)
@@ -70,11 +71,11 @@ class Ways:
         return ways
 
     def raised(self, power: float) -> Floats:
-        """The weights to a power; where there is no link, there is none whatever the power."""
+        """Return the weights to a power; 0 for missing links, even if the power is 0."""
         return np.where(self.weights > 0, self.weights**power, 0.0)
 
     def within(self, rows: Ints) -> Ways:
-        """The links among some nodes, which are numbered anew as they are given."""
+        """Return the table of the links among some nodes, renumbered in the given order."""
         local = np.full(len(self.ends), NOWHERE)
         local[rows] = np.arange(len(rows))
         ends = local[self.ends[rows]]
@@ -88,20 +89,23 @@ class Ways:
 
 
 def drawn(worth: Floats, chance: Floats) -> tuple[Ints, Mask]:
-    """A place of each row in proportion to what stands there, by a number below 1; and whether there is any."""
+    """Draw a column per row in proportion to its values.
+
+    Also return whether a row has any value above 0. `chance` has a random number below 1 for each row.
+    """
     sums = np.cumsum(worth, axis=1)
-    marks = chance * sums[:, -1]  # a number below 1 times a sum is below that sum, rounded as well
+    marks = chance * sums[:, -1]  # A number below 1 times a sum is below that sum, even after rounding.
     return (sums > marks[:, None]).argmax(axis=1), sums[:, -1] > 0
 
 
 def drawn_from(rows: Ints, worth: Floats, chance: Floats) -> Ints:
-    """One of the same rows for each number below 1, in proportion to their worth."""
+    """Draw rows in proportion to their values, one for each random number below 1."""
     sums = np.cumsum(worth)
     return np.asarray(rows[np.searchsorted(sums, chance * sums[-1], side="right")], np.int64)
 
 
 def once(paths: Ints) -> tuple[Ints, Ints]:
-    """What stands on each path, however often, and on which: two columns."""
+    """Return the distinct values of each path, and the index of their path."""
     ordered = np.sort(paths, axis=1)
     new = ordered >= 0
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
@@ -109,23 +113,26 @@ def once(paths: Ints) -> tuple[Ints, Ints]:
 
 
 def spread(values: Floats) -> Floats:
-    """From 0 for the least to 1 for the most; 0 where all are alike."""
+    """Scale values to 0 to 1; 0 if all are equal."""
     low, high = values.min(), values.max()
     return np.asarray((values - low) / ((high - low) or 1.0), np.float64)
 
 
 def preference(terrain: Terrain, field: str, weight: float) -> Floats:
-    """What each node is preferred by: exp(`weight` times its number), where the most is 1; 1 without a field."""
+    """Compute exp(`weight` times a metadata field) per node, at most 1.
+
+    Without a field it is 1.
+    """
     return np.exp(weight * (terrain.numbers(field) - 1)) if field else np.ones(len(terrain.documents))
 
 
 def points(worth: Floats, likeness: Floats, preferred: Floats) -> Floats:
-    """Scores: of equal worth what is more like the query has a little more."""
+    """Compute scores; ties are broken by similarity to the query."""
     return np.asarray((worth + TIE * likeness) * preferred, np.float64)
 
 
 def ranked(terrain: Terrain, k: int, likeness: Floats, rows: Ints, scores: Floats) -> list[Hit]:
-    """Visited nodes, which are given in their order, by their scores; then all others by likeness, below them."""
+    """Rank visited nodes by score, then all others by similarity, with lower scores."""
     order = np.argsort(-scores, kind="stable")[: max(k, 0)]
     found, reached = rows[order], scores[order]
     if k > len(found):
@@ -138,7 +145,7 @@ def ranked(terrain: Terrain, k: int, likeness: Floats, rows: Ints, scores: Float
 
 
 def checked(kind: str, counts: dict[str, int], shares: dict[str, float]) -> dict[str, Any]:
-    """Both as one, where counts are whole numbers from 1 and shares numbers from 0 to 1."""
+    """Check counts (integers from 1) and shares (0 to 1), and return both."""
     for name, count in counts.items():
         whole(f"{kind}: {name}", count)
     for name, share in shares.items():
@@ -147,7 +154,7 @@ def checked(kind: str, counts: dict[str, int], shares: dict[str, float]) -> dict
 
 
 def between(name: str, value: float, least: float, most: float = math.inf) -> float:
-    """A number in its bounds."""
+    """Check that a number is finite and within its bounds, and return it."""
     if not least <= value <= most or math.isinf(value):
         bounds = f"at least {least:g}" if math.isinf(most) else f"between {least:g} and {most:g}"
         raise BadInput(f"{name} is {value:g}, not {bounds}")

@@ -1,4 +1,4 @@
-"""Keepers: engines that keep whole documents, each a thin adapter over what the engine itself offers."""
+"""Document stores: how they are opened, and what their engine adapters share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from ragauge.systems.specs import Spec, parse
 
 
 def open_keeper(described: str | Callable[..., Any], path: str | Path | None, dimension: int) -> Keeper:
-    """A keeper that lives in a folder: by name (`pgvector(index=hnsw)`), `module:Class`, or a class of your own.
+    """Open a document store in a folder.
+
+    It is given by name (`pgvector(index=hnsw)`), as `module:Class`, or as a class.
 
     >>> from ragauge.records import Document
     >>> keeper = open_keeper("memory", None, 2)
@@ -32,9 +34,11 @@ def open_keeper(described: str | Callable[..., Any], path: str | Path | None, di
 def check_keeper_options(
     described: str | Callable[..., Any],
 ) -> tuple[Callable[..., Any], dict[str, Any], frozenset[str] | None]:
-    """Return the class of a document store, its options and the parameters it takes (None: any).
+    """Return the class of a document store, its options and its parameters.
 
-    Refuse an option that it does not have; the store is not opened.
+    The parameters are None if the class takes any.
+
+    Raises BadInput for an option that it does not have. The store is not opened.
     """
     factory, options, name = _found(described)
     taken = inspect.signature(factory).parameters

@@ -1,4 +1,4 @@
-"""Chroma: a collection in a folder."""
+"""Chroma: collections in a folder, with an HNSW graph."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ COLLECTION = "documents"
 
 
 class Chroma:
-    """A Chroma collection: the text is its document, title and metadata (as JSON) are its metadata.
+    """Chroma collection of documents.
 
-    The graph is at Chroma's defaults, but for the distance and `ef_search`. Every upsert is a transaction of Chroma's
-    own, so that there is nothing to commit.
+    The text is the document in Chroma; title and metadata (as JSON) are its metadata. The graph has Chroma's
+    defaults except for the distance and `ef_search`. Each upsert is a transaction of Chroma, so `commit` has nothing
+    to do.
     """
 
     keeps = EVERYTHING
@@ -46,7 +47,7 @@ class Chroma:
             self._most = int(self._client.get_max_batch_size())
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         rows = matrix(documents, vectors, self._dimension)
         with self._speaking:
             for start in range(0, len(documents), self._most):
@@ -59,12 +60,12 @@ class Chroma:
                 )
 
     def commit(self) -> None:
-        """Nothing: what was put in is committed."""
+        """Do nothing: each put is already committed."""
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         if not len(ids):
-            return []  # Chroma would take it for all of them
+            return []  # Chroma would return all documents
         with self._speaking:
             found = self._collection.get(ids=list(dict.fromkeys(ids)), include=["documents", "metadatas"])
         columns = zip(found["ids"], found["documents"], found["metadatas"], strict=True)
@@ -72,12 +73,12 @@ class Chroma:
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         with self._speaking:
             return list(self._collection.get(include=[])["ids"])
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` nearest that Chroma's graph finds."""
+        """Return the `k` nearest documents that Chroma's graph finds."""
         with self._speaking:
             asked = query(vector, self._dimension)[None]
             found = self._collection.query(query_embeddings=asked, n_results=k, include=["documents", "distances"])
@@ -85,12 +86,12 @@ class Chroma:
         return [Hit(name, 1 - distance, text) for name, distance, text in columns]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         about = {"version": self._library.__version__, "index": "hnsw", "ef_search": self._ef_search}
         return {"keeper": "chroma", **about, "dimension": self._dimension}
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the engine; a temporary folder is removed."""
         if not isinstance(self._client, Gone):
             with self._speaking:
                 self._client.close()

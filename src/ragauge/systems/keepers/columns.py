@@ -1,4 +1,4 @@
-"""A document as the columns of an engine, what an engine says when it fails, and the vectors that it is given."""
+"""Document stores: how they are opened, and what their engine adapters share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from ragauge.structured_text import parse_json
 from ragauge.systems.stores.intake import Matrix
 
 EVERYTHING = frozenset(("text", "title", "metadata"))
-"""What a keeper that keeps documents gives back."""
+"""Fields returned by a store that keeps whole documents."""
 
 
 class Verbatim:
-    """What an engine refuses inside becomes an error of ours with its own words, to the letter, but for secrets."""
+    """Context manager that raises errors of an engine as BackendFailed.
+
+    The message is the original one, with secrets redacted.
+    """
 
     def __init__(self, engine: str, secrets: Sequence[str] = ()) -> None:
         self._engine = engine
@@ -32,7 +35,7 @@ class Verbatim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Engines in Rust that panic raise what is no Exception.
+        # Panics of engines in Rust are not subclasses of Exception.
         failed = isinstance(error, Exception) or type(error).__name__ == "PanicException"
         if error is None or not failed or isinstance(error, RagaugeError):
             return
@@ -42,7 +45,7 @@ class Verbatim:
 
 
 def written(metadata: Mapping[str, Any]) -> str:
-    """Metadata as JSON, in ASCII, so that every engine can keep it; nothing where there is none.
+    """Convert metadata to ASCII JSON, which every engine can store; empty if none.
 
     >>> written({"name": "T1059", "n": [1, None]}), written({})
     ('{"name": "T1059", "n": [1, null]}', '')
@@ -51,13 +54,16 @@ def written(metadata: Mapping[str, Any]) -> str:
 
 
 def document(name: str, text: Any, title: Any, metadata: Any) -> Document:
-    """The document that stands in these columns."""
+    """Build a document from the columns of an engine."""
     about = NOTHING if not metadata else metadata if isinstance(metadata, Mapping) else parse_json(metadata)
     return Document(name, text, title, about)
 
 
 def matrix(documents: Sequence[Document], vectors: Any, dimension: int) -> Matrix:
-    """The vectors of documents as rows of single precision, if there is one of the right length for each."""
+    """Convert the vectors of documents to float32 rows.
+
+    Raises BadInput for a wrong shape.
+    """
     rows = np.ascontiguousarray(vectors, dtype=np.float32)
     if rows.shape != (len(documents), dimension):
         raise BadInput(f"{len(documents)} documents need as many vectors of {dimension} numbers, not {rows.shape}")
@@ -65,7 +71,7 @@ def matrix(documents: Sequence[Document], vectors: Any, dimension: int) -> Matri
 
 
 def query(vector: Any, dimension: int) -> Matrix:
-    """The vector of a query as one row."""
+    """Convert a query vector to one float32 row; raise BadInput for a wrong length."""
     row = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
     if len(row) != dimension:
         raise BadInput(f"the vector of a query has {dimension} numbers, not {len(row)}")

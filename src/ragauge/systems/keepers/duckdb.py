@@ -1,4 +1,4 @@
-"""DuckDB: a table in a file, with an HNSW index of its extension vss or none."""
+"""DuckDB: a table in a file, with an HNSW index (extension vss) or none."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FILE = "documents.duckdb"
 
 
 class DuckDB:
-    """A table of DuckDB whose primary key is the id.
+    """DuckDB table with the id as primary key.
 
-    `index` is `none` (all vectors are compared) or `hnsw`, which vss keeps on disk only where that is switched on as
-    an experiment. What is put in is one transaction until `commit`.
+    `index` is `none` (exact search) or `hnsw`. vss keeps an HNSW index on disk only with its experimental
+    persistence, which is switched on. Everything put in before `commit` is one transaction.
     """
 
     keeps = EVERYTHING
@@ -41,7 +41,7 @@ class DuckDB:
             self._connection: Any = duckdb.connect()
             if index == "hnsw":
                 self._load(duckdb.__version__)
-            # Attached, and not opened: what a killed process left of an index can be read only once vss is there.
+            # Attach the file instead of opening it: the index of a killed process can be read only after vss is loaded.
             self._connection.execute(f"ATTACH '{_quoted(self._home.place(FILE, fresh=False))}' AS kept; USE kept")
             self._connection.execute(
                 "CREATE TABLE IF NOT EXISTS documents (id VARCHAR PRIMARY KEY, title VARCHAR, text VARCHAR, "
@@ -53,7 +53,7 @@ class DuckDB:
                 )
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         rows = matrix(documents, vectors, self._dimension)
         with self._speaking:
             if not self._pending:
@@ -66,14 +66,14 @@ class DuckDB:
                 )
 
     def commit(self) -> None:
-        """End the transaction."""
+        """Commit the open transaction, if any."""
         with self._speaking:
             if self._pending:
                 self._pending = False
                 self._connection.execute("COMMIT")
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         statement = "SELECT id, text, title, metadata FROM documents WHERE list_contains(?, id)"
         with self._speaking:
             found = self._connection.execute(statement, [list(ids)]).fetchall() if len(ids) else []
@@ -81,12 +81,12 @@ class DuckDB:
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         with self._speaking:
             return [name for (name,) in self._connection.execute("SELECT id FROM documents").fetchall()]
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` of the highest cosines."""
+        """Return the `k` documents with the highest cosine similarity that DuckDB finds."""
         distance = f"array_cosine_distance(embedding, $1::FLOAT[{self._dimension:d}])"
         statement = f"SELECT id, {distance}, text FROM documents ORDER BY {distance} LIMIT $2"  # noqa: S608 - own names
         with self._speaking:
@@ -95,11 +95,11 @@ class DuckDB:
         return [Hit(name, 1 - distance, text) for name, distance, text in found]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {"keeper": "duckdb", "version": self._version, "index": self._index, "dimension": self._dimension}
 
     def close(self) -> None:
-        """Let go of the file; what was not committed is rolled back."""
+        """Close the file; uncommitted changes are rolled back."""
         with self._speaking:
             self._connection.close()
         self._home.close()

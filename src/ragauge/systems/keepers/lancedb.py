@@ -1,4 +1,4 @@
-"""LanceDB: a table of Lance files in a folder."""
+"""LanceDB: a table of Lance files in a folder, with an IVF or HNSW index or none."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ TABLE = "documents"
 
 
 class LanceDB:
-    """A LanceDB table without an index: all vectors are compared.
+    """LanceDB table without index: search is exact.
 
-    `merge_insert` on the id is its upsert. Every one is a version of the table that is on disk when the call returns,
-    so that there is nothing to commit.
+    Upserts use `merge_insert` on the id. Each one creates a version of the table that is on disk when the call
+    returns, so `commit` has nothing to do.
     """
 
     keeps = EVERYTHING
@@ -44,7 +44,7 @@ class LanceDB:
             self._table: Any = self._database.create_table(TABLE, schema=self._schema, exist_ok=True)
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         rows = matrix(documents, vectors, self._dimension)
         with self._speaking:
             table = self._arrow.Table.from_pylist(
@@ -64,10 +64,10 @@ class LanceDB:
             merging.execute(table)
 
     def commit(self) -> None:
-        """Nothing: what was put in is on disk."""
+        """Do nothing: each put is already on disk."""
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         if not len(ids):
             return []
         some = ", ".join("'" + name.replace("'", "''") + "'" for name in dict.fromkeys(ids))
@@ -78,23 +78,23 @@ class LanceDB:
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         with self._speaking:
             rows = self._table.search().select(["id"]).limit(max(1, self._table.count_rows())).to_arrow()
             return [str(name) for name in rows["id"].to_pylist()]
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` of the highest cosines."""
+        """Return the `k` documents with the highest cosine similarity, by brute force."""
         with self._speaking:
             asked = self._table.search(query(vector, self._dimension), vector_column_name="vector")
             found = asked.distance_type("cosine").select(["id", "text", "_distance"]).limit(k).to_list()
         return [Hit(row["id"], 1 - row["_distance"], row["text"]) for row in found]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {"keeper": "lancedb", "version": self._version, "index": "none", "dimension": self._dimension}
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the engine; a temporary folder is removed."""
         self._table = self._database = Gone()
         self._home.close()

@@ -1,4 +1,4 @@
-"""A keeper that is a dictionary, and a journal of what was put into it: what all others are held against."""
+"""Document stores: how they are opened, and what their engine adapters share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FILE = "journal.jsonl"
 
 
 class Memory:
-    """Documents in a dictionary, found by exact cosines.
+    """Reference document store: a dictionary, searched by exact cosine similarity.
 
-    With a folder every document is a line of a journal as well, which `commit` brings to the disk and opening reads
-    again; a last line that a killed process did not finish was not committed, and is cut off.
+    With a folder, each document is also written as a line of a journal, which `commit` flushes to disk and the next
+    opening reads. An incomplete last line, left by a killed process, was not committed and is cut off.
     """
 
     keeps = EVERYTHING
@@ -40,7 +40,7 @@ class Memory:
             self._replay(self._journal)
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         for one, vector in zip(documents, matrix(documents, vectors, self._dimension), strict=True):
             self._documents[one.id], self._vectors[one.id] = one, vector.copy()
             if self._journal is not None:
@@ -48,21 +48,21 @@ class Memory:
                 self._journal.write(json.dumps(row).encode() + b"\n")
 
     def commit(self) -> None:
-        """Bring the journal to the disk."""
+        """Flush the journal to disk."""
         if self._journal is not None:
             self._journal.flush()
             os.fsync(self._journal.fileno())
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         return [self._documents.get(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         return list(self._documents)
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` of the highest cosines, all of them compared."""
+        """Return the `k` documents with the highest cosine similarity, by brute force."""
         asked = unit(query(vector, self._dimension)[None])[0].astype(np.float64)
         if not self._vectors:
             return []
@@ -72,11 +72,11 @@ class Memory:
         return [Hit(names[place], float(cosines[place]), self._documents[names[place]].text) for place in best]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {"keeper": "memory", "index": "none", "size": len(self._documents), "dimension": self._dimension}
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Close the journal."""
         if self._journal is not None:
             self._journal.close()
 

@@ -1,4 +1,4 @@
-"""memvid: documents in one file, with an index of words, of vectors, or of both."""
+"""memvid: documents in one file, indexed by words, by vectors, or by both."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from ragauge.systems.stores.intake import one_of, unit
 
 FILE = "memory.mv2"
 PAGE = "#page-"
-"""What the address of a part begins with into which memvid has cut a longer text."""
+"""Marker in the URI of a page; memvid splits a long text into pages."""
 
 
 class Memvid:
-    """A memvid file: the id is the address (`uri`) of a frame, whose text is read back from its bytes.
+    """memvid file; each document is a frame whose URI is the id.
 
-    `index` is `both`, `lex` (words, no vectors) or `vec` (vectors, no words). Searches go by vectors where there are
-    any; memvid has Euclidean distances, so that vectors are brought to length 1. A text that memvid has cut into pages
-    is read from these. `raw=False` is the default of memvid's own `put`, which keeps no bytes of a short text at all.
-    Nothing is checked here beyond what memvid reports: a stress test is to find what it does not.
+    The text is read back from the frame's bytes.
+
+    `index` is `both`, `lex` (words only) or `vec` (vectors only). Searches use vectors if there are any. memvid has
+    Euclidean distances only, so vectors are normalised to length 1. A text that memvid split into pages is read from
+    the pages. `raw=False` is the default of memvid's own `put`, which keeps no bytes of a short text. The adapter
+    checks nothing beyond what memvid reports: finding silent errors is the purpose of the stress test.
     """
 
     keeps = EVERYTHING
 
     def __init__(self, *, path: str | None = None, dimension: int, index: str = "both", raw: bool = True) -> None:
-        os.environ["MEMVID_TELEMETRY"] = "0"  # read when the library is used: it would send what is done with it
+        os.environ["MEMVID_TELEMETRY"] = "0"  # read at first use: the library would send usage data
         try:
             import memvid_sdk
         except ImportError as error:
@@ -47,17 +49,20 @@ class Memvid:
                 self._memory: Any = memvid_sdk.use("basic", str(file), mode="open", **kinds)
             else:
                 self._memory = memvid_sdk.create(str(file), **kinds)
-        # One layer below the façade, which reports every search to memvid.com where a key is in the environment, and
-        # which does not hand on that the bytes of a text are to be kept.
+        # One layer below the public class, which reports every search to memvid.com if a key is in the environment, and
+        # which does not pass on the option to keep the bytes of a text.
         self._engine: Any = self._memory._core
 
     @property
     def searches(self) -> str:
-        """What it searches by: `vectors` or `words`."""
+        """What the store searches by: `vectors` or `words`."""
         return "words" if self._index == "lex" else "vectors"
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is removed first, since memvid would keep both."""
+        """Store documents; an existing id is removed first.
+
+        memvid would keep both otherwise.
+        """
         rows = unit(matrix(documents, vectors, self._dimension))
         requests = [
             {
@@ -78,23 +83,26 @@ class Memvid:
             self._engine.put_many(requests, None if self._index == "lex" else rows.tolist(), {"no_raw": not self._raw})
 
     def commit(self) -> None:
-        """Have memvid commit."""
+        """Commit in memvid."""
         with self._speaking:
             self._engine.commit()
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         with self._speaking:
             return [self._read(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         with self._speaking:
             most = max(1, int(self._engine.stats()["frame_count"]))
             return [str(one["uri"]) for one in self._memory.timeline(limit=most)]
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:
-        """The `k` nearest, or the `k` best by words; pages of one document are one hit."""
+        """Return the `k` nearest documents, or the `k` best by words.
+
+        Pages of one document are one hit.
+        """
         with self._speaking:
             if self._index == "lex":
                 found = self._engine.find(text, k=k, mode="lex", snippet_chars=0)["hits"]
@@ -108,7 +116,7 @@ class Memvid:
         return list(best.values())
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         about = self._library.info()
         return {
             "keeper": "memvid",
@@ -120,7 +128,7 @@ class Memvid:
         }
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; a temporary folder is removed."""
         if not isinstance(self._engine, Gone):
             with self._speaking:
                 self._memory.close()
@@ -128,7 +136,10 @@ class Memvid:
         self._home.close()
 
     def _score(self, score: float) -> float:
-        """The cosine, where a score is 1 - half the Euclidean distance."""
+        """Convert a score of memvid to the score of a hit.
+
+        A vector score is 1 - half the Euclidean distance and becomes the cosine; a word score is unchanged.
+        """
         return score if self._index == "lex" else 1 - (2 - 2 * score) ** 2 / 2
 
     def _frame(self, uri: str) -> Any:

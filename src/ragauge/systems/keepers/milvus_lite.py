@@ -1,4 +1,7 @@
-"""milvus-lite: a collection in a folder, asked through pymilvus."""
+"""milvus-lite: a single-machine substitute for a Milvus server.
+
+It is a separate program in Python over FAISS, accessed with pymilvus.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,16 @@ from ragauge.systems.stores.intake import one_of
 FILE = "milvus.db"
 COLLECTION = "documents"
 LONGEST = 65_535
-"""The most that a VARCHAR of Milvus holds."""
+"""Largest `max_length` of a VARCHAR field in Milvus."""
 PAGE = 1000
 COLUMNS = ("title", "text", "metadata")
 
 
 class MilvusLite:
-    """A collection whose primary key is the id (VARCHAR); title, text and metadata (as JSON) are VARCHAR too.
+    """Collection with the id as primary key.
 
-    `index` is `flat` (all vectors are compared) or `hnsw`. `commit` is Milvus's `flush`.
+    Id, title, text and metadata (as JSON) are VARCHAR. `index` is `flat` (exact search) or `hnsw`. `commit` calls
+    Milvus's `flush`.
     """
 
     keeps = EVERYTHING
@@ -38,7 +42,7 @@ class MilvusLite:
         except ImportError as error:
             raise MissingExtra("the milvus-lite keeper", "milvus-lite") from error
         for name in ("pymilvus", "milvus_lite"):
-            # What it would write to standard error is in our error.
+            # Its log messages would repeat on standard error what the raised error says.
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._servers: Any = milvus_lite.server_manager.server_manager_instance
         self._dimension = dimension
@@ -53,7 +57,7 @@ class MilvusLite:
             self._client.load_collection(COLLECTION)
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         rows = matrix(documents, vectors, self._dimension)
         with self._speaking:
             given = [
@@ -69,23 +73,23 @@ class MilvusLite:
             self._client.upsert(COLLECTION, given)
 
     def commit(self) -> None:
-        """Have Milvus flush."""
+        """Flush the collection in Milvus."""
         with self._speaking:
             self._client.flush(COLLECTION)
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         if not len(ids):
             return []
         with self._speaking:
-            # pymilvus's own `get` puts ids between quotes as they are, and fails on one that has a quote in it.
+            # pymilvus's `get` does not escape ids, and fails on an id with a quote.
             names = json.dumps(list(dict.fromkeys(ids)), ensure_ascii=False)
             found = self._client.query(COLLECTION, filter=f"id in {names}", output_fields=["id", *COLUMNS])
         there = {row["id"]: document(row["id"], row["text"], row["title"], row["metadata"]) for row in found}
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         with self._speaking:
             pages = self._client.query_iterator(COLLECTION, batch_size=PAGE, output_fields=["id"])
             names: list[str] = []
@@ -95,7 +99,7 @@ class MilvusLite:
         return names
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` nearest that the index finds."""
+        """Return the `k` nearest documents that the index finds."""
         with self._speaking:
             (found,) = self._client.search(
                 COLLECTION,
@@ -108,12 +112,12 @@ class MilvusLite:
         return [Hit(hit["id"], hit["distance"], hit["entity"]["text"]) for hit in found]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         about = {"version": version("milvus-lite"), "pymilvus": version("pymilvus"), "index": self._index}
         return {"keeper": "milvus-lite", **about, "dimension": self._dimension}
 
     def close(self) -> None:
-        """Stop the server of this folder."""
+        """Close the client and stop the server of this folder."""
         with self._speaking:
             self._client.close()
             self._servers.release_server(self._file)

@@ -1,4 +1,4 @@
-"""pgvector: a table of PostgreSQL, in a server of the user's or the embedded one."""
+"""Documents in a PostgreSQL table, on a given server or the embedded one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ragauge.systems.stores.vector_index import VectorIndex
 
 
 class PgVector:
-    """A table of PostgreSQL whose primary key is the id; metadata are of the type json, which keeps them as they are.
+    """PostgreSQL table with the id as primary key.
 
-    `index` is `none`, `hnsw` or `ivfflat`. What is put in is one transaction until `commit`. The table is named after
-    the folder, and dropped once the folder is gone and nobody uses the embedded server; a folder of its own goes, and
-    the table with it, on `close`.
+    Metadata have the type json, which keeps them unchanged. `index` is `none`, `hnsw` or `ivfflat`. Everything put
+    in before `commit` is one transaction. The table is named after the folder. It is dropped when the folder no
+    longer exists and the embedded server has no other user. A temporary folder and its table are removed on `close`.
     """
 
     keeps = EVERYTHING
@@ -45,7 +45,7 @@ class PgVector:
         self._pending = False
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         from pgvector import Vector
 
         rows = matrix(documents, vectors, self._dimension)
@@ -58,7 +58,7 @@ class PgVector:
             if not self._pending:
                 self._connection.execute("BEGIN")
                 self._pending = True
-            # A savepoint: what is refused takes nothing with it that was put in before.
+            # A savepoint keeps earlier documents of the transaction if this put is rejected.
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 cursor.executemany(
                     statement,
@@ -69,24 +69,27 @@ class PgVector:
                 )
 
     def commit(self) -> None:
-        """End the transaction."""
+        """Commit the open transaction, if any."""
         with self._speaking:
             if self._pending:
                 self._pending = False
                 self._connection.execute("COMMIT")
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         found = self._rows("SELECT id, text, title, metadata FROM {} WHERE id = ANY(%s)", [list(ids)])
         there = {row[0]: document(*row) for row in found}
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         return [name for (name,) in self._rows("SELECT id FROM {}")]
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` nearest that the index finds, or of all where there is none."""
+        """Return the `k` nearest documents that the index finds.
+
+        Without index the search is exact.
+        """
         from pgvector import Vector
 
         asked = Vector(query(vector, self._dimension))
@@ -94,13 +97,13 @@ class PgVector:
         return [Hit(*row) for row in self._rows(statement, [asked, asked, k])]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         with self._speaking:
             about = postgres.versions(self._connection)
         return {"keeper": "pgvector", **about, "index": self._index.kind, "dimension": self._dimension}
 
     def close(self) -> None:
-        """Let go of the connection; what was not committed is rolled back."""
+        """Close the connection; uncommitted changes are rolled back."""
         if self._connection.closed:
             return
         with self._speaking:
@@ -111,7 +114,10 @@ class PgVector:
         self._home.close()
 
     def _make(self, folder: str, name: str) -> None:
-        """Make the table and its index in one transaction, so that no half of them stays behind."""
+        """Create the table and its index in one transaction.
+
+        A killed process thus leaves no partial table.
+        """
         columns = "id text PRIMARY KEY, title text NOT NULL, text text NOT NULL, metadata json NOT NULL"
         literal = self._sql.Literal
         with self._connection.transaction():

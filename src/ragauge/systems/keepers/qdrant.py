@@ -1,4 +1,4 @@
-"""Qdrant: its own engine in this process."""
+"""Documents in Qdrant's in-process engine (qdrant-edge)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PAGE = 1000
 
 
 class Qdrant:
-    """A Qdrant shard (qdrant-edge): text, title, metadata (as JSON) and the id are the payload of a point.
+    """Qdrant shard (qdrant-edge).
 
-    Points are known by whole numbers or UUIDs only: the key is a UUID made from the id (version 5), as Qdrant's
-    documentation has it. Cosine is Qdrant's own distance, for which it brings vectors to length 1. `commit` is its
-    `flush`; `exact` compares everything instead of walking the graph.
+    Id, text, title and metadata (as JSON) are the payload of a point. Qdrant identifies points by integers or UUIDs:
+    the key is a version 5 UUID of the id, as Qdrant's documentation recommends. Qdrant normalises vectors for its
+    cosine distance. `commit` calls Qdrant's `flush`. `exact` searches by brute force instead of the graph.
     """
 
     keeps = EVERYTHING
@@ -47,7 +47,7 @@ class Qdrant:
                 self._shard = qdrant_edge.EdgeShard.create(str(folder), qdrant_edge.EdgeConfig(vectors=kind))
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         rows = matrix(documents, vectors, self._dimension)
         with self._speaking:
             points = [
@@ -61,12 +61,12 @@ class Qdrant:
             self._shard.update(self._edge.UpdateOperation.upsert_points(points))
 
     def commit(self) -> None:
-        """Have Qdrant flush."""
+        """Flush the shard."""
         with self._speaking:
             self._shard.flush()
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         with self._speaking:
             found = self._shard.retrieve([_key(name) for name in ids], True, False) if len(ids) else []
         payloads = [one.payload for one in found]
@@ -74,7 +74,7 @@ class Qdrant:
         return [there.get(name) for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         names: list[str] = []
         after: Any = None
         with self._speaking:
@@ -86,7 +86,7 @@ class Qdrant:
                     return names
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` nearest that Qdrant finds."""
+        """Return the `k` nearest documents that Qdrant finds."""
         edge = self._edge
         with self._speaking:
             request = edge.SearchRequest(
@@ -99,12 +99,12 @@ class Qdrant:
         return [Hit(one.payload["id"], one.score, one.payload["text"]) for one in found]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         about = {"engine": "qdrant-edge", "version": version("qdrant-edge-py"), "exact": self._exact}
         return {"keeper": "qdrant", **about, "dimension": self._dimension}
 
     def close(self) -> None:
-        """Let go of the shard."""
+        """Close the shard; a temporary folder is removed."""
         if not isinstance(self._shard, Gone):
             with self._speaking:
                 self._shard.close()

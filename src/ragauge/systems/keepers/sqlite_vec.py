@@ -1,4 +1,4 @@
-"""sqlite-vec: one virtual table of SQLite with keys, vectors and texts."""
+"""sqlite-vec: one virtual table of SQLite with ids, vectors and texts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FILE = "documents.sqlite"
 
 
 class SqliteVec:
-    """A vec0 table: the id is its primary key, text, title and metadata are auxiliary columns.
+    """vec0 table with the id as primary key.
 
-    vec0 has no upsert: what is there under an id is deleted first. SQLite's journal and fsync are at their defaults;
-    what is put in is one transaction until `commit`.
+    Text, title and metadata are auxiliary columns. vec0 has no upsert, so an existing row is deleted first. SQLite's
+    journal and fsync settings are the defaults. Everything put in before `commit` is one transaction.
     """
 
     keeps = EVERYTHING
@@ -45,7 +45,7 @@ class SqliteVec:
             (self._versions,) = self._connection.execute("SELECT vec_version(), sqlite_version()").fetchall()
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take documents in; an id that is there is replaced."""
+        """Store documents; a document with an existing id is replaced."""
         rows = matrix(documents, vectors, self._dimension)
         with self._speaking:
             if not self._connection.in_transaction:
@@ -58,13 +58,13 @@ class SqliteVec:
                 )
 
     def commit(self) -> None:
-        """End the transaction."""
+        """Commit the open transaction, if any."""
         with self._speaking:
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents as they are kept, in this order; None where there is none."""
+        """Return the documents with these ids, in this order; None for an unknown id."""
         statement, found = "SELECT text, title, metadata FROM documents WHERE id = ?", []
         with self._speaking:
             for name in ids:
@@ -73,24 +73,24 @@ class SqliteVec:
         return found
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored documents."""
         with self._speaking:
             return [name for (name,) in self._connection.execute("SELECT id FROM documents")]
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` of the highest cosines: vec0 compares everything."""
+        """Return the `k` documents with the highest cosine similarity, by brute force."""
         statement = "SELECT id, distance, text FROM documents WHERE embedding MATCH ? AND k = ? ORDER BY distance"
         with self._speaking:
             found = self._connection.execute(statement, (query(vector, self._dimension).tobytes(), k)).fetchall()
         return [Hit(name, 1 - distance, text) for name, distance, text in found]
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this keeper."""
+        """Return the engine, its version and its parameters for the manifest."""
         about = {"version": self._versions[0], "sqlite": self._versions[1]}
         return {"keeper": "sqlite-vec", **about, "index": "none", "dimension": self._dimension}
 
     def close(self) -> None:
-        """Let go of the file; what was not committed is rolled back."""
+        """Close the file; uncommitted changes are rolled back."""
         with self._speaking:
             self._connection.close()
         self._home.close()

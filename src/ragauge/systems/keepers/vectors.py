@@ -1,4 +1,4 @@
-"""A store that keeps vectors and no texts, where keepers are wanted."""
+"""Document stores: how they are opened, and what their engine adapters share."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from ragauge.systems.keepers.columns import matrix, query
 
 
 class Vectors:
-    """A store of vectors (`vectors(store=faiss)`, and its options): ids and vectors are kept, texts are not.
+    """Vector store as a document store without texts: `vectors(store=faiss)`.
 
-    A document comes back with its id alone, and `keeps` says that there is nothing else. These libraries know vectors
-    by position; the ids are ragauge's own, in a file beside the index that `commit` writes.
+    Other options are those of the vector store.
+
+    A document is returned with its id only, and `keeps` is empty. These libraries identify vectors by position;
+    ragauge writes the ids to a file next to the index on `commit`.
     """
 
     keeps: frozenset[str] = frozenset()
@@ -26,7 +28,7 @@ class Vectors:
         self._store: Any = plugins.find("stores", store)(metric="cosine", path=path, **options)
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Take the vectors of documents in; an id that is there gets another vector."""
+        """Store the vectors of documents; an existing id gets the new vector."""
         rows = matrix(documents, vectors, self._dimension)
         known = set(self.ids())
         old = [place for place, one in enumerate(documents) if one.id in known]
@@ -37,29 +39,29 @@ class Vectors:
             self._store.add([documents[place].id for place in new], rows[new])
 
     def commit(self) -> None:
-        """Write the whole store into its folder, if it has one."""
+        """Write the whole store to its folder, if it has one."""
         if self._path is not None:
             self._store.save()
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """An empty document where there is a vector, None where there is none."""
+        """Return an empty document for a known id, None for an unknown one."""
         known = set(self.ids())
         return [Document(name, "") if name in known else None for name in ids]
 
     def ids(self) -> list[str]:
-        """The ids of everything that is kept."""
+        """Return the ids of all stored vectors."""
         return list(self._store._intake.ids)
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """The `k` nearest that the store finds."""
+        """Return the `k` nearest documents that the vector store finds."""
         names, distances = self._store.search(query(vector, self._dimension)[None], k)
         found = zip(names[0].tolist(), distances[0].tolist(), strict=True)
         return [Hit(name, 1 - distance) for name, distance in found if name is not None]
 
     def describe(self) -> dict[str, Any]:
-        """What the store says of itself."""
+        """Return the description of the vector store."""
         return {"keeper": "vectors", **self._store.describe()}
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the vector store."""
         self._store.close()

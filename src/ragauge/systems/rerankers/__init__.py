@@ -1,1 +1,1 @@
-"""Hits in a better order."""
+"""Rerankers: cross-encoder, embedding, maximal marginal relevance and LLM."""

@@ -1,4 +1,4 @@
-"""A cross-encoder reads query and document together: slow, and the strongest order for its size."""
+"""Rerank with a cross-encoder, which reads query and document together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragauge.systems.model_folders import load
 
 
 class CrossEncoder:
-    """Any cross-encoder of sentence-transformers, from a folder or, where that is allowed, from the hub."""
+    """Reranker with a sentence-transformers cross-encoder, from a folder or, if allowed, from the hub."""
 
     def __init__(self, model: str, *, batch: int = 32, device: str | None = None, download: bool = False) -> None:
         what = "the reranker `cross-encoder`"
@@ -24,7 +24,7 @@ class CrossEncoder:
         self._batch = batch
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The same hits in the order of the model's score; of equal scores the one that came first."""
+        """Return the hits in order of the model's score; ties keep their order."""
         if not hits:
             return []
         scores = np.asarray(

@@ -1,4 +1,4 @@
-"""Rerankers that look at vectors: by likeness to the query, and by maximal marginal relevance."""
+"""Rerank by vectors: by similarity to the query, or by maximal marginal relevance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragauge.systems.embedders.directions import unit
 
 
 class Remembered:
-    """Vectors of documents, embedded when the system is built; texts from elsewhere are embedded as they come."""
+    """Vectors of documents, embedded at build time; hits from elsewhere are embedded per query."""
 
     def __init__(self, embedder: Embedder, documents: Sequence[Document]) -> None:
         self._embedder = embedder
@@ -21,14 +21,14 @@ class Remembered:
         self._vectors = unit(embedder.embed([document.whole for document in documents])) if documents else None
 
     def of(self, hits: Sequence[Hit]) -> Vectors:
-        """A row for each hit."""
+        """Return the vectors of hits, one row per hit."""
         if self._vectors is None or any(hit.id not in self._rows for hit in hits):
             return unit(self._embedder.embed([hit.text for hit in hits]))
         return np.asarray(self._vectors[[self._rows[hit.id] for hit in hits]])
 
 
 class ByEmbedding:
-    """A stronger embedder than the one that found them: hits in the order of their cosine to the query."""
+    """Reranker that sorts hits by cosine to the query, e.g. with a stronger embedder."""
 
     def __init__(
         self, embedder: Embedder, documents: Sequence[Document] = (), *, document_embedder: Embedder | None = None
@@ -37,7 +37,7 @@ class ByEmbedding:
         self._known = Remembered(document_embedder or embedder, documents)
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The same hits; of equal cosines the one that came first."""
+        """Return the hits in order of cosine; ties keep their order."""
         if not hits:
             return []
         near = self._known.of(hits) @ unit(self._embedder.embed([query]))[0]
@@ -46,10 +46,10 @@ class ByEmbedding:
 
 
 class MMR:
-    """Maximal marginal relevance (Carbonell and Goldstein, 1998): like the query, unlike what is already chosen.
+    """Reranker by maximal marginal relevance (Carbonell and Goldstein, 1998).
 
-    Each step takes the hit with the highest `weight * cos(query, hit) - (1 - weight) * max cos(hit, chosen)`. Scores
-    are the places it gave, since the marginal values of later steps may rise.
+    Each step selects the hit with the highest `weight * cos(query, hit) - (1 - weight) * max cos(hit, chosen)`. The
+    score of a hit is 1 / rank, because marginal values may increase in later steps.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class MMR:
         self._weight = weight
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The same hits in the order in which they were chosen."""
+        """Return the hits in the order in which they were selected."""
         if not hits:
             return []
         vectors = self._known.of(hits)

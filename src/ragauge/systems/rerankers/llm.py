@@ -1,4 +1,4 @@
-"""A language model as reranker: it is shown numbered passages and answers with an order (listwise, as RankGPT)."""
+"""Rerank with a language model that orders numbered passages (listwise, as in RankGPT)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ RULES = (
 
 
 class LLM:
-    """Any endpoint that speaks OpenAI's chat protocol; the key comes from OPENAI_API_KEY.
+    """Reranker with an OpenAI-compatible endpoint; the API key is read from OPENAI_API_KEY.
 
-    What the model leaves out keeps its place behind what it named; numbers that do not exist and repetitions are
-    passed over. A reply that holds no order at all is a failure of this query, not a ranking.
+    Passages that the model leaves out follow in their old order; unknown and repeated numbers are ignored. A reply
+    without an order is a failure of the query. `timeout` is in seconds; `characters` is the maximum length of a
+    passage.
     """
 
     def __init__(self, model: str, *, url: str | None = None, characters: int = 800, timeout: float = 60) -> None:
@@ -30,7 +31,7 @@ class LLM:
         self._characters = characters
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The same hits in the model's order; scores are places."""
+        """Return the hits in the model's order; the score is 1 / rank."""
         if not hits:
             return []
         passages = [{"number": n, "text": hit.text[: self._characters]} for n, hit in enumerate(hits, 1)]
@@ -40,18 +41,18 @@ class LLM:
             reply = self._client.chat.completions.create(model=self._model, messages=messages, temperature=0)
         except Exception as error:
             raise to_failure(error, "the chat endpoint") from None
-        choices = getattr(reply, "choices", None) or ()  # an endpoint that speaks otherwise gives text, or nothing
+        choices = getattr(reply, "choices", None) or ()  # An endpoint with another protocol returns text or nothing.
         order = read_order((choices[0].message.content or "") if choices else str(reply), len(hits))
         return [hits[i]._replace(score=1.0 / place) for place, i in enumerate(order, 1)]
 
 
 def read_order(reply: str, n: int) -> list[int]:
-    """The places (from 0) that a reply names, each once, then those that it left out.
+    """Parse the positions (from 0) in a reply, followed by the missing ones.
 
     >>> read_order('Here it is: {"order": [3, 1, 9]}', 3)
     [2, 0, 1]
     """
-    # The last one: models that think aloud may try several. Some put their numbers in quotes.
+    # Use the last order, because models may write several while reasoning. Some put numbers in quotes.
     found = re.findall(r'"order"\s*:\s*\[([\d,\s"]*)\]', reply)
     named = [int(number) - 1 for number in re.findall(r"\d+", found[-1])] if found else []
     kept = list(dict.fromkeys(i for i in named if 0 <= i < n))

@@ -1,1 +1,1 @@
-"""Vector stores: exact search as the truth, and the approximate ones that are measured against it."""
+"""Vector and document stores: one adapter per engine, and exact search."""

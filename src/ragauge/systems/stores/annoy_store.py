@@ -1,4 +1,4 @@
-"""Annoy: a forest of random projections, made once and then only read."""
+"""Annoy: a forest of random projection trees, read-only once built."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ SEED = 1
 
 
 class Annoy:
-    """An Annoy index of `n_trees` trees; a search looks at `search_k` nodes, by default `n_trees` times `k`.
+    """Annoy index of `n_trees` trees.
 
-    Trees are made once, by `build` or the first search: nothing can be added, changed or removed after that. For the
-    inner product Annoy adds a dimension that makes all vectors equally long, and looks at ten times as many nodes.
+    A search inspects `search_k` nodes, by default `n_trees` times `k`. `build` or the first search builds the trees;
+    after that, vectors cannot be added, changed or removed. For the inner product, Annoy adds a dimension that makes
+    all vectors equally long, and inspects ten times as many nodes.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class Annoy:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """To be kept, and no more."""
+        """Capabilities of this store: saving and sharing only."""
         return frozenset(("save", "share"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "annoy",
             "version": version("annoy"),
@@ -83,7 +84,7 @@ class Annoy:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, as long as there are no trees."""
+        """Add vectors under their ids; raise BadInput once the trees are built."""
         if self._made:
             raise cannot("annoy", "add", "its trees are made once, of all that was there")
         matrix = self._intake.documents(ids, vectors, metadata)
@@ -96,19 +97,25 @@ class Annoy:
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
-        """Make the trees; the first search does it otherwise, and would be timed with it."""
+        """Build the trees.
+
+        Otherwise the first search does, and its latency includes the time.
+        """
         with self._lock:
             if self._index is not None and not self._made:
                 self._index.build(self._trees, self._threads)
                 self._made = True
 
     def tune(self, *, search_k: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         if search_k is not None:
             self._search_k = whole("search_k", search_k)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        Raises BadInput if `where` is given: filters are not supported.
+        """
         queries = self._intake.queries(vectors, k)
         if where:
             raise cannot("annoy", "filter", "it searches all that there is")
@@ -127,15 +134,15 @@ class Annoy:
         return ids, distances
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:  # noqa: ARG002
-        """Refused."""
+        """Raise BadInput: Annoy cannot change its trees."""
         raise cannot("annoy", "update", "its trees are made once")
 
     def delete(self, ids: Sequence[str]) -> None:  # noqa: ARG002
-        """Refused."""
+        """Raise BadInput: Annoy cannot change its trees."""
         raise cannot("annoy", "delete", "its trees are made once")
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("annoy", self._path)
         self.build()
         if self._index is not None:
@@ -144,7 +151,7 @@ class Annoy:
             self._intake.write(folder, n_trees=self._trees)
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Release the index and forget the ids."""
         if self._index is not None:
             self._index.unload()
         self._index, self._made = None, False
@@ -153,5 +160,5 @@ class Annoy:
     def _distances(self, far: Sequence[float]) -> Any:
         values = np.array(far, dtype=np.float64)
         if self._intake.metric == "cosine":
-            return values * values / 2  # Annoy gives the distance of the ends of unit vectors
+            return values * values / 2  # Annoy returns the Euclidean distance of unit vectors
         return -values if self._intake.metric == "ip" else values

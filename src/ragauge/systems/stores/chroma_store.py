@@ -22,14 +22,14 @@ FOLDER = "chroma"
 COLLECTION = "vectors"
 
 NAMED = {operator: name for name, operator in OPERATORS.items()}
-"""What Chroma calls the operators of a condition."""
+"""Chroma's names of the filter operators."""
 
 
 class Chroma:
-    """A Chroma collection: `m` links, `ef_construction` when building, `ef_search` when searching.
+    """Chroma HNSW graph: `m` links per node, `ef_construction`, `ef_search`.
 
-    Chroma reads `ef_search` when it opens a collection and never again, whatever is said to it later: `tune` closes the
-    folder and opens it anew. It takes as many threads as it finds processors; there is no option for that.
+    Chroma reads `ef_search` only when it opens a collection, so `tune` closes and reopens the folder. Chroma uses
+    all CPU threads; their number cannot be set.
     """
 
     _client: Any
@@ -71,11 +71,14 @@ class Chroma:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything; processes that share a folder do not see what others have added since they opened it."""
+        """Capabilities of this store: all.
+
+        Processes that share a folder do not see what others added after they opened it.
+        """
         return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "chroma",
             "version": self._library.__version__,
@@ -87,12 +90,12 @@ class Chroma:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, with what searches may be filtered by."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
         self._columns.learn(self._columns.new(ids, metadata))
-        # Chroma takes no mapping without anything in it.
+        # Chroma rejects an empty mapping.
         about = None if metadata is None else [self._columns.named(one) or None for one in metadata]
         names = [str(place) for place in range(self._intake.places, self._intake.places + len(ids))]
         with self._speaking:
@@ -103,7 +106,10 @@ class Chroma:
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
-        """Let Chroma take up what it has only written down: it does so at the first search."""
+        """Make Chroma index the added vectors.
+
+        Otherwise the first search does, and its latency includes the time.
+        """
         if not self._ready and len(self):
             with self._speaking:
                 anything = np.ones((1, self._intake.dimension or 1), dtype=np.float32)
@@ -111,14 +117,17 @@ class Chroma:
         self._ready = True
 
     def tune(self, *, ef_search: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         if ef_search is not None and whole("ef_search", ef_search) != self._ef[1]:
             self._ef = self._ef[0], ef_search
             with self._speaking:
                 self._reopen()
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
@@ -142,20 +151,20 @@ class Chroma:
         if self._intake.metric == "l2":
             values = np.sqrt(np.maximum(values, 0))
         elif self._intake.metric == "ip":
-            values = values - 1  # Chroma gives 1 - the inner product
+            values = values - 1  # Chroma returns 1 - the inner product
         else:
             values = np.maximum(values, 0)
         return self._intake.answer(positions, values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         if len(ids):
             with self._speaking:
                 self._collection.update(ids=[str(place) for place in positions.tolist()], embeddings=matrix)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         if len(ids):
             with self._speaking:
@@ -163,14 +172,14 @@ class Chroma:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`: Chroma has it there already, but for the ids."""
+        """Save the ids in `path`; Chroma has already stored the rest there."""
         folder = folder_of("chroma", self._path)
         if len(self):
             self.build()
             self._intake.write(folder, **self._built(), columns=self._columns.kept())
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the engine; a temporary folder is removed."""
         if not isinstance(self._client, Gone):
             with self._speaking:
                 self._client.close()
@@ -183,7 +192,7 @@ class Chroma:
     def _open(self) -> None:
         from chromadb.config import Settings
 
-        # Whatever is said here of a collection that is there already is not heard.
+        # Chroma ignores the configuration if the collection exists.
         graph = {"space": self._intake.metric, "ef_construction": self._ef[0], "max_neighbors": self._m}
         self._client = self._library.PersistentClient(path=self._folder, settings=Settings(anonymized_telemetry=False))
         self._collection = self._client.get_or_create_collection(
@@ -192,7 +201,7 @@ class Chroma:
 
     def _reopen(self) -> None:
         with warnings.catch_warnings():
-            # A collection without an embedder of Chroma's own counts as an old one.
+            # Chroma treats a collection without an embedding function of its own as a legacy one.
             warnings.simplefilter("ignore", DeprecationWarning)
             if self._collection.configuration["hnsw"]["ef_search"] == self._ef[1]:
                 return

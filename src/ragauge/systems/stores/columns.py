@@ -1,4 +1,7 @@
-"""Metadata as the columns of an engine: a name that needs no quoting and one type for each key."""
+"""Shared parts of engine adapters: folder, errors and metadata columns.
+
+Each metadata key gets a column name that needs no quoting, and one type.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,17 @@ WORDS = {TRUTH: "true or false", WHOLE: "whole numbers", REAL: "numbers", TEXT: 
 
 
 class Column(NamedTuple):
-    """Where the values of a key are kept, and of which kind they are."""
+    """Column of a metadata key: its name in the engine and the kind of its values."""
 
     name: str
     kind: str
 
 
 class Columns:
-    """The columns of a store: a key gets one when it first comes, of the kind of its first value."""
+    """Metadata columns of a store.
+
+    The first value of a key decides the kind of its column.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Column] = {}
@@ -32,7 +38,10 @@ class Columns:
         return len(self._known)
 
     def new(self, ids: Sequence[str], metadata: Sequence[Mapping[str, Any]] | None) -> dict[str, Column]:
-        """The columns that metadata need and that are not there yet; values of another kind are refused."""
+        """Return the columns that metadata need and that do not exist yet.
+
+        Raises BadInput for a value of another kind than its column.
+        """
         added: dict[str, Column] = {}
         for name, about in zip(ids, metadata or (), strict=False):
             for key, value in about.items():
@@ -47,19 +56,22 @@ class Columns:
         return added
 
     def learn(self, added: Mapping[str, Column]) -> None:
-        """Take up columns that the engine has now."""
+        """Register columns that were added to the engine."""
         self._known.update(added)
 
     def row(self, about: Mapping[str, Any]) -> list[Any]:
-        """The values of one vector, in the order of the columns; None where there is none."""
+        """Return the metadata of one vector in column order; None for a missing key."""
         return [plain(about[key], column.kind) if key in about else None for key, column in self._known.items()]
 
     def named(self, about: Mapping[str, Any]) -> dict[str, Any]:
-        """The same by the names of the columns, without what is missing."""
+        """Return the metadata of one vector by column name, without missing keys."""
         return {self._known[key].name: plain(value, self._known[key].kind) for key, value in about.items()}
 
     def wanted(self, where: Mapping[str, Any]) -> list[Condition] | None:
-        """Return the conditions on columns; None if nothing can match: no such key, or no value of that kind."""
+        """Convert a filter to conditions on columns.
+
+        None if nothing can match: no such key, or no value of the column's kind.
+        """
         found = []
         for key, operator, value in conditions_of(where):
             column = self._known.get(key)
@@ -81,11 +93,11 @@ class Columns:
         return found
 
     def kept(self) -> dict[str, list[str]]:
-        """The columns as they are written to a folder."""
+        """Return the columns as JSON data for the bookkeeping file."""
         return {key: list(column) for key, column in self._known.items()}
 
     def read(self, kept: Mapping[str, Sequence[str]]) -> None:
-        """Take up what `kept` gave."""
+        """Restore the columns from the data of `kept`."""
         self._known = {key: Column(*column) for key, column in kept.items()}
 
 
@@ -93,12 +105,12 @@ def _fits(value: Any, column: Column) -> bool:
     """Return whether a column can hold a value."""
     kind = kind_of(value)
     if kind == REAL and float(value).is_integer():
-        kind = WHOLE  # 3.0 is 3, in whichever way it was written
+        kind = WHOLE  # 3.0 matches an integer column as 3
     return kind == column.kind or (column.kind, kind) == (REAL, WHOLE)
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value."""
+    """Return the kind of a metadata value."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return TRUTH
     if isinstance(value, str):
@@ -107,5 +119,8 @@ def kind_of(value: Any) -> str:
 
 
 def plain(value: Any, kind: str) -> Any:
-    """A value as Python's own of its column's kind; NumPy's are not known to every engine."""
+    """Convert a value to the Python type of its column.
+
+    Some engines reject NumPy types.
+    """
     return {TRUTH: bool, WHOLE: int, REAL: float, TEXT: str}[kind](value)

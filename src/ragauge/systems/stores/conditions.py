@@ -1,6 +1,6 @@
-"""Conditions of a filter: equality, one of several values, and ranges of numbers, as every engine gets them.
+"""Filter conditions: equality, membership and numeric ranges.
 
-A filter is a mapping from fields to values, all of which must match. A value is a text, a number or a truth value
+A filter is a mapping from fields to values, all of which must match. A value is a text, a number or a boolean
 (equality), `{"$in": [...]}`, or a range such as `{"$gte": 2019, "$lt": 2024}`.
 """
 
@@ -18,12 +18,12 @@ EQUAL, ONE_OF = "=", "in"
 OPERATORS = {"$eq": EQUAL, "$in": ONE_OF, "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 RANGES = (">", ">=", "<", "<=")
 BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
-"""Names of the bounds of a range in Qdrant."""
+"""Qdrant's names of range bounds."""
 HINT = 'a value is a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
 
 
 class Condition(NamedTuple):
-    """One condition on one field; the value of `in` is a tuple."""
+    """Condition on one metadata field; the value of `in` is a tuple."""
 
     field: str
     operator: str
@@ -31,7 +31,7 @@ class Condition(NamedTuple):
 
 
 def conditions_of(where: Mapping[str, Any]) -> list[Condition]:
-    """Return the conditions of a filter.
+    """Parse a filter into conditions; raise BadInput if it is malformed.
 
     >>> conditions_of({"lang": "de", "year": {"$gte": 2019, "$lt": 2024}})[1:]
     [Condition(field='year', operator='>=', value=2019), Condition(field='year', operator='<', value=2024)]
@@ -76,7 +76,10 @@ def _scalar(field: Any, given: Any) -> Any:
 
 
 def matches(about: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
-    """Return whether metadata fulfil all conditions; a truth value equals no number, and a missing field nothing."""
+    """Return whether metadata fulfil all conditions.
+
+    A boolean never equals a number, and a missing field never matches.
+    """
     return all(one.field in about and _holds(about[one.field], one.operator, one.value) for one in conditions)
 
 
@@ -91,7 +94,10 @@ def _holds(there: Any, operator: str, value: Any) -> bool:
 
 
 def as_sql(conditions: Sequence[Condition], placed: Callable[[Any], str], *, equal: str = EQUAL) -> str:
-    """Return the conditions as an expression of SQL; `placed` gives the placeholder or the literal of a value."""
+    """Convert conditions to an SQL expression.
+
+    `placed` returns the placeholder or literal of a value, `equal` is the equality operator.
+    """
     parts = []
     for field, operator, value in conditions:
         if operator == ONE_OF:
@@ -102,12 +108,12 @@ def as_sql(conditions: Sequence[Condition], placed: Callable[[Any], str], *, equ
 
 
 def values_of(conditions: Iterable[Condition]) -> list[Any]:
-    """Return the values of the conditions in the order of their placeholders."""
+    """Return the values of conditions in the order of their placeholders."""
     return [one for _, operator, value in conditions for one in (value if operator == ONE_OF else [value])]
 
 
 def whole_bound(operator: str, bound: float) -> int:
-    """Return the bound of a range as a whole number that selects the same whole numbers.
+    """Return an integer bound that selects the same integers as `bound`.
 
     >>> whole_bound(">=", 2.5), whole_bound("<", 2.5), whole_bound(">", 2.5), whole_bound("<=", 3.0)
     (3, 3, 2, 3)

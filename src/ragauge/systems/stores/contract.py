@@ -1,4 +1,4 @@
-"""Check of what the `search` of a store returns against the contract of `ragauge.seams.Store`."""
+"""Check the result of a store's `search` against `ragauge.core.protocols.Store`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ HINT = 'return ids and distances, one row per query, nearest first; see "Your ow
 
 
 def check_neighbours(answer: Any, n_queries: int, k: int) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
-    """Return the rows of ids and of distances that `search` returned; rows may be shorter than k.
+    """Return the rows of ids and of distances that `search` returned.
+
+    Rows may be shorter than k. Raises BackendFailed for a wrong shape or type.
 
     >>> check_neighbours((["a", "b"], [0.1, 0.2]), 1, 2)  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
@@ -44,7 +46,7 @@ def check_neighbours(answer: Any, n_queries: int, k: int) -> tuple[list[Sequence
 
 
 NAMES = ("ids", "distances")
-"""The two parts that `search` returns, in order."""
+"""Names of the two arrays that `search` returns, in order."""
 
 
 def describe_value(value: Any) -> str:
@@ -61,7 +63,10 @@ def describe_value(value: Any) -> str:
 
 
 def _to_rows(part: Any, name: str, n_queries: int, k: int) -> list[Sequence[Any]]:
-    """Return one sequence per query, or raise an error that names the expected and the actual shape."""
+    """Return one sequence per query.
+
+    Raises BackendFailed that names the expected and the actual shape.
+    """
     rows = list(part) if isinstance(part, list | tuple) or (isinstance(part, np.ndarray) and part.ndim > 0) else []
     if len(rows) != n_queries or not all(isinstance(row, np.ndarray | list | tuple) for row in rows):
         expected = "1 row" if n_queries == 1 else f"{n_queries} rows"

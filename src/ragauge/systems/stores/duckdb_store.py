@@ -1,4 +1,4 @@
-"""DuckDB with its extension vss: a table with an HNSW index."""
+"""DuckDB: a table in a file, with an HNSW index (extension vss) or none."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SCAN = "HNSW_INDEX_SCAN"
 
 
 class DuckDB:
-    """A table of DuckDB with an index of vss: `hnsw` (`m`, `ef_construction`, `ef_search`), or `none`.
+    """DuckDB table: `index` is `hnsw` (`m`, `ef_construction`, `ef_search`) or `none`.
 
-    A filter is laid over what the index gives: of ten neighbours one may be left. That is what its SQL does, and what
-    is measured; `filtered="scan"` goes past the index and compares everything that matches. With
-    `late_materialization`, DuckDB's default, the plan of a search joins the whole table to the rows that the index has
-    found. What was deleted or replaced stays in the index and takes the place of what is there: where too few rows are
-    left of a search, all are compared (`exact_fallbacks` counts it), and the next `build()` makes the index anew. The
-    file is open for reading only until something changes, so that several processes can search it.
+    vss applies a filter to the results of the index, so fewer than `k` may remain. This behaviour is measured as it
+    is; `filtered="scan"` bypasses the index and compares all matching vectors. With `late_materialization`, DuckDB's
+    default, the query plan joins the whole table to the rows found by the index. Deleted or replaced vectors stay in
+    the index and displace others: if a search returns too few rows, all vectors are compared (counted in
+    `exact_fallbacks`), and the next `build()` rebuilds the index. The file is opened read-only until something
+    changes, so that several processes can search it.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of vss, by the names that all graphs have here
@@ -86,11 +86,14 @@ class DuckDB:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything; processes share what none of them changes."""
+        """Capabilities of this store: all.
+
+        Processes can share a file that none of them changes.
+        """
         return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "duckdb",
             "version": self._duckdb.__version__,
@@ -105,7 +108,7 @@ class DuckDB:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, with what searches may be filtered by."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
@@ -122,7 +125,7 @@ class DuckDB:
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
-        """Make the index, if there is to be one."""
+        """Build the index, unless `index` is `none` or it is up to date."""
         with self._lock, self._speaking:
             if (self._indexed and not self._worn) or self._intake.dimension is None:
                 return
@@ -142,13 +145,16 @@ class DuckDB:
         filtered: str | None = None,
         late_materialization: bool | None = None,
     ) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         self._set(ef_search, filtered, late_materialization)
         with self._lock, self._speaking:
             self._apply(self._connection)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         if not self._indexed:
             self.build()
@@ -174,7 +180,7 @@ class DuckDB:
         return self._intake.answer(positions, distances, k)
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
-        """Whether a search walks the index: its plan says so."""
+        """Return whether the plan of a search uses the index."""
         query = self._intake.queries([vector], k)[0].tolist()
         wanted = (self._columns.wanted(where) if where else []) or []
         with self._speaking:
@@ -182,7 +188,7 @@ class DuckDB:
             return SCAN in str(plan.fetchall())
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         with self._lock, self._speaking:
             self._write()
@@ -191,7 +197,7 @@ class DuckDB:
             self._worn = self._indexed and self._kind == "hnsw"
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         with self._lock, self._speaking:
             self._write()
@@ -200,7 +206,10 @@ class DuckDB:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`, and let others read it."""
+        """Save the store in `path` and reopen the file read-only.
+
+        Other processes can then read it.
+        """
         folder = folder_of("duckdb", self._path)
         if not self._indexed:
             self.build()
@@ -212,7 +221,7 @@ class DuckDB:
             self._intake.write(folder, **self._built(), columns=self._columns.kept(), worn=self._worn)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; a temporary folder is removed."""
         with self._lock, self._speaking:
             self._connection.close()
         self._home.close()
@@ -230,7 +239,7 @@ class DuckDB:
             self._options["late_materialization"] = bool(late)
 
     def _connect(self, *, writing: bool) -> None:
-        """Open the file, for this process alone or for reading."""
+        """Open the file read-only, or for writing by this process alone."""
         if hasattr(self, "_connection"):
             self._connection.close()
         self._connection: Any = self._duckdb.connect(self._file, read_only=not writing)
@@ -239,7 +248,7 @@ class DuckDB:
         if self._threads:
             self._connection.execute(f"SET threads = {self._threads:d}")
         self._apply(self._connection)
-        # At its first parameter DuckDB loads what could stand in one, and at its first frame what that could be.
+        # DuckDB loads modules at the first parameter and the first data frame. Do it now, outside the timings.
         self._connection.execute("SELECT $1", [[0.0]]).fetchall()
         if writing:
             preloaded("polars", "pyarrow.dataset", "pyarrow.pandas_compat")
@@ -256,7 +265,10 @@ class DuckDB:
             self._connect(writing=True)
 
     def _cursor(self) -> Any:
-        """A connection of this thread's own: one of DuckDB's does one thing at a time."""
+        """Return the connection of this thread.
+
+        A DuckDB connection runs one statement at a time.
+        """
         found = getattr(self._local, "cursor", None)
         if found is None:
             found = self._local.cursor = self._connection.cursor()
@@ -266,7 +278,7 @@ class DuckDB:
         distance = f"{FUNCTIONS[self._intake.metric]}(embedding, $1::FLOAT[{self._intake.dimension or 1:d}])"
         numbers = itertools.count(3)
         conditions = as_sql(wanted, lambda _: f"${next(numbers)}")
-        # An expression that is not the index's own cannot be answered by it.
+        # The planner uses the index only for the exact distance expression, so adding 0 forces a scan.
         scan = scan or (bool(wanted) and self._options["filtered"] == "scan")
         order = f"{distance} + 0" if scan else distance
         return (
@@ -291,7 +303,10 @@ class DuckDB:
 
 
 def extension_file(package: Path, version: str) -> Path:
-    """The extension's file, which is made for one version of DuckDB; nothing is fetched."""
+    """Return the file of the extension vss for a DuckDB version.
+
+    Nothing is downloaded. Raises BackendFailed if vss is installed for another version.
+    """
     file = package / "extensions" / f"v{version}" / "vss.duckdb_extension"
     if not file.exists():
         there = ", ".join(sorted(found.parent.name for found in package.glob("extensions/*/vss.duckdb_extension")))

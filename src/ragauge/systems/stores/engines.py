@@ -1,4 +1,4 @@
-"""What engines on disk have in common: a folder to live in, and words when they fail."""
+"""Shared parts of engine adapters: folder, errors and metadata columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ragauge.temporary_files import create_temporary_folder
 
 
 def preloaded(*modules: str) -> None:
-    """Load what an engine would load when first used: that is neither its time nor its memory."""
+    """Import modules that an engine would import during a measurement."""
     for name in modules:
         with suppress(ImportError):
             import_module(name)
 
 
 class Home:
-    """The folder of an engine: the one that was given, or one of its own that goes with it."""
+    """Folder of an engine: the given one, or a temporary one that `close` removes."""
 
     def __init__(self, store: str, path: str | None) -> None:
         self._own = path is None
@@ -30,7 +30,10 @@ class Home:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def place(self, name: str, *, fresh: bool) -> Path:
-        """Where the engine keeps its files; `fresh` clears away what a killed process left there."""
+        """Return the path of the engine's files.
+
+        `fresh` deletes what a killed process left there.
+        """
         place = self.folder / name
         if fresh:
             for remains in self.folder.glob(f"{name}*"):
@@ -41,22 +44,24 @@ class Home:
         return place
 
     def close(self) -> None:
-        """Take away the folder, if it was only lent."""
+        """Remove the folder if it is temporary."""
         if self._own:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Gone:
-    """What stands in the place of an engine that was closed."""
+    """Placeholder for a closed engine; any use raises BackendFailed."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise BackendFailed("the store is closed")
 
 
 class Speaking:
-    """What an engine refuses inside becomes an error of ours with its own words, and without its secrets.
+    """Context manager that raises errors of an engine as BackendFailed.
 
-    Made once and entered for every search: cheaper than a generator, where microseconds count.
+    The message is on one line, with secrets redacted.
+
+    An instance is created once and entered for each search, which is cheaper than a generator-based context manager.
     """
 
     def __init__(self, engine: str, secrets: tuple[str, ...] = ()) -> None:
@@ -71,7 +76,7 @@ class Speaking:
     ) -> None:
         if error is None or isinstance(error, RagaugeError):
             return
-        # Engines in Rust that panic raise what is no Exception, so that nobody goes on as if nothing had happened.
+        # Panics of engines in Rust are not subclasses of Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             whole = " ".join(str(error).split()) or type(error).__name__
             words = redact(whole)

@@ -1,4 +1,4 @@
-"""Exact search by brute force: the truth that approximate stores are measured against."""
+"""Reference stores: exact search by brute force, and a store that does nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 VECTORS = "vectors.npy"
 GONE_AT_MOST = 32
-"""How many deleted rows a search skips; for more of them the others are moved together."""
+"""Maximum number of deleted rows that a search skips; with more, the rows are compacted."""
 
 
 class _Rows(NamedTuple):
-    """Vectors, their lengths, and under which positions the intake knows them: ascending."""
+    """Vectors, their lengths, and their positions in ascending order."""
 
     vectors: Matrix
     sizes: Matrix
@@ -39,14 +39,14 @@ class _Rows(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What one search sees: the rows, and which of them were deleted."""
+    """Data that one search uses: the rows, and which of them were deleted."""
 
     rows: _Rows
     gone: Places
 
 
 class Exact:
-    """Compares every query with every vector, in double precision; equal distances stand in order of arrival.
+    """Exact search in double precision; equal distances are ordered by insertion.
 
     >>> store = Exact(metric="l2")
     >>> store.add(["a", "b", "c"], [[0.0, 0.0], [3.0, 4.0], [0.0, 0.0]])
@@ -70,7 +70,7 @@ class Exact:
         return len(self._intake)
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "exact",
             "version": np.__version__,
@@ -80,7 +80,7 @@ class Exact:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         first = self._intake.places
         self._intake.remember(ids, matrix, metadata)
@@ -88,20 +88,23 @@ class Exact:
             self._append(matrix, np.arange(first, first + len(matrix)))
 
     def build(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: there is no index."""
 
     def tune(self) -> None:
-        """There is nothing to set."""
+        """Do nothing: there are no search options."""
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         rows, gone = self._held
         if not len(rows.places) or not len(queries):
             return self._intake.empty(len(queries), k)
         with stage("retrieve"):
             allowed = None if where is None else self._allowed(where, rows.places)
-            # A filter lets no deleted row through; without one there may be as many too many as were deleted.
+            # A filter excludes deleted rows. Without one, up to that many more neighbours are needed.
             more = len(gone) if where is None else 0
             found, distances = nearest(
                 rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
@@ -112,14 +115,14 @@ class Exact:
         return self._intake.answer(rows.places[found], distances, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         places, matrix = self._intake.replacements(ids, vectors)
         rows = self._held.rows
         which = np.searchsorted(rows.places, places)
         rows.vectors[which], rows.sizes[which] = matrix, lengths(matrix)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         places = self._intake.positions(ids)
         self._intake.forget(ids)
         rows, gone = self._held
@@ -128,7 +131,7 @@ class Exact:
             self._move_together()
 
     def save(self) -> None:
-        """Keep everything in the folder."""
+        """Save the store in `path`, so that another process can open it."""
         if self._path is None:
             raise BadInput("the store has no folder to be kept in", hint="give it a path")
         self._move_together()
@@ -137,7 +140,7 @@ class Exact:
         self._intake.write(self._path)
 
     def close(self) -> None:
-        """Let go of the vectors."""
+        """Release the vectors."""
         self._room = _room(0, 0)
         self._held = _Held(self._room, _nowhere())
 
@@ -145,16 +148,16 @@ class Exact:
         rows, gone = self._held
         count, end = len(rows.places), len(rows.places) + len(matrix)
         if end > len(self._room.places) or not count:
-            # Room for as much again, which costs no memory before something is written there.
+            # Allocate twice the rows; unused pages cost no memory until they are written.
             self._room = _room(max(2 * count, end), matrix.shape[1])
             if count:
                 self._room.put(0, rows)
         self._room.put(count, _Rows(matrix, lengths(matrix).astype(np.float32), places))
-        # In one step, so that a search in another thread sees all of it or nothing.
+        # Assigned in one step, so that a search in another thread sees all new rows or none.
         self._held = _Held(self._room.some(slice(end)), gone)
 
     def _move_together(self) -> None:
-        """Leave out the rows that were deleted; a search that goes on meanwhile has the old ones."""
+        """Remove deleted rows; a concurrent search keeps using the old arrays."""
         rows, gone = self._held
         if len(gone):
             kept = np.ones(len(rows.places), np.bool_)
@@ -163,7 +166,7 @@ class Exact:
             self._held = _Held(self._room, _nowhere())
 
     def _allowed(self, where: Mapping[str, Any], places: Places) -> Places:
-        """The rows that a filter lets through; kept for the next search with the same one."""
+        """Return the rows that match a filter; cached for the next search."""
         mask = self._intake.allowed(where)
         if self._last is None or self._last[0] is not mask or self._last[1] is not places:
             inside = places[: np.searchsorted(places, len(mask))]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ragauge.seams import Neighbours
 
 PER_CENTROID = 39
-"""Below so many training vectors for each cell FAISS warns that its cells are poor."""
+"""Training vectors per cell below which FAISS warns of poor cells."""
 FILE = "index.faiss"
 BUILT = {
     "flat": (),
@@ -27,24 +27,24 @@ BUILT = {
     "ivf": ("nlist",),
     "ivfpq": ("nlist", "pq_m", "pq_bits", "refine"),
 }
-"""The options that each kind is built with."""
+"""Build options by kind of index."""
 SEARCHED = {"flat": (), "sq": ("rerank",), "hnsw": ("ef_search",), "ivf": ("nprobe",), "ivfpq": ("nprobe", "rerank")}
 QUANTIZERS = {4: "QT_4bit", 6: "QT_6bit", 8: "QT_8bit", 16: "QT_fp16"}
 
 
 class Faiss:
-    """A FAISS index.
+    """FAISS index of the given `kind`.
 
-    `flat` compares everything, `sq` everything in `bits` bits a number (4, 6, 8; 16 is half precision); `hnsw` walks a
-    graph (`m` links, `ef_construction` when building, `ef_search` when searching); `ivf` looks into `nprobe` of `nlist`
-    cells; `ivfpq` does so over codes of `pq_m` parts of `pq_bits` bits. Cells and codes are learnt from what was added
-    before the first search. Without a number of cells the square root of the size is taken, with fewer where cells
-    would get too little to learn from. `refine` keeps the vectors of `sq` and `ivfpq` in full precision as well, and
-    puts the `rerank` times `k` best in their exact order. Cosine is an inner product of vectors brought to length 1.
-    What comes later and lies outside of what `sq` has learnt is cut off at its edge.
+    `flat` is exact. `sq` compares all vectors with `bits` bits per dimension (4, 6, 8; 16 is half precision). `hnsw`
+    is a graph (`m` links per node, `ef_construction`, `ef_search`). `ivf` searches `nprobe` of `nlist` cells;
+    `ivfpq` does so over codes of `pq_m` parts with `pq_bits` bits each. Cells and codes are trained on the vectors
+    added before the first search. By default `nlist` is the square root of the number of vectors, or less if cells
+    would have too few vectors to train on. `refine` also keeps the vectors of `sq` and `ivfpq` in full precision and
+    reorders the best `rerank` times `k` exactly. Cosine is the inner product of normalised vectors. Vectors added
+    later are clipped to the value range that `sq` was trained on.
 
-    A filter is looked up while the index is searched: a graph or a few cells may then give fewer than there are. A
-    graph that several threads build differs a little from one building to the next: FAISS gives no fixed order.
+    Filters are applied during the search, so a graph or a few cells may return fewer than `k` vectors. A graph built
+    by several threads differs slightly between builds, because FAISS has no fixed insertion order.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of FAISS's indexes, by their own names
@@ -93,7 +93,7 @@ class Faiss:
         self._threads = whole("threads", threads, 0)
         self._index: Any = None
         self._core: Any = None
-        """The index itself, inside of what counts positions or refines."""
+        """The inner index, without the id map or refinement around it."""
         self._lock = threading.Lock()
         self._waiting: list[Matrix] = []
         self._filter: tuple[Mask, Any] | None = None
@@ -109,12 +109,15 @@ class Faiss:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Graphs cannot lose a vector, nor can what is refined."""
+        """Capabilities of this store.
+
+        A graph or a refined index cannot update or delete vectors.
+        """
         changes = () if self._numbered else ("update", "delete")
         return frozenset(("insert", "filter", "save", "share", *changes))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         options = self._chosen(BUILT) | self._chosen(SEARCHED)
         if self.kind.startswith("ivf") and self._core is not None:
             options["nlist"] = int(self._core.nlist)
@@ -135,7 +138,10 @@ class Faiss:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id; until the first search they only wait to be indexed."""
+        """Add vectors under their ids.
+
+        Until an index exists they are only collected; `build` or the first search indexes them.
+        """
         matrix = self._intake.documents(ids, vectors, metadata)
         if len(matrix):
             parts = self._options["pq_m"] if self.kind == "ivfpq" else None
@@ -149,7 +155,10 @@ class Faiss:
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
-        """Index what was added; the first search does it otherwise, and would be timed with it."""
+        """Index the added vectors.
+
+        Otherwise the first search does, and its latency includes the time.
+        """
         with self._lock:
             if not self._waiting:
                 return
@@ -163,7 +172,7 @@ class Faiss:
                 place += len(part)
 
     def tune(self, *, ef_search: int | None = None, nprobe: int | None = None, rerank: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         given = {"ef_search": ef_search, "nprobe": nprobe, "rerank": rerank}
         for name, value in given.items():
             if value is not None:
@@ -172,7 +181,10 @@ class Faiss:
         self._apply()
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         if self._waiting:
             self.build()
@@ -194,7 +206,7 @@ class Faiss:
         return self._intake.answer(positions, values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         if self._numbered:
             raise cannot(f"faiss {self.kind}", "update", self._stuck)
         positions, matrix = self._intake.replacements(ids, vectors)
@@ -204,7 +216,7 @@ class Faiss:
             self._index.add_with_ids(unit(matrix) if self._intake.metric == "cosine" else matrix, positions)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         if self._numbered:
             raise cannot(f"faiss {self.kind}", "delete", self._stuck)
         positions = self._intake.positions(ids)
@@ -214,7 +226,7 @@ class Faiss:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("faiss", self._path)
         self.build()
         if self._index is not None:
@@ -223,14 +235,14 @@ class Faiss:
             self._intake.write(folder, kind=self.kind, **self._chosen(BUILT))
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Release the index and forget the ids."""
         self._index = self._core = self._filter = None
         self._waiting = []
         self._intake = Intake(self._intake.metric)
 
     @property
     def _numbered(self) -> bool:
-        """Whether the index knows vectors by their number alone, and so cannot lose one."""
+        """Whether the index knows vectors by number only, and so cannot remove one."""
         return self.kind == "hnsw" or bool(self._options["refine"])
 
     @property
@@ -241,14 +253,14 @@ class Faiss:
         return {name: self._options[name] for name in kinds[self.kind]}
 
     def _own(self, name: str) -> None:
-        """Refuse a search option that would do nothing."""
+        """Raise BadInput for a search option that has no effect."""
         if name not in SEARCHED[self.kind]:
             raise BadInput(f"faiss {self.kind} has no {name}")
         if name == "rerank" and not self._options["refine"]:
             raise BadInput("only what is kept in full precision too can be ranked again", hint="give refine=true")
 
     def _pin(self) -> None:
-        # FAISS counts threads for each thread that calls it.
+        # FAISS sets the number of threads per calling thread.
         if self._threads:
             self._faiss.omp_set_num_threads(self._threads)
 
@@ -259,7 +271,7 @@ class Faiss:
             self._index.add_with_ids(matrix, np.arange(place, place + len(matrix)))
 
     def _take(self, index: Any) -> None:
-        """Make an index, new or read, the one of this store."""
+        """Use a new or loaded index as the index of this store."""
         self._index, inner = index, index
         if self._options["refine"]:
             inner = index.base_index
@@ -280,7 +292,7 @@ class Faiss:
             self._index.k_factor = float(self._options["rerank"])
 
     def _parameters(self, where: Mapping[str, Any]) -> Any:
-        """What a filtered search is told; kept as long as the filter is the same."""
+        """Return the FAISS search parameters of a filter; cached for the next search."""
         mask = self._intake.allowed(where)
         if self._filter is None or self._filter[0] is not mask:
             chosen = {"sel": self._faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))}
@@ -332,11 +344,11 @@ class Faiss:
                 )
             index = self._faiss.IndexIVFPQ(coarse, dimension, cells, self._parts(dimension), codes, near)
             index.pq.cp.min_points_per_centroid = 1
-        index.cp.min_points_per_centroid = 1  # else FAISS warns on standard error of what was asked for on purpose
+        index.cp.min_points_per_centroid = 1  # otherwise FAISS prints a warning for a choice that was made on purpose
         return index
 
     def _parts(self, dimension: int) -> int:
-        """How many parts a vector is coded in: as was asked, else about one for each eight numbers."""
+        """Return the number of sub-quantizers: `pq_m`, or about one per eight dimensions."""
         asked = self._options["pq_m"]
         if asked is not None:
             return int(asked)

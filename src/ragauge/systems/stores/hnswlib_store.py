@@ -22,10 +22,10 @@ FILE = "index.hnswlib"
 
 
 class Hnswlib:
-    """An hnswlib index: `m` links, `ef_construction` when building, `ef_search` when searching.
+    """hnswlib graph: `m` links per node, `ef_construction`, `ef_search`.
 
-    A filter is a Python function that the graph calls for every vector it comes by, which costs. A deleted vector stays
-    in the graph as a way through it; `replace_deleted` gives its place to the next one that comes.
+    A filter is a Python function that the graph calls for every visited vector, which is slow. A deleted vector
+    stays in the graph as an intermediate node; with `replace_deleted` the next added vector takes its slot.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Hnswlib:
         self._filter: tuple[Mask, Any, int] | None = None
         self._path = path
         if path is not None and self._intake.read(path, **self._built()):
-            # A few more places than there are: every vector that comes to a full index would have it copied.
+            # Reserve spare capacity: each vector added to a full index would copy the index.
             self._index = self._library.Index(space=metric, dim=self._intake.dimension)
             self._index.load_index(
                 str(folder_of("hnswlib", path) / FILE), self._capacity(self._intake.places), self._replace
@@ -69,11 +69,14 @@ class Hnswlib:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """All but adding while somebody searches, which hnswlib does not allow."""
+        """Capabilities of this store: all but concurrent.
+
+        hnswlib cannot add vectors during a search.
+        """
         return frozenset(("insert", "update", "delete", "filter", "save", "share"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "hnswlib",
             "version": version("hnswlib"),
@@ -86,7 +89,10 @@ class Hnswlib:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id; until the first search they only wait to be indexed."""
+        """Add vectors under their ids.
+
+        Until an index exists they are only collected; `build` or the first search indexes them.
+        """
         matrix = self._intake.documents(ids, vectors, metadata)
         if len(matrix):
             if self._index is None:
@@ -96,7 +102,10 @@ class Hnswlib:
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
-        """Index what was added; the first search does it otherwise, and would be timed with it."""
+        """Index the added vectors.
+
+        Otherwise the first search does, and its latency includes the time.
+        """
         with self._lock:
             if not self._waiting:
                 return
@@ -116,14 +125,17 @@ class Hnswlib:
                 place += len(part)
 
     def tune(self, *, ef_search: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         if ef_search is not None:
             self._ef = self._ef[0], whole("ef_search", ef_search)
             if self._index is not None:
                 self._index.set_ef(ef_search)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         if self._waiting:
             self.build()
@@ -135,27 +147,27 @@ class Hnswlib:
             return self._intake.empty(len(queries), k)
         with stage("retrieve"):
             try:
-                # A filter calls back into Python: with more than one thread that would never end.
+                # A filter calls back into Python, which deadlocks with more than one thread.
                 found, values = self._index.knn_query(queries, width, 1 if keep else self._threads, keep)
             except RuntimeError:
                 found, values = self._fewer(queries, width, keep)
         if self._intake.metric == "l2":
             values = np.sqrt(values)
         elif self._intake.metric == "ip":
-            values = values - 1  # hnswlib gives 1 - the inner product
+            values = values - 1  # hnswlib returns 1 - the inner product
         else:
             values = np.maximum(values, 0)
         return self._intake.answer(found.view(np.int64), values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         self.build()
         if len(ids):
             self._index.add_items(matrix, positions, self._threads)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         self.build()
         for place in positions.tolist():
@@ -163,7 +175,7 @@ class Hnswlib:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("hnswlib", self._path)
         self.build()
         if self._index is not None:
@@ -172,7 +184,7 @@ class Hnswlib:
             self._intake.write(folder, **self._built())
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Release the index and forget the ids."""
         self._index = self._filter = None
         self._waiting = []
         self._intake = Intake(self._intake.metric)
@@ -191,14 +203,17 @@ class Hnswlib:
         self._index.add_items(matrix, np.arange(place, place + len(matrix)), self._threads, freed)
 
     def _kept(self, where: Mapping[str, Any]) -> tuple[Any, int]:
-        """The function that a filtered search asks, and how many it lets through; kept with the filter."""
+        """Return the filter function and the number of matching vectors; cached."""
         mask = self._intake.allowed(where)
         if self._filter is None or self._filter[0] is not mask:
             self._filter = mask, mask.tolist().__getitem__, int(mask.sum())
         return self._filter[1:]
 
     def _fewer(self, queries: Matrix, width: int, keep: Any) -> tuple[Places, Matrix]:
-        """What there is for each query: where a graph has come apart, hnswlib refuses instead of giving fewer."""
+        """Search query by query for as many neighbours as hnswlib can return.
+
+        hnswlib raises an error instead of returning fewer, which happens in a disconnected graph.
+        """
         positions = np.full((len(queries), width), -1, dtype=np.int64)
         values = np.full((len(queries), width), np.inf, dtype=np.float32)
         for row, query in enumerate(queries):

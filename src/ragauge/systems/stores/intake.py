@@ -1,4 +1,4 @@
-"""What every store does the same way: checking what comes in, and giving answers their one shape."""
+"""Shared bookkeeping of vector stores: ids, metadata, input checks and results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ragauge.systems.stores.conditions import conditions_of, matches
 from ragauge.temporary_files import replace_file
 
 METRICS = ("cosine", "l2", "ip")
-"""1 - cosine, the Euclidean distance (not squared), the negative inner product: for all three, less is nearer."""
+"""Distances: 1 - cosine, Euclidean (not squared), negative inner product. Lower is nearer for all three."""
 KEPT = "intake.json"
-"""The file of a store's folder that says what is in it; written last, so that there is none in half a folder."""
+"""File with the content list of a store's folder; written last, so an incomplete folder has none."""
 
 Matrix = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -27,14 +27,17 @@ Places = NDArray[np.int64]
 
 
 def one_of(kind: str, name: str, known: Collection[str]) -> str:
-    """The name, if it is a known one."""
+    """Return the name if it is known; raise UnknownName otherwise."""
     if name not in known:
         raise UnknownName(kind, str(name), known, hint=f"there are {', '.join(known)}")
     return name
 
 
 def whole(name: str, value: int, least: int = 1, most: int | None = None) -> int:
-    """A whole number in its bounds; libraries answer others with a crash or by quietly taking another one."""
+    """Return an integer within its bounds; raise BadInput otherwise.
+
+    Libraries crash on other values, or silently use a different one.
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise BadInput(f"{name} must be a whole number, not {value!r}")
     if value < least or (most is not None and value > most):
@@ -44,30 +47,30 @@ def whole(name: str, value: int, least: int = 1, most: int | None = None) -> int
 
 
 def cannot(store: str, what: str, why: str) -> BadInput:
-    """The refusal of what an engine has no way to do."""
+    """Return the error for an operation that an engine does not support."""
     return BadInput(f"{store} cannot {what}: {why}")
 
 
 class Intake:
-    """The ids of a store, their metadata, and the shape that its vectors must have.
+    """Ids of a store, their metadata, and the required shape of its vectors.
 
-    Each vector that comes in gets the next position, which is never given to another one: 0, 1, 2, … in order of
-    arrival. Engines know vectors by position; an id that is deleted loses its own, and gets a new one when it comes
-    again. An id that is updated keeps its position.
+    Each added vector gets the next position, which is never reused: 0, 1, 2, … in order of insertion. Engines
+    identify vectors by position. A deleted id loses its position and gets a new one if it is added again; an updated
+    id keeps it.
     """
 
     def __init__(self, metric: str) -> None:
         self.metric = one_of("metric", metric, METRICS)
         self.dimension: int | None = None
         self.places = 0
-        """How many positions were given, those of deleted ids included: the next one."""
+        """Number of positions assigned, including those of deleted ids; the next position."""
         self._known: dict[str, int] = {}
-        # Longer than what is in it: the last entry is None, which is what the position -1 then finds.
+        # Always longer than its content: the last entry is None, which position -1 refers to.
         self._names: NDArray[np.object_] = np.full(16, None, dtype=object)
         self._metadata: list[Mapping[str, Any]] = []
         self._last: tuple[dict[str, Any], Mask] | None = None
         self.built: dict[str, Any] = {}
-        """What the index was built with that was read from a folder."""
+        """Build options of the index that was read from a folder."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -77,13 +80,16 @@ class Intake:
 
     @property
     def ids(self) -> list[str]:
-        """What is in the store, in order of arrival."""
+        """Ids in the store, in order of insertion."""
         return list(self._known)
 
     def documents(
         self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None
     ) -> Matrix:
-        """The vectors as a store can take them, if they, their ids and metadata are good; nothing is remembered yet."""
+        """Check ids, vectors and metadata to add; return the vectors as a float32 matrix.
+
+        The ids are not registered yet; see `remember`.
+        """
         matrix = self._matrix(vectors, "vectors")
         _counted(ids, matrix)
         new: set[str] = set()
@@ -99,7 +105,7 @@ class Intake:
             for name, about in zip(ids, metadata, strict=True):
                 _plain(about, f"the metadata of {name!r}")
         self._refuse(matrix, lambda row: f"the vector of {ids[row]!r}")
-        # Names stand before the engine knows the vectors: whoever searches meanwhile may find them.
+        # Assign the names before the engine has the vectors: a concurrent search may return them.
         end = self.places + len(ids)
         if end >= len(self._names):
             more = np.full(max(2 * len(self._names), end + 1) - len(self._names), None, dtype=object)
@@ -108,7 +114,10 @@ class Intake:
         return matrix
 
     def remember(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Keep the ids: the store has the vectors. A separate step, so that a failed load leaves no trace."""
+        """Register ids after the engine stored their vectors.
+
+        A separate step, so that a failed insertion leaves no trace.
+        """
         if not len(ids):
             return
         self.dimension = int(matrix.shape[1])
@@ -120,7 +129,7 @@ class Intake:
         self.places += len(ids)
 
     def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Places, Matrix]:
-        """Where ids are that are to get other vectors, and these, if all is good."""
+        """Check ids and vectors to update, and return the positions and the matrix."""
         matrix = self._matrix(vectors, "vectors")
         _counted(ids, matrix)
         positions = self.positions(ids)
@@ -128,14 +137,14 @@ class Intake:
         return positions, matrix
 
     def position(self, name: str) -> int:
-        """Where an id is that must be there."""
+        """Return the position of an id; raise BadInput if it is unknown."""
         place = self._known.get(name)
         if place is None:
             raise BadInput(f"the id {name!r} is not in the store", hint="only what was added can be changed")
         return place
 
     def positions(self, ids: Sequence[str]) -> Places:
-        """Where ids are that must be there, each once."""
+        """Return the positions of ids; raise BadInput if one is unknown or repeated."""
         found = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
         if len(set(ids)) < len(ids):
             twice = next(name for row, name in enumerate(ids) if name in ids[:row])
@@ -143,7 +152,7 @@ class Intake:
         return found
 
     def forget(self, ids: Sequence[str]) -> None:
-        """Let go of ids that are there; their positions stay empty."""
+        """Remove ids; their positions are not reused."""
         positions = self.positions(ids)
         for name, place in zip(ids, positions.tolist(), strict=True):
             del self._known[name]
@@ -157,16 +166,16 @@ class Intake:
 
     @property
     def living(self) -> Mask:
-        """Which positions have an id."""
+        """Mask of the positions that have an id."""
         mask = np.zeros(self.places, dtype=np.bool_)
         mask[np.fromiter(self._known.values(), dtype=np.int64, count=len(self._known))] = True
         return mask
 
     def allowed(self, where: Mapping[str, Any]) -> Mask:
-        """Which positions have an id whose metadata have all values of `where`.
+        """Return the mask of positions that have an id and match a filter.
 
-        As long as neither changes it is the same array, so that a store can know by `is` that what it made of the
-        last one still holds.
+        While neither changes, the same array is returned, so a store can test with `is` whether a cached filter is
+        still valid.
         """
         last = self._last
         if last is not None and last[0] == where and len(last[1]) == self.places and _same_types(last[0], where):
@@ -185,13 +194,13 @@ class Intake:
         return mask
 
     def queries(self, vectors: Any, k: int) -> Matrix:
-        """The vectors of queries, if they can be compared with those of the store."""
+        """Check query vectors and `k`, and return the vectors as a float32 matrix."""
         if type(k) is not int or k < 1:
             whole("k", k)
         matrix = self._matrix(vectors, "query vectors")
         if len(matrix) == 1:
-            # One product instead of four passes: anything that is not finite, and all zeros, shows in it; and `vdot`
-            # does not warn of what overflows.
+            # One product instead of four passes detects non-finite values and all zeros; `vdot` does not warn of
+            # overflow.
             row = matrix[0]
             square = float(np.vdot(row, row))
             if 0.0 < square < math.inf:
@@ -218,17 +227,20 @@ class Intake:
         bad = ~np.isfinite(matrix).all(axis=1)
         if bad.any():
             raise BadInput(f"{name(int(bad.argmax()))} has a NaN or an infinity")
-        # Without a direction there is no cosine; the backends answer 0, 1 or NaN, or leave the vector out.
+        # A zero vector has no cosine; engines return 0, 1 or NaN, or leave the vector out.
         if self.metric == "cosine" and (zero := ~matrix.any(axis=1)).any():
             hint = "take the metric ip or l2, or leave such texts out"
             raise BadInput(f"{name(int(zero.argmax()))} is all zeros and has no cosine", hint=hint)
 
     def empty(self, rows: int, k: int) -> tuple[NDArray[np.object_], Matrix]:
-        """An answer in which nothing was found: None and infinity everywhere."""
+        """Return a result without neighbours: None and infinity everywhere."""
         return np.full((rows, k), None, dtype=object), np.full((rows, k), np.inf, dtype=np.float32)
 
     def answer(self, positions: NDArray[Any], distances: NDArray[Any], k: int) -> tuple[NDArray[np.object_], Matrix]:
-        """Ids and distances from positions (below 0: nothing found, nor after it), `k` wide."""
+        """Convert positions and distances to `k` columns of ids and distances.
+
+        A position below 0 means that nothing was found there or after it.
+        """
         rows, width = positions.shape
         if width == k and (positions[0, -1] >= 0 if rows == 1 else rows and positions[:, -1].min() >= 0):
             return self._names[positions], distances.astype(np.float32, copy=False)
@@ -239,14 +251,14 @@ class Intake:
         return ids, out
 
     def write(self, folder: str | Path, **built: Any) -> None:
-        """Keep ids and metadata in a folder, with what the index there was built with."""
+        """Write ids, metadata and the build options of the index to a folder."""
         kept = {
             "metric": self.metric,
             "dimension": self.dimension,
             "built": built,
             "places": self.places,
             "ids": list(self._known),
-            # Most stores never lose an id; then places are counted, not listed.
+            # Stores without deleted ids need no list of positions.
             "positions": None if len(self) == self.places else list(self._known.values()),
             "metadata": self._metadata if any(self._metadata) else None,
         }
@@ -254,7 +266,10 @@ class Intake:
             file.write_text(json.dumps(kept), encoding="ascii")
 
     def read(self, folder: str | Path, **built: Any) -> bool:
-        """Take up what was kept in a folder; whether anything was. Something built otherwise is refused."""
+        """Read ids and metadata from a folder; return whether there were any.
+
+        Raises BadInput if the store was built with other options.
+        """
         file = Path(folder) / KEPT
         try:
             kept = parse_json(file.read_text(encoding="ascii"))
@@ -281,14 +296,17 @@ class Intake:
 
 
 def folder_of(store: str, path: str | Path | None) -> Path:
-    """Where a store is to be kept, if it has a place."""
+    """Return the folder of a store; raise BadInput if it has none."""
     if path is None:
         raise BadInput(f"this {store} store has no folder to be kept in", hint="give it one: path=…")
     return Path(path)
 
 
 def most(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tuple[int, Any]:
-    """The largest width at which `ask` answers, and that answer (None at 0): some engines give all or nothing."""
+    """Find the largest width for which `ask` succeeds, and its result.
+
+    The result is None for width 0. Some engines return all requested neighbours or raise an error.
+    """
     low, answer = 0, None
     while low < width:
         middle = (low + width + 1) // 2
@@ -301,7 +319,7 @@ def most(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tu
 
 
 def unit(matrix: Matrix) -> Matrix:
-    """The rows at length 1, so that an inner product is a cosine."""
+    """Scale rows to length 1, so that their inner product is the cosine."""
     if len(matrix) == 1:
         row = matrix[0]
         square = float(np.vdot(row, row))
@@ -317,7 +335,10 @@ def _counted(ids: Sequence[str], matrix: Matrix) -> None:
 
 
 def _plain(about: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Metadata that every store can keep: names with a text, a number or a truth value."""
+    """Return metadata as plain Python values.
+
+    Raises BadInput unless all are text, numbers or booleans.
+    """
     if not isinstance(about, Mapping):
         raise BadInput(f"{what} are not names with values, but {about!r}")
     out: dict[str, Any] = {}
@@ -332,7 +353,7 @@ def _plain(about: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 def _same_types(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Whether no truth value is taken for a number: to Python True is 1."""
+    """Return whether no boolean is compared with a number: in Python, True equals 1."""
     return all(
         repr(left[key]) == repr(value)
         if isinstance(value, Mapping)

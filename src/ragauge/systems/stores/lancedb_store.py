@@ -35,15 +35,18 @@ KINDS = {
     "ivf_hnsw_pq": "HnswPq",
 }
 LEAST = 256
-"""Product quantization learns from as many vectors; fewer are left without an index."""
+"""Minimum number of vectors to build an index; product quantization cannot be trained on fewer."""
 
 
 class LanceDB:
-    """A LanceDB table: `index` is none, ivf_flat, ivf_pq, ivf_sq, ivf_hnsw_flat, ivf_hnsw_sq or ivf_hnsw_pq.
+    """LanceDB table with an IVF or HNSW index, or none.
 
-    `partitions` (LanceDB chooses), `sub_vectors` for PQ, `m` and `ef_construction` for HNSW when building; `nprobes`
-    partitions, `ef_search` and `refine_factor` times as many candidates compared in full when searching. Filters are
-    applied before the search. What comes after `build()` is compared one by one until the next one.
+    `index` is none, ivf_flat, ivf_pq, ivf_sq, ivf_hnsw_flat, ivf_hnsw_sq or ivf_hnsw_pq.
+
+    Build options: `partitions` (default: chosen by LanceDB), `sub_vectors` for PQ, `m` and `ef_construction` for
+    HNSW. Search options: `nprobes` partitions, `ef_search`, and `refine_factor`, which compares that many times `k`
+    candidates in full precision. Filters are applied before the search. Vectors added after `build()` are searched
+    by brute force until the next `build()`.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of LanceDB's indexes
@@ -99,11 +102,11 @@ class LanceDB:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything."""
+        """Capabilities of this store: all."""
         return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         with self._speaking:
             made = self._table.list_indices() if self._table is not None else ()
         indexed = sum(int(one.num_indexed_rows or 0) for one in made)
@@ -122,7 +125,7 @@ class LanceDB:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, with what searches may be filtered by."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
@@ -142,27 +145,30 @@ class LanceDB:
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
-        """Make the index, or take into it what has come since."""
+        """Build the index, or add the new vectors to it."""
         with self._speaking, self._lock:
             if self._table is not None and self._kind != "none" and len(self) >= LEAST:
                 if self._table.list_indices():
                     self._table.optimize()
                 else:
                     self._table.create_index("vector", config=self._config(), replace=True)
-                    # Files of single inserts become one, and old versions go.
+                    # Merge the files of single inserts and delete old versions.
                     self._table.optimize(cleanup_older_than=timedelta(milliseconds=1))
             self._ready = True
 
     def tune(
         self, *, nprobes: int | None = None, ef_search: int | None = None, refine_factor: int | None = None
     ) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         for name, value in (("nprobes", nprobes), ("ef_search", ef_search), ("refine_factor", refine_factor)):
             if value is not None:
                 self._options[name] = whole(name, value)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
@@ -180,13 +186,13 @@ class LanceDB:
         if self._intake.metric == "l2":
             values = np.sqrt(np.maximum(values, 0))
         elif self._intake.metric == "ip":
-            values = values - 1  # LanceDB gives 1 - the inner product
+            values = values - 1  # LanceDB returns 1 - the inner product
         else:
             values = np.maximum(values, 0)
         return self._intake.answer(positions, values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         if len(ids):
             with self._speaking, self._lock:
@@ -194,7 +200,7 @@ class LanceDB:
                 self._table.merge_insert("id").when_matched_update_all().execute(rows)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         if len(ids):
             with self._speaking, self._lock:
@@ -202,14 +208,14 @@ class LanceDB:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`: LanceDB has it there already, but for the ids."""
+        """Save the ids in `path`; LanceDB has already stored the rest there."""
         folder = folder_of("lancedb", self._path)
         self.build()
         if self._table is not None:
             self._intake.write(folder, **self._built(), columns=self._columns.kept())
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the engine; a temporary folder is removed."""
         self._table = self._database = Gone()
         self._home.close()
 
@@ -239,7 +245,7 @@ class LanceDB:
         asked = asked.distance_type(NAMES[self._intake.metric]).limit(k).select(["id", "_distance"])
         asked = asked.nprobes(self._options["nprobes"])
         if "ef_search" in self._options:
-            # Fewer candidates than are to be compared in full would be refused.
+            # LanceDB rejects fewer candidates than are compared in full precision.
             asked = asked.ef(max(k * self._options.get("refine_factor", 1), self._options["ef_search"]))
         if "refine_factor" in self._options:
             asked = asked.refine_factor(self._options["refine_factor"])
@@ -264,7 +270,7 @@ def _arrow(kind: str) -> Any:
 
 
 def _literal(value: Any) -> str:
-    """A value as it stands in SQL: only a quote ends a text there, and a quote inside it is doubled."""
+    """Format a value as an SQL literal, with quotes in texts doubled."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return str(value).lower() if isinstance(value, bool) else repr(value)

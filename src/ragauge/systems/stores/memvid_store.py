@@ -1,4 +1,4 @@
-"""memvid: a memory of documents in one file, whose vectors can be given and searched."""
+"""memvid: documents in one file, indexed by words, by vectors, or by both."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 FILE = "memory.mv2"
 GRAPH_FROM = 1000
-"""From so many vectors on memvid makes an HNSW graph; fewer are compared one by one."""
+"""Number of vectors from which memvid builds an HNSW graph; fewer are searched by brute force."""
 CANDIDATES = 50
-"""What its graph looks at, of which twice k must be a part: for more it panics."""
+"""Candidates that the graph considers; memvid panics if 2 * k exceeds them."""
 
 
 class Memvid:
-    """A memvid file of documents without text, each with its vector; Euclidean distances, or cosines by unit vectors.
+    """memvid file of documents without text, each with a vector.
 
-    memvid decides alone how it searches: there is nothing to set. Its version 2.0.160 loses documents when its journal
-    grows, and all vectors of a graph as soon as anything is written after it, and says nothing. So after every writing
-    its documents are counted and the size of its index is looked at: a store that has lost something fails instead of
-    being searched.
+    Euclidean distance, or cosine of unit vectors. memvid has no search options. Version 2.0.160 loses documents when
+    its journal grows, and all vectors of a graph when anything is written after it, without an error. So after every
+    write the number of documents and the size of the index are checked, and a store that lost something fails
+    instead of being searched.
     """
 
     def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:
-        os.environ["MEMVID_TELEMETRY"] = "0"  # read when the library is used: it would send what is done with it
+        os.environ["MEMVID_TELEMETRY"] = "0"  # read at first use: the library would send usage data
         try:
             import memvid_sdk
         except ImportError as error:
@@ -53,7 +53,7 @@ class Memvid:
                 self._memory = memvid_sdk.use("basic", file, mode="open", enable_vec=True, enable_lex=False)
             else:
                 self._memory = memvid_sdk.create(file, enable_vec=True, enable_lex=False)
-        # One layer below the façade, which reports every search to memvid.com where a key is in the environment.
+        # One layer below the public class, which reports every search to memvid.com if a key is in the environment.
         self._engine: Any = self._memory._core
 
     def __len__(self) -> int:
@@ -61,11 +61,14 @@ class Memvid:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """It can be kept, and changed as long as there is no graph."""
+        """Capabilities of this store: saving and sharing.
+
+        Insert and delete are available only while it has no graph.
+        """
         return frozenset(("save", "share", *(("insert", "delete") if len(self) < GRAPH_FROM - 1 else ())))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         about = self._library.info()
         return {
             "store": "memvid",
@@ -79,7 +82,7 @@ class Memvid:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id; until the first search they only wait."""
+        """Add vectors under their ids; until the first search they are only collected."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
@@ -92,16 +95,19 @@ class Memvid:
             self._waiting.append(rows)
 
     def build(self) -> None:
-        """Put in what waits, all at once: what comes after a graph is made would unmake it."""
+        """Store the collected vectors in one step: a later write would destroy the graph."""
         if self._waiting:
             rows, self._waiting = np.concatenate(self._waiting), []
             self._put(rows)
 
     def tune(self) -> None:
-        """Nothing: there is nothing to set."""
+        """Do nothing: the engine has no search options."""
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        Raises BadInput if `where` is given: filters are not supported.
+        """
         queries = self._intake.queries(vectors, k)
         if where:
             raise cannot("memvid", "filter", "a vector search knows no metadata")
@@ -126,11 +132,11 @@ class Memvid:
         return self._intake.answer(positions, distances, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:  # noqa: ARG002 - the contract's
-        """Refused."""
+        """Raise BadInput: memvid cannot change the vector of a document."""
         raise cannot("memvid", "update", "the vector of a document is given once")
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         self.build()
         with self._speaking:
@@ -141,14 +147,14 @@ class Memvid:
         self._check()
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("memvid", self._path)
         self.build()
         if self._intake.dimension is not None:
             self._intake.write(folder)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; a temporary folder is removed."""
         with self._speaking:
             self._memory.close()
         self._engine = Gone()
@@ -159,7 +165,7 @@ class Memvid:
         return len(self) >= GRAPH_FROM
 
     def _put(self, rows: Matrix) -> None:
-        # A document with a word in it would be indexed by its words too, at 60 ms each.
+        # A document with text would also be indexed by words, which takes 60 ms each.
         nothing = [{"title": "", "label": "", "text": ""}] * len(rows)
         with self._speaking:
             self._memory.put_many(nothing, embeddings=rows.tolist())

@@ -1,4 +1,7 @@
-"""milvus-lite: what stands in for a Milvus server on one machine; a program of its own, in Python over FAISS."""
+"""milvus-lite: a single-machine substitute for a Milvus server.
+
+It is a separate program in Python over FAISS, accessed with pymilvus.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ COLLECTION = "vectors"
 NAMES = {"cosine": "COSINE", "l2": "L2", "ip": "IP"}
 BATCH = 2000
 KINDS = {"flat": "FLAT", "hnsw": "HNSW", "hnsw_sq": "HNSW_SQ", "ivf_flat": "IVF_FLAT", "ivf_sq8": "IVF_SQ8"}
-"""What milvus-lite 3 makes: FLAT in NumPy, the others with FAISS, one index for each segment."""
+"""Index types of milvus-lite 3: FLAT uses NumPy, the others FAISS, with one index per segment."""
 LATE = (
     "milvus_lite.search.filter.cache",
     "milvus_lite.search.indexed_filter",
@@ -34,14 +37,15 @@ LATE = (
     "pyarrow.parquet",
     "scipy.sparse",
 )
-"""What pymilvus and milvus-lite import in the middle of the first insert, flush and search."""
+"""Modules that pymilvus and milvus-lite import during the first insert, flush and search."""
 
 
 class MilvusLite:
-    """A collection of milvus-lite, asked through pymilvus as a Milvus server would be, and through gRPC.
+    """milvus-lite collection, accessed with pymilvus over gRPC like a Milvus server.
 
     `index` is flat, hnsw or hnsw_sq (`m`, `ef_construction`; `ef_search`), ivf_flat or ivf_sq8 (`nlist`; `nprobe`).
-    What comes after `build()` is compared one by one until it fills a segment. None of its figures is one of Milvus.
+    Vectors added after `build()` are searched by brute force until they fill a segment. Results do not apply to
+    Milvus itself.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class MilvusLite:
             raise MissingExtra("the milvus-lite store", "milvus-lite") from error
         preloaded(*LATE)
         for name in ("pymilvus", "milvus_lite"):
-            # What it would write to standard error is in our error.
+            # Its log messages would repeat on standard error what the raised error says.
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._library: Any = pymilvus
         self._servers: Any = milvus_lite.server_manager.server_manager_instance
@@ -92,11 +96,14 @@ class MilvusLite:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything; but a folder belongs to one process at a time."""
+        """Capabilities of this store: all but sharing.
+
+        A folder belongs to one process at a time.
+        """
         return frozenset(("insert", "update", "delete", "filter", "save", "concurrent"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "milvus-lite",
             "version": version("milvus-lite"),
@@ -110,7 +117,7 @@ class MilvusLite:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, with what searches may be filtered by."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
@@ -128,7 +135,7 @@ class MilvusLite:
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
-        """Make the index over what was added."""
+        """Build the index over the added vectors."""
         if self._intake.dimension is None:
             return
         with self._speaking:
@@ -139,8 +146,8 @@ class MilvusLite:
                     field_name="vector",
                     index_type=KINDS[self._kind],
                     metric_type=NAMES[self._intake.metric],
-                    # pymilvus sends what is in `params` one by one, and milvus-lite looks for `params`: it would take
-                    # its own numbers, whatever was asked for, and not say so.
+                    # pymilvus flattens `params`, but milvus-lite looks for a key `params`: without this nesting it
+                    # would silently use its defaults.
                     params={"params": self._parameters()},
                 )
                 self._client.create_index(COLLECTION, asked)
@@ -148,13 +155,16 @@ class MilvusLite:
         self._ready = True
 
     def tune(self, *, ef_search: int | None = None, nprobe: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         for name, value in (("ef_search", ef_search), ("nprobe", nprobe)):
             if value is not None and name == ("ef_search" if "hnsw" in self._kind else "nprobe"):
                 self._options[name] = whole(name, value)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
@@ -183,16 +193,16 @@ class MilvusLite:
         elif self._intake.metric == "ip":
             values = -values
         else:
-            # Not known better in single precision: vectors that wait and those in an index differ in the last digit.
+            # Vectors in and outside the index differ in the last digit, so round to what single precision supports.
             values = np.maximum(1 - values, 0).round(6)
         values = np.where(positions < 0, np.inf, values)
-        # Equal distances stand in another order after the collection was opened again.
+        # The order of equal distances changes when the collection is reopened.
         order = np.lexsort((positions, values), axis=1)
         positions, values = np.take_along_axis(positions, order, axis=1), np.take_along_axis(values, order, axis=1)
         return self._intake.answer(positions, values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors; what is known of them is read and written again."""
+        """Replace the vectors of existing ids; their metadata are read and written again."""
         positions, matrix = self._intake.replacements(ids, vectors)
         if not len(ids):
             return
@@ -207,7 +217,7 @@ class MilvusLite:
             self._client.upsert(COLLECTION, rows)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         if len(ids):
             with self._speaking:
@@ -215,14 +225,14 @@ class MilvusLite:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("milvus-lite", self._path)
         self.build()
         if self._intake.dimension is not None:
             self._intake.write(folder, **self._built(), columns=self._columns.kept())
 
     def close(self) -> None:
-        """Stop the server of this folder."""
+        """Close the client and stop the server of this folder."""
         with self._speaking:
             self._client.close()
             self._servers.release_server(self._file)
@@ -249,11 +259,11 @@ class MilvusLite:
 
 
 def _expression(condition: Condition) -> str:
-    """A condition as Milvus has it."""
+    """Format a condition as a Milvus filter expression."""
     field, operator, value = condition
     return f"{field} {'==' if operator == EQUAL else operator} {_literal(value)}"
 
 
 def _literal(value: Any) -> str:
-    """A value as it stands in an expression: texts quoted and escaped as in JSON."""
+    """Format a value as a literal of a filter expression, escaped as in JSON."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,10 +1,12 @@
-"""The nearest rows of a matrix, exactly: single precision finds all that could be among them, double precision decides.
+"""Exact nearest rows of a matrix by brute force.
 
-A matrix product gives, for each query and row, a number that is below the true one, by no more than rounding explains.
-With the margin on the other side the k-th least of them is a bound that the k nearest cannot exceed; it gets tighter
-from block to block, so that after the first few nearly nothing passes. What passed is compared in double precision, row
-by row, because a product may round two equal vectors differently, and squares that cancel out would put a vector at a
-distance from itself.
+Single precision selects candidates, double precision decides.
+
+For each query and row, a float32 matrix product gives a lower bound of the true value; the error is limited by
+rounding. Adding the margin gives an upper bound, and the k nearest rows cannot exceed the k-th smallest upper bound.
+This bound tightens from block to block, so that after the first blocks few rows pass. The rows that pass are
+compared in double precision, pair by pair: a matrix product may round two equal vectors differently, and with
+cancelling squares a vector would have a nonzero distance to itself.
 """
 
 from __future__ import annotations
@@ -24,18 +26,18 @@ Ints = NDArray[np.int64]
 
 QUERIES_AT_ONCE = 1024
 SCORES_AT_ONCE = 1 << 22
-"""16 MB of scores at a time, whatever the size of the base."""
+"""Scores per block (16 MB), regardless of the size of the base."""
 TERMS_AT_ONCE = 1 << 17
-"""Products of pairs in double precision that are summed at a time: 1 MB, which stays in the cache."""
+"""Products in double precision summed at a time: 1 MB, which fits in the CPU cache."""
 PAIRS_AT_MOST = 1 << 22
-"""How many pairs may wait for that; more only come where nearly everything is equally far."""
+"""Maximum number of candidate pairs kept; more occur only if nearly all rows are equally far."""
 FEW = 8
-"""With fewer queries it does not pay to bring a copy of the base into the best form first."""
+"""Number of queries from which it pays to prepare a copy of the base for block search."""
 SAMPLE = 4096
 MODERATE = 1e6
-"""Lengths from its inverse up to it have squares that single precision holds with ease."""
+"""Norms between its inverse and it have squares that single precision represents safely."""
 LEAST = 1e-30
-"""More than what may vanish below the smallest numbers of single precision."""
+"""Upper bound of what single precision may lose to underflow."""
 EPSILON = float(np.finfo(np.float32).eps)
 
 
@@ -49,10 +51,11 @@ def nearest(
     sizes: NDArray[Any] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Ints, Double]:
-    """The `k` nearest rows of each query and their distances, nearest first; equally near ones in order of their rows.
+    """Find the `k` nearest rows of each query and their distances, nearest first.
 
-    `allowed` limits them to some rows: a mask, or places in ascending order. `sizes` are the lengths of the rows, if
-    somebody has them already. `progress` hears the share of the work that is done.
+    Equally near rows are in order of their row number. `allowed` restricts the search to some rows: a mask, or row
+    numbers in ascending order. `sizes` are the norms of the rows, if already computed. `progress` receives the
+    finished share of the work.
 
     >>> rows = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], np.float32)
     >>> places, distances = nearest(rows, rows[:1], 3, "l2")
@@ -86,7 +89,10 @@ def nearest(
 def _one(
     base: Single, query: Double, k: int, metric: str, places: NDArray[Any] | None, sizes: NDArray[Any]
 ) -> tuple[Ints, Double] | None:
-    """The nearest of one query, by the base as it stands; None where numbers are too large or small for that."""
+    """Find the nearest rows of one query without copying the base.
+
+    None if norms are too large or too small for single precision.
+    """
     rows, own = (base, sizes) if places is None else (base[places], sizes[places])
     own = np.asarray(own, np.float32)
     norm = math.sqrt(query.dot(query))
@@ -94,7 +100,7 @@ def _one(
     if not 1 / MODERATE < most < MODERATE or norm == 0:
         return None
     rounding, lift = (base.shape[1] + 16) * EPSILON, LEAST
-    # What is below the true numbers, and how far above them the same with the margin on the other side would be.
+    # `low` is a lower bound of the true values; `low + spread * own + lift` is an upper bound.
     if metric == "l2":
         low = rows @ (query * -2).astype(np.float32)
         own = own * own
@@ -126,9 +132,10 @@ def _one(
 
 
 def pair_distances(base: Single, queries: Double, rows: Ints, positions: Ints, metric: str) -> Double:
-    """Compute distances of pairs in double precision, summed over the dimensions in their order.
+    """Compute distances of pairs in double precision.
 
-    Equal vectors are equally far, and a GPU that sums in this order computes the same bits.
+    Products are summed in the order of the dimensions. Equal vectors get equal distances, and a GPU that sums in
+    this order computes the same bits.
     """
     distances = np.empty(len(rows))
     for start in range(0, len(rows), step := max(64, TERMS_AT_ONCE // max(1, base.shape[1]))):
@@ -141,14 +148,16 @@ def pair_distances(base: Single, queries: Double, rows: Ints, positions: Ints, m
         distances[part] = -_products(ours, theirs)
         if metric == "cosine":
             lengths = np.sqrt(_products(ours, ours)) * np.sqrt(_products(theirs, theirs))
-            # A vector without a direction is as far as one at a right angle.
+            # A zero vector has cosine 0 to every vector.
             cosines = np.divide(distances[part], lengths, out=np.zeros(len(lengths)), where=lengths > 0)
             distances[part] = np.clip(1 + cosines, 0, 2)
     return distances
 
 
 def nearer(some: tuple[Ints, Double], others: tuple[Ints, Double], k: int) -> tuple[Ints, Double]:
-    """The `k` nearest of what was found among some rows and among others; equally near ones in order of their rows.
+    """Merge the nearest rows of two searches and return the `k` nearest of each query.
+
+    Equally near rows are in order of their row number.
 
     >>> some, others = (np.array([[0, 3]]), np.array([[1.0, 2.0]])), (np.array([[1, 2]]), np.array([[1.0, 3.0]]))
     >>> [one.tolist() for one in nearer(some, others, 3)]
@@ -160,13 +169,13 @@ def nearer(some: tuple[Ints, Double], others: tuple[Ints, Double], k: int) -> tu
 
 
 def lengths(matrix: NDArray[Any]) -> Double:
-    """The lengths of the rows, summed in double precision."""
+    """Compute the norms of rows in double precision."""
     squares: Double = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
     return np.sqrt(squares)
 
 
 class _Pairs(NamedTuple):
-    """Queries and rows that may be near each other: between which two numbers the true one lies."""
+    """Candidate pairs of queries and rows, with bounds of their true values."""
 
     rows: Ints
     positions: Ints
@@ -178,10 +187,10 @@ class _Pairs(NamedTuple):
 
 
 class _Work:
-    """Some queries against all rows.
+    """Search of some queries over all rows, block by block.
 
-    The true number of a pair lies from `low - lift` to `low + spread * own + lift`, where `low` is the product, `lift`
-    and `spread` belong to the query, and `own` to the row: a row of great length does not loosen the bound for others.
+    The true value of a pair is between `low - lift` and `low + spread * own + lift`, where `low` is the product,
+    `lift` and `spread` depend on the query, and `own` on the row: a long row does not loosen the bound of others.
     """
 
     def __init__(
@@ -200,7 +209,7 @@ class _Work:
             most = max(float(lengths(rows).max()), float(norms.max()) if metric == "l2" else 0.0)
             if most and not 1 / MODERATE < most < MODERATE:
                 self.scale = 2.0 ** -math.frexp(most)[1]
-        # Where everything lies far from the origin in one direction, rounding is small only around the centre.
+        # If all vectors are far from the origin in one direction, rounding errors are small only around their centre.
         self.centre = self._unit(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
         asked = np.empty((len(queries), base.shape[1] + 1), np.float32)
         if metric == "l2":
@@ -214,13 +223,13 @@ class _Work:
         self.asked = asked.T
 
     def done(self, progress: Callable[[float], None] | None = None) -> tuple[Ints, Double]:
-        """Positions and distances of the nearest."""
+        """Return positions and distances of the nearest rows."""
         width = len(self.queries)
         self.bound = self._first_bound()
         kept: list[_Pairs] = []
         pending, enough = 0, max(width * self.k // 2, 64)
         step = min(self.count, max(1, SCORES_AT_ONCE // width))
-        # Memory that is asked for anew in every block costs more than the comparisons in it.
+        # Allocate the buffers once: allocating them in every block would cost more than the comparisons.
         scores, passed = np.empty((step, width), np.float32), np.empty((step, width), np.bool_)
         for start in range(0, self.count, step):
             block = slice(start, min(start + step, self.count))
@@ -238,7 +247,7 @@ class _Work:
             if progress is not None:
                 progress(block.stop / self.count)
         pairs = self._tightened(kept)
-        # Of numbers every query has k; with fewer it would be given those of the next one.
+        # With finite values each query has k pairs; with fewer it would get pairs of the next query.
         if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
             raise BadInput(
                 f"query {self.first + int(few.argmax())} is at no distance from {self.k} vectors",
@@ -253,14 +262,20 @@ class _Work:
         return self.base[block] if self.places is None else self.base[self.places[block]]
 
     def _unit(self, rows: Single) -> Single:
-        """The rows as they are compared: at length 1 for cosines, scaled where squares would leave all bounds."""
+        """Scale rows for the comparison.
+
+        Rows get length 1 for cosine; for other metrics they are scaled if squares could overflow or underflow.
+        """
         if self.metric == "cosine":
             sizes = lengths(rows)
             return np.asarray(rows / np.where(sizes > 0, sizes, 1).astype(np.float32)[:, None], np.float32)
         return rows if self.scale == 1 else rows * np.float32(self.scale)
 
     def _low(self, block: slice, out: Single | None = None) -> Single:
-        """What is below the true numbers, a row for each vector and a column for each query."""
+        """Compute lower bounds of the true values of a block.
+
+        The result has one row per vector and one column per query.
+        """
         rows = self._rows(block)
         moved = np.empty((len(rows), self.base.shape[1] + 1), np.float32)
         np.subtract(self._unit(rows), self.centre, out=moved[:, :-1])
@@ -268,17 +283,20 @@ class _Work:
         if self.metric == "l2":
             own, last = squares, squares * np.float32(1 - 2 * self.rounding)
         else:
-            # To be of length 1 costs a cosine some rounding before the centre is taken away.
+            # Normalising to length 1 adds some rounding to a cosine before the centre is subtracted.
             own = np.sqrt(squares) + np.float32(8 / (len(self.centre) + 16) if self.metric == "cosine" else 0)
             last = own
         self.own[block], moved[:, -1] = own, last
         low: Single = np.matmul(moved, self.asked, out=out)
         if not (finite := np.isfinite(own)).all():
-            low[~finite] = -np.inf  # too long for single precision: double precision will see
+            low[~finite] = -np.inf  # too long for single precision: double precision decides
         return low
 
     def _first_bound(self) -> Double:
-        """A bound from rows over the whole base, so that it is a good one in whatever order they stand."""
+        """Compute an initial bound per query from a sample of rows.
+
+        The sample is spread over the whole base, so that the bound does not depend on the order of rows.
+        """
         low = self._low(self.sample)
         if len(low) < self.k:
             return np.full(low.shape[1], np.inf)
@@ -289,7 +307,10 @@ class _Work:
         return bound
 
     def _tightened(self, kept: list[_Pairs]) -> _Pairs:
-        """What may still be among the nearest, by query and position, under the best bound that it gives."""
+        """Tighten the bounds, and keep the pairs that may still be among the nearest.
+
+        They are sorted by query and position.
+        """
         pairs = _Pairs(*(np.concatenate(part) for part in zip(*kept, strict=True))) if len(kept) > 1 else kept[0]
         width = len(self.queries)
         if width > 1:
@@ -309,7 +330,7 @@ class _Work:
         return pairs
 
     def _best(self, pairs: _Pairs) -> tuple[Ints, Double]:
-        """Which pairs are the `k` nearest of each query, in their order, and how far they are."""
+        """Return the indices and distances of the `k` nearest pairs of each query."""
         positions = pairs.positions if self.places is None else self.places[pairs.positions]
         distances = pair_distances(self.base, self.queries, pairs.rows, positions, self.metric)
         if len(self.queries) == 1:
@@ -325,7 +346,7 @@ def _products(left: Double, right: Double) -> Double:
     """Sum the products of each pair of rows, one dimension after the other."""
     terms = np.ascontiguousarray((left * right).T)
     if len(left) == 1:
-        # NumPy sums a single column in another order than several.
+        # NumPy sums a single column in another order than several columns.
         return np.asarray(np.repeat(terms, 2, axis=1).sum(axis=0)[:1])
     return np.asarray(terms.sum(axis=0))
 

@@ -1,4 +1,4 @@
-"""A store that does nothing, as quickly as it can: the floor below which the harness cannot measure."""
+"""Reference stores: exact search by brute force, and a store that does nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Null:
-    """Takes vectors in as every store does, forgets them, and answers every query with the first ids that it got.
+    """Store that discards vectors and answers every query with the first ids.
 
-    It can be made to behave badly: every search takes `work_ms` of a processor, and every `every`-th one sleeps for
-    `stall_ms` besides, as an engine does that merges its segments now and then.
+    It measures the overhead of the benchmark itself. It can simulate a slow engine: each search uses `work_ms` of
+    CPU time, and every `every`-th search also sleeps for `stall_ms`, like an engine that merges segments.
 
     >>> store = Null(metric="l2")
     >>> store.add(["a", "b"], [[0.0, 0.0], [3.0, 4.0]])
@@ -54,7 +54,7 @@ class Null:
         return len(self._intake)
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "null",
             "metric": self._intake.metric,
@@ -66,20 +66,20 @@ class Null:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, and forget them."""
+        """Register ids and metadata; discard the vectors."""
         self._intake.remember(ids, self._intake.documents(ids, vectors, metadata), metadata)
 
     def build(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: there is no index."""
 
     def tune(self, *, work_ms: float = 0.0, stall_ms: float = 0.0, every: int = 100) -> None:
-        """Set how badly it behaves from now on."""
+        """Set the simulated latency of later searches."""
         if work_ms < 0 or stall_ms < 0:
             raise BadInput("work_ms and stall_ms are milliseconds, 0 or more")
         self._work, self._stall, self._every = int(work_ms * 1e6), stall_ms / 1e3, whole("every", every)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The first `k` ids, whatever was asked."""
+        """Return the first `k` ids that match the filter, regardless of the query."""
         queries = self._intake.queries(vectors, k)
         with stage("retrieve"):
             self._dawdle()
@@ -89,21 +89,21 @@ class Null:
         return self._intake.answer(positions, distances, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Take other vectors in, and forget them."""
+        """Check the new vectors and discard them."""
         self._intake.replacements(ids, vectors)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids too."""
+        """Delete existing ids."""
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep the ids."""
+        """Save the ids in `path`, if there is one."""
         if self._path is not None:
             Path(self._path).mkdir(parents=True, exist_ok=True)
             self._intake.write(self._path)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
     def _first(self, k: int, where: Mapping[str, Any] | None) -> NDArray[np.int64]:
         if where is None and len(self._intake) == self._intake.places:

@@ -1,4 +1,4 @@
-"""pgvector: vectors in a table of PostgreSQL, with an HNSW, binary or IVFFlat index or none."""
+"""Vectors in a PostgreSQL table with pgvector."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 
 
 class PgVector:
-    """A table of its own; it is dropped by `close()` unless `keep=True`, or it was saved.
+    """Vectors in a PostgreSQL table, with an HNSW, binary or IVFFlat index or none.
 
-    Vectors are loaded by binary COPY. The index is built and the table analysed by `build()` or at the first search, so
-    that the time of building can be told from that of searching. Whether the planner uses the index is its own decision
-    (it reads a small table faster as a whole): `index_used` says what it does, `force=True` overrules it.
+    `close()` drops the table unless `keep=True` or it was saved.
 
-    `index` is hnsw, ivfflat, none, or binary: an HNSW graph over the signs of the numbers, of which `rerank` times as
-    many candidates as wanted are compared in full. A `path` holds the name of the table, never the server's.
+    Vectors are loaded by binary COPY. `build()` or the first search builds the index and analyses the table, so that
+    build time and search time can be measured separately. The planner decides whether to use the index (it reads a
+    small table faster as a whole): `index_used` reports its choice, `force=True` overrides it.
 
-    Where a filtered search comes back with too few rows, all are compared: `exact_fallbacks` in what the store says of
-    itself tells how often. Such an answer is exact, and slow, whatever the index is like.
+    `index` is hnsw, ivfflat, none, or binary: an HNSW graph over the signs of the values, whose best `rerank` times
+    `k` candidates are compared in full precision. A `path` stores the name of the table, never the server.
+
+    If a search returns too few rows because of a filter, or after updates and deletions, all rows are compared. Such
+    a result is exact but slow, regardless of the index; `exact_fallbacks` in `describe()` counts them.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of pgvector's indexes, by their own names
@@ -62,7 +64,7 @@ class PgVector:
         self._index = VectorIndex(kind, metric, half, m, ef_construction, ef_search, lists, probes, force, binary)
         self._rerank = whole("rerank", rerank)
         self._lists = lists
-        """As asked for; how many there are, the index knows."""
+        """As requested by the caller; the index knows the actual number."""
         self._fallbacks = 0
         self._threads = whole("threads", threads, 0)
         self._intake = Intake(metric)
@@ -71,7 +73,7 @@ class PgVector:
         self.table = postgres.table_name(self._intake.built.get("table", table))
         self._keep = keep or there
         self._dsn = postgres.server(dsn)
-        # One connection does one thing at a time, and what is being written must not hold up who searches.
+        # A connection runs one statement at a time, and writes must not block searches.
         self._lock, self._writing = threading.RLock(), threading.Lock()
         self._connection = self._connected()
         self._writer = self._connected()
@@ -83,7 +85,7 @@ class PgVector:
         if there:
             self._taken_up()
         self._worn = there
-        """Whether there may be something in the index that is not in the table any more."""
+        """Whether the index may contain rows that are no longer in the table."""
 
     def __len__(self) -> int:
         return len(self._intake)
@@ -98,11 +100,11 @@ class PgVector:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything."""
+        """Capabilities of this store: all."""
         return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         about: dict[str, Any] = {"rerank": self._rerank} if self._index.binary else {}
         if self._index.kind != "none":
             about["exact_fallbacks"] = self._fallbacks
@@ -123,7 +125,7 @@ class PgVector:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, and with metadata if searches are to be filtered."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
@@ -136,7 +138,7 @@ class PgVector:
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
-        """Make the index, if there is to be one, and tell the planner what is in the table."""
+        """Build the index, if any, and update the statistics of the planner."""
         from psycopg import sql
 
         with self._write():
@@ -159,7 +161,7 @@ class PgVector:
         rerank: int | None = None,
         force: bool | None = None,
     ) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         changed: dict[str, Any] = {"ef_search": ef_search, "probes": probes, "force": force}
         self._index = replace(self._index, **{name: one for name, one in changed.items() if one is not None})
         self._rerank = self._rerank if rerank is None else whole("rerank", rerank)
@@ -167,9 +169,10 @@ class PgVector:
             self._configure(self._connection)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata contain `where`.
+        """Return the `k` nearest vectors of each query, nearest first.
 
-        BackendRestarted is raised if the server died meanwhile and is back.
+        `where` restricts them to vectors whose metadata match the filter. BackendRestarted is raised if the server
+        died during the search and accepts connections again.
         """
         queries = self._intake.queries(vectors, k)
         ids, distances = self._intake.empty(len(queries), k)
@@ -185,7 +188,7 @@ class PgVector:
         return ids, distances
 
     def explain(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> Any:
-        """The plan of a search, as PostgreSQL's JSON."""
+        """Return the plan of a search as PostgreSQL's JSON."""
         query = self._intake.queries([vector], k)[0]
         if not len(self):
             raise BadInput("an empty store has nothing to explain")
@@ -195,11 +198,11 @@ class PgVector:
         return row[0][0]
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
-        """Whether a search walks the vector index."""
+        """Return whether the plan of a search uses the vector index."""
         return scans_vectors(self.explain(vector, k, where))
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         from psycopg import sql
 
         _, matrix = self._intake.replacements(ids, vectors)
@@ -212,7 +215,7 @@ class PgVector:
         self._worn = True
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         from psycopg import sql
 
         self._intake.positions(ids)
@@ -224,7 +227,10 @@ class PgVector:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep the table, and in `path` its name: another process finds it there, given the same server."""
+        """Keep the table and save its name in `path`.
+
+        Another process can then open it on the same server.
+        """
         folder = folder_of("pgvector", self._path)
         self.build()
         if self._made:
@@ -235,13 +241,16 @@ class PgVector:
             self._keep = True
 
     def remove(self) -> None:
-        """Drop the table, though it was to be kept: what there is of the store outside of its folder."""
+        """Drop the table even if it was to be kept.
+
+        It is the part of the store outside its folder.
+        """
         if not self._connection.closed:
             with self._lock, self._write():
                 self._drop()
 
     def close(self) -> None:
-        """Drop the table, unless it is to be kept, and hang up."""
+        """Drop the table unless it is kept, and close the connections."""
         if self._connection.closed:
             return
         with self._lock, self._write():
@@ -253,11 +262,17 @@ class PgVector:
                 self._writer.close()
 
     def pids(self) -> list[int]:
-        """The processes of a server on this machine: the first one and its children; of another machine none."""
+        """Return the process ids of a server on this machine, main process first.
+
+        Empty for a remote server.
+        """
         return postgres.processes(self._dsn, self._connection)
 
     def disk_bytes(self) -> int | None:
-        """What table and indexes take on the server's disk."""
+        """Return the size of the table and its indexes on the server's disk, in bytes.
+
+        None before the first `add`.
+        """
         from psycopg import sql
 
         if not self._made:
@@ -270,7 +285,7 @@ class PgVector:
 
     def _built(self) -> dict[str, Any]:
         sizes = {"none": (), "ivfflat": ("lists",)}.get(self._index.kind, ("m", "ef_construction"))
-        # Of lists what was asked for, which whoever opens the folder asks for again; not what was made of it.
+        # Save the requested number of lists, which the next opening requests again, not the chosen one.
         options = {name: self._lists if name == "lists" else getattr(self._index, name) for name in sizes}
         return {"index": self._index.describe()["index"], "half": self._index.half, **options}
 
@@ -279,7 +294,10 @@ class PgVector:
 
     @contextmanager
     def _write(self) -> Iterator[None]:
-        """Hold the connection for writing, which is opened again after the server was restarted."""
+        """Lock the writing connection, and raise its errors as errors of ragauge.
+
+        The connection is reopened first if the server was restarted.
+        """
         with self._writing, postgres.speaking(self._dsn):
             if self._writer_lost:
                 self._writer.close()
@@ -289,7 +307,10 @@ class PgVector:
 
     @contextmanager
     def _reconnecting(self) -> Iterator[None]:
-        """Reconnect if the server dies inside; BackendRestarted says that what was asked can be asked again."""
+        """Reconnect if the server dies inside the block.
+
+        BackendRestarted is then raised: the query can be repeated.
+        """
         try:
             yield
         except Exception as error:
@@ -308,7 +329,7 @@ class PgVector:
             connection.execute(*postgres.configured([*self._index.settings(), *force]))
 
     def _taken_up(self) -> None:
-        """See that a table that was kept is there, and choose again what depends on its size."""
+        """Check that a saved table exists, and choose the options that depend on its size."""
         chosen = self._index.lists or self._intake.built.get("chosen_lists")
         self._index = replace(self._index, lists=chosen).over(len(self))
         with postgres.speaking(self._dsn):
@@ -372,8 +393,8 @@ class PgVector:
         found = self._ask(query, k, where, self._local(k, where))
         short = (where and len(found) < k) or (self._worn and len(found) < min(k, len(self)))
         if short and self._index.kind != "none":
-            # A scan that goes on has an end too; what a strict filter lets through is then found by looking at all, and
-            # so is what is left where a graph is full of what was deleted, until the server has cleaned up.
+            # Even an iterative scan ends. A strict filter, or a graph full of deleted rows that the server has not
+            # cleaned up yet, can leave too few rows; then all rows are compared.
             self._fallbacks += 1
             found = self._ask(query, k, where, EXACTLY)
         return found
@@ -390,7 +411,10 @@ class PgVector:
             return self._connection.execute(self._statement(text, explained), {**given, **values}).fetchall()
 
     def _statement(self, filtered: str, explained: bool) -> str:
-        """The statement of a search, composed once: that takes longer than a small search."""
+        """Return the statement of a search; cached.
+
+        Composing it takes longer than a small search.
+        """
         if (filtered, explained) not in self._statements:
             composed = self._index.search(
                 self.table, self._intake.dimension or 0, filtered=filtered, explained=explained

@@ -1,4 +1,4 @@
-"""The PostgreSQL behind stores: which server, what it says when it fails, and how tables are named.
+"""PostgreSQL for stores: connections, errors, filters and pgvector's indexes.
 
 Names and values reach a statement as `psycopg.sql.Identifier`, `psycopg.sql.Literal` or parameters, never as text.
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 SECRETS = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
 SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service")
 OLDEST = (0, 8)
-"""The first pgvector whose index scans go on until a filter has let enough rows through."""
+"""The first pgvector version with iterative index scans, which continue until enough rows match a filter."""
 ENDING = ("57P01", "57P02", "57P03")
-"""What a server says that is shutting down, has crashed, or is not up yet."""
+"""SQLSTATE codes of a server that is shutting down, has crashed, or is not up yet."""
 SESSION = (
-    # A plan for each statement as it is: one for all would not know how many rows are wanted.
+    # Plan each statement for its parameters: a generic plan does not know how many rows are wanted.
     ("plan_cache_mode", "force_custom_plan"),
     # Compiling a plan takes longer than one vector search.
     ("jit", "off"),
@@ -37,22 +37,28 @@ SESSION = (
 
 
 def server(dsn: str | None = None) -> str:
-    """The DSN of a server: the given one, else RAGAUGE_DSN, else that of the embedded server, which is then started."""
+    """Return the DSN of the server to use.
+
+    It is the given one, RAGAUGE_DSN, or that of the embedded server, which is started if needed.
+    """
     _library()
     given = dsn or os.environ.get("RAGAUGE_DSN")
     if not given:
         return embedded.start()
-    passwords(given)  # one that cannot be read is refused here
+    passwords(given)  # raises an error for a DSN that cannot be parsed
     return given
 
 
 def stop() -> None:
-    """Stop the embedded server, if this process is the last that uses it."""
+    """Stop the embedded server, unless another process uses it."""
     embedded.stop()
 
 
 def restart_error(dsn: str) -> BackendRestarted:
-    """Return the error for a query during which the server at `dsn` died, once it accepts connections again."""
+    """Return the error for a query during which the server died.
+
+    Call it once the server accepts connections again.
+    """
     return BackendRestarted(
         f"the PostgreSQL server ({shown(dsn)}) closed the connection during a query, and accepts connections again",
         hint="run the query again",
@@ -61,17 +67,20 @@ def restart_error(dsn: str) -> BackendRestarted:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether an error means that the connection or the server is gone, not that a statement is wrong."""
+    """Return whether an error means that the connection or the server is gone."""
     import psycopg
 
     if not isinstance(error, psycopg.OperationalError):
         return False
-    # Without a code the error is of the client: the socket was closed, or the pool has no connection to give.
+    # An error without a code comes from the client: the socket was closed, or the pool has no connection.
     return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in ENDING
 
 
 class Recovery:
-    """Reconnection of one client after its server died; a failure is final for it, so that no query waits again."""
+    """Reconnection of one client after its server died.
+
+    If it fails, the failure is final for this client, so that no query waits again.
+    """
 
     def __init__(self) -> None:
         self._failure: BackendFailed | None = None
@@ -83,7 +92,10 @@ class Recovery:
             raise self._failure
 
     def recover(self, dsn: str) -> str:
-        """Wait until the server accepts connections and return its DSN; a dead embedded server is restarted."""
+        """Wait until the server accepts connections and return its DSN.
+
+        A dead embedded server is restarted. Raises BackendFailed if the server does not come back.
+        """
         self.check()
         try:
             found = _await_server(dsn)
@@ -116,14 +128,14 @@ def _await_server(dsn: str) -> str:
 
 
 def shown(dsn: str) -> str:
-    """A DSN as it may be printed: where the server is, and for whom."""
+    """Format a DSN for output: host, port, database, user and service only."""
     parts = _parts(dsn)
     return " ".join(f"{name}={parts[name]}" for name in SHOWN if parts.get(name))
 
 
 @contextmanager
 def speaking(dsn: str) -> Iterator[None]:
-    """What PostgreSQL refuses inside becomes an error of ours with its own words, and without passwords."""
+    """Raise errors of PostgreSQL as BackendFailed or BadInput, without passwords."""
     import psycopg
 
     try:
@@ -139,13 +151,13 @@ def speaking(dsn: str) -> Iterator[None]:
             hint = "see that the server runs and the DSN is right; without one an embedded server is used"
         theirs = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
         kind = BadInput if theirs else BackendFailed
-        # Where a secret stands in what PostgreSQL said, its error is left out of the traceback too.
+        # If the message has a secret, the original error is also left out of the traceback.
         cause = error if redact(whole) == whole else None
         raise kind(f"PostgreSQL: {words}", hint=hint and " ".join(hint.split())) from cause
 
 
 def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[Any]:
-    """A connection that knows vectors; the extension is made where it is not there yet."""
+    """Open a connection with vector support; create the extension if it is missing."""
     import psycopg
     from pgvector.psycopg import register_vector
 
@@ -162,7 +174,7 @@ def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[An
 
 
 def conninfo(dsn: str) -> str:
-    """The DSN with a limit on how long connecting may take, and a name for the server's list of who is connected."""
+    """Return the DSN with a connection timeout and an application name."""
     from psycopg.conninfo import make_conninfo
 
     usual = {"connect_timeout": "10", "application_name": "ragauge"}
@@ -170,7 +182,10 @@ def conninfo(dsn: str) -> str:
 
 
 def configured(settings: Sequence[tuple[str, str]], *, local: bool = False) -> tuple[sql.Composed, list[str]]:
-    """A statement that makes settings, for the session or for the transaction, and its parameters."""
+    """Build a statement that applies settings, and its parameters.
+
+    They hold for the session or, with `local`, for the transaction.
+    """
     from psycopg import sql
 
     one = sql.SQL("set_config(%s, %s, {})").format(sql.Literal(local))
@@ -178,28 +193,34 @@ def configured(settings: Sequence[tuple[str, str]], *, local: bool = False) -> t
 
 
 def thread_settings(threads: int) -> list[tuple[str, str]]:
-    """Return the settings that limit a statement to `threads` threads; 0 keeps those of the server."""
-    helpers = str(threads - 1)  # PostgreSQL counts the additional ones
+    """Return the settings that limit a statement to `threads` threads.
+
+    0 keeps the server's settings.
+    """
+    helpers = str(threads - 1)  # PostgreSQL counts additional workers only
     names = ("max_parallel_maintenance_workers", "max_parallel_workers_per_gather")
     return [(name, helpers) for name in names] if threads else []
 
 
 def table_name(given: str | None) -> str:
-    """The name of a table: the given one, if PostgreSQL can keep it as it is, or one that nobody else has."""
+    """Return the given table name, or a new unique one.
+
+    Raises BadInput for a name that PostgreSQL would change.
+    """
     if given is None:
         return f"ragauge_{secrets.token_hex(8)}"
     try:
         length = len(given.encode())
     except UnicodeEncodeError:
         length = 0
-    # PostgreSQL cuts longer names, and two would become one; psycopg reads a % in a statement as a parameter.
+    # PostgreSQL truncates longer names, so two could become one; psycopg treats % in a statement as a parameter.
     if not 1 <= length <= 63 or "\x00" in given or "%" in given:
         raise BadInput(f"{given!r} cannot be the name of a table", hint="1 to 63 bytes, without % and NUL")
     return given
 
 
 def json_of(value: Any, what: str) -> Jsonb:
-    """A mapping as PostgreSQL's jsonb, if it can be one."""
+    """Convert a mapping to PostgreSQL's jsonb; raise BadInput if it cannot be JSON."""
     from psycopg.types.json import Jsonb
 
     try:
@@ -210,14 +231,17 @@ def json_of(value: Any, what: str) -> Jsonb:
 
 
 def versions(connection: Connection[Any]) -> dict[str, str]:
-    """The versions of server and extension, for manifests."""
+    """Return the versions of the server and of pgvector for manifests."""
     statement = "SELECT current_setting('server_version'), extversion FROM pg_extension WHERE extname = 'vector'"
     row = connection.execute(statement).fetchone()
     return {"postgresql": row[0], "pgvector": row[1]} if row else {}
 
 
 def processes(dsn: str, connection: Connection[Any]) -> list[int]:
-    """The processes of a server on this machine, the first one first; of any other server none."""
+    """Return the process ids of a server on this machine, main process first.
+
+    Empty for any other server.
+    """
     import psutil
 
     host = str(_parts(dsn).get("host") or "")
@@ -225,7 +249,7 @@ def processes(dsn: str, connection: Connection[Any]) -> list[int]:
         return []
     try:
         first = psutil.Process(connection.info.backend_pid).parent()
-        # In a container of its own a server counts processes differently: the number is then somebody else's.
+        # In a container the server has other process ids: this one may belong to another program.
         if first is None or not first.name().startswith(("postgres", "postmaster")):
             return []
         return [first.pid, *(child.pid for child in first.children(recursive=True))]
@@ -249,7 +273,7 @@ def _parts(dsn: str) -> Mapping[str, Any]:
         parts = conninfo_to_dict(dsn)
     except psycopg.Error:
         parts = None
-    # libpq quotes what it could not read, and takes the rest of a password with an @ in it for the host.
+    # libpq's error quotes the DSN, and libpq takes the part of a password after an @ for the host.
     if parts is None or "@" in str(parts.get("host", "")):
         raise BadInput(
             "the DSN of the PostgreSQL server cannot be read",
@@ -270,7 +294,7 @@ def _extension(connection: Connection[Any]) -> None:
     found = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
     if connection.execute(found).fetchone() is None:
         with connection.transaction():
-            # Two processes that make it at the same time: the second would fail, although all is well.
+            # Without the lock, the second of two processes that create the extension at once would fail.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [7_262_617_569])
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     row = connection.execute(found).fetchone()
@@ -283,9 +307,9 @@ def _extension(connection: Connection[Any]) -> None:
 
 
 def filter_of(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the conditions of a filter as SQL without any value in it, and the values by name.
+    """Convert a filter to SQL without values, and return the values by parameter name.
 
-    Equality is containment, which an index on the metadata can answer.
+    Equality is written as containment, which an index on the metadata can use.
     """
     conditions = conditions_of(where)
     contained = {field: value for field, operator, value in conditions if operator == EQUAL}

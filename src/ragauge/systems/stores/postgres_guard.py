@@ -1,4 +1,6 @@
-"""Stop the embedded PostgreSQL server when its last user process has ended, also after `kill -9`.
+"""Stop the embedded PostgreSQL server when its last user process has ended.
+
+This also works after `kill -9`.
 
 Run by its path with the standard library only, so that it starts quickly and stays small. Each user process holds a
 shared lock, which the kernel releases when the process ends; the guard waits for the exclusive one.
@@ -14,13 +16,16 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 USERS, START, GUARD = "postgres-users.lock", "postgres.lock", "postgres-guard.lock"
-"""Lock files next to the data folder: held by each user, while the server starts or stops, and by the one guard."""
+"""Lock files next to the data folder: held by each user, during start and stop of the server, and by the guard."""
 TRIES = 6
 PAUSE_S = 0.5
 
 
 def main(folder: Path, pg_ctl: str, user: str) -> None:
-    """Wait until no process uses the server in `folder`, then stop it with `pg_ctl` as the system user `user`."""
+    """Wait until no process uses the server in `folder`, then stop it.
+
+    `pg_ctl` is the program that stops it, `user` the system user that runs it.
+    """
     with ExitStack() as opened:
         guard = opened.enter_context((folder.parent / GUARD).open("r+"))
         try:
@@ -28,7 +33,7 @@ def main(folder: Path, pg_ctl: str, user: str) -> None:
         except OSError:
             return  # another guard is waiting already
         users = opened.enter_context((folder.parent / USERS).open("r+"))
-        # A process that was killed while it started the server leaves one that is not yet there to be stopped.
+        # A process killed while starting the server leaves a server that cannot be stopped yet.
         for _ in range(TRIES):
             if _stop(folder, users.fileno(), [pg_ctl, "-D", str(folder), "-w", "-m", "fast", "stop"], user):
                 return

@@ -1,4 +1,4 @@
-"""A Qdrant server, by its address."""
+"""Qdrant server, accessed by its URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ LOW = 1
 
 
 class Server:
-    """A collection of a server; the one that was made for a store without a folder is dropped by `close`."""
+    """Collection on a Qdrant server.
+
+    `close` drops it if it was created for a store without a folder.
+    """
 
     name = "qdrant server"
 
@@ -30,16 +33,16 @@ class Server:
         self._collection = collection or f"ragauge_{secrets.token_hex(8)}"
         self._made = False
         self._client: Any = QdrantClient(url=url, api_key=api_key, timeout=60, check_compatibility=False)
-        # Asked at once: a wrong address is better known before vectors are computed.
+        # Check at once: a wrong URL should fail before vectors are computed.
         self._there = bool(self._client.collection_exists(self._collection))
 
     def open(self) -> None:
-        """Take up the collection."""
+        """Open the existing collection."""
         self._client.get_collection(self._collection)
         self._made = True
 
     def make(self, dimension: int, distance: str, built: Mapping[str, Any]) -> None:
-        """Make the collection; one that is there already is not written over."""
+        """Create the collection; raise ValueError if it exists."""
         if self._there:
             raise ValueError(f"the server has a collection {self._collection} already")
         models = self._models
@@ -61,11 +64,11 @@ class Server:
         self._made = True
 
     def index_column(self, name: str, schema: str) -> None:
-        """Let filters on a field be quick."""
+        """Create a payload index, which speeds up filters on a field."""
         self._client.create_payload_index(self._collection, name, field_schema=schema.lower())
 
     def upsert(self, positions: Sequence[int], rows: list[list[float]], payloads: list[dict[str, Any]] | None) -> None:
-        """Write points."""
+        """Insert or replace points."""
         points = [
             self._models.PointStruct(id=place, vector=row, payload=payloads[i] if payloads else None)
             for i, (place, row) in enumerate(zip(positions, rows, strict=True))
@@ -73,7 +76,7 @@ class Server:
         self._client.upsert(self._collection, points, wait=True)
 
     def replace(self, positions: list[int], rows: list[list[float]]) -> None:
-        """Give points other vectors."""
+        """Replace the vectors of points."""
         points = [self._models.PointVectors(id=p, vector=row) for p, row in zip(positions, rows, strict=True)]
         self._client.update_vectors(self._collection, points)
 
@@ -82,7 +85,10 @@ class Server:
         self._client.delete(self._collection, points_selector=self._models.PointIdsList(points=positions), wait=True)
 
     def build(self) -> None:
-        """Wait until the server has indexed what it was given."""
+        """Wait until the server has indexed all points.
+
+        Raises TimeoutError if it takes too long.
+        """
         end = time.monotonic() + INDEXING_SECONDS
         while (status := self._client.get_collection(self._collection).status) != "green":
             if time.monotonic() > end:
@@ -90,7 +96,7 @@ class Server:
             time.sleep(0.1)
 
     def parameters(self, options: Mapping[str, Any]) -> Any:
-        """The options of a search, as the server takes them."""
+        """Convert search options to the server's parameters."""
         rescoring = None
         if "oversampling" in options:
             rescoring = self._models.QuantizationSearchParams(
@@ -99,7 +105,7 @@ class Server:
         return self._models.SearchParams(hnsw_ef=options["ef_search"], exact=options["exact"], quantization=rescoring)
 
     def condition(self, wanted: Sequence[Condition]) -> Any:
-        """A filter, as the server takes it."""
+        """Convert filter conditions to the server's filter."""
         models = self._models
 
         def ranged(name: str, **bounds: float) -> Any:
@@ -120,7 +126,7 @@ class Server:
         return models.Filter(must=must)
 
     def search(self, query: Any, k: int, parameters: Any, condition: Any) -> Any:
-        """The nearest points."""
+        """Return the nearest points."""
         return self._client.query_points(
             self._collection,
             query=query.tolist(),
@@ -131,7 +137,7 @@ class Server:
         ).points
 
     def about(self) -> dict[str, Any]:
-        """How much of the collection is indexed."""
+        """Return the server version and how much of the collection is indexed."""
         info = self._client.get_collection(self._collection)
         server = self._client.info().version
         return {
@@ -142,20 +148,20 @@ class Server:
         }
 
     def flush(self) -> None:
-        """Nothing: a server keeps what it confirmed."""
+        """Do nothing: the server has stored what it confirmed."""
 
     def kept(self) -> dict[str, Any]:
-        """What another process needs to find the collection."""
+        """Return what another process needs to find the collection."""
         return {"collection": self._collection}
 
     def remove(self) -> None:
-        """Drop the collection, if it is this store's own."""
+        """Drop the collection, if this store created or opened it."""
         if self._made:
             self._client.delete_collection(self._collection)
             self._made = False
 
     def close(self) -> None:
-        """Hang up."""
+        """Drop the collection unless it is kept, and close the client."""
         if not self._keep:
             self.remove()
         self._client.close()

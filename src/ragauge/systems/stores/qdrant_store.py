@@ -1,4 +1,4 @@
-"""Qdrant: its own engine in this process, or a server."""
+"""Vectors in Qdrant: its in-process engine (qdrant-edge) or a server."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ BATCH = 1000
 DISTANCES = {"cosine": "Cosine", "l2": "Euclid", "ip": "Dot"}
 SCHEMAS = {columns.TRUTH: "Integer", columns.WHOLE: "Integer", columns.REAL: "Float", columns.TEXT: "Keyword"}
 LOW = 1
-"""Kilobytes of vectors above which a graph is made and used: Qdrant's own 10,000 would leave small data to a scan,
-whose recall of 1 says nothing about the graph."""
+"""Size of the vectors in kilobytes above which Qdrant builds and uses a graph.
+
+With Qdrant's default of 10,000, small data would be searched by brute force, whose recall of 1 says nothing about
+the graph.
+"""
 
 
 class Qdrant:
-    """A Qdrant shard: `m` links, `ef_construction` when building, `ef_search` when searching, `exact` without graph.
+    """Qdrant HNSW graph: `m` links per node, `ef_construction`, `ef_search`.
 
-    The engine is Qdrant's own (qdrant-edge-py) in this process, or with `url` the collection `collection` of a server.
-    `quantization` keeps int8 or binary vectors beside the others; candidates found with them, `oversampling` times as
-    many as wanted, are compared again in full unless `rescore=False`. What comes after `build()` is found by a scan
-    until the next one; a server indexes by itself.
+    `exact` searches by brute force. The engine is Qdrant's own (qdrant-edge-py) in this process or, with `url`, the
+    collection `collection` of a server. `quantization` also stores int8 or binary vectors. They select
+    `oversampling` times `k` candidates, which are compared in full precision unless `rescore=False`. Vectors added
+    after `build()` are searched by brute force until the next `build()`; a server indexes by itself.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of Qdrant, by the names that all graphs have here
@@ -93,12 +96,15 @@ class Qdrant:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything; but a folder belongs to one process at a time, unlike a server."""
+        """Capabilities of this store: all, but sharing only with a server.
+
+        A folder belongs to one process at a time.
+        """
         own = {"insert", "update", "delete", "filter", "save", "concurrent"}
         return frozenset(own if self._url is None else own | {"share"})
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         with self._speaking:
             about = self._engine.about() if self._intake.dimension else {}
         return {
@@ -116,7 +122,7 @@ class Qdrant:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, with what searches may be filtered by."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
@@ -132,7 +138,7 @@ class Qdrant:
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
-        """Make the graph of what was added."""
+        """Build the graph over the added vectors."""
         if len(self):
             with self._speaking:
                 self._engine.build()
@@ -146,7 +152,7 @@ class Qdrant:
         oversampling: float | None = None,
         rescore: bool | None = None,
     ) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         options = getattr(self, "_options", {})
         if ef_search is not None:
             options |= {"ef_search": whole("ef_search", ef_search)}
@@ -159,7 +165,10 @@ class Qdrant:
         self._parameters = self._engine.parameters(options)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         if not self._ready:
             self.build()
@@ -181,14 +190,14 @@ class Qdrant:
         return self._intake.answer(positions, scores, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         if len(ids):
             with self._speaking:
                 self._engine.replace(positions.tolist(), matrix.tolist())
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         if len(ids):
             with self._speaking:
@@ -196,7 +205,7 @@ class Qdrant:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`; of a server's collection only its name and ids."""
+        """Save the store in `path`; for a server, only the collection name and the ids."""
         folder = folder_of("qdrant", self._path)
         if self._intake.dimension is not None:
             with self._speaking:
@@ -204,12 +213,15 @@ class Qdrant:
             self._intake.write(folder, **self._built(), columns=self._columns.kept(), **self._engine.kept())
 
     def remove(self) -> None:
-        """Drop a server's collection, though it was to be kept: what there is of the store outside of its folder."""
+        """Drop a server's collection even if it was to be kept.
+
+        It is the part of the store outside its folder.
+        """
         with self._speaking:
             self._engine.remove()
 
     def close(self) -> None:
-        """Let go of the shard; a server's collection that was not to be kept is dropped."""
+        """Close the engine; a server's collection is dropped unless it is kept."""
         with self._speaking:
             self._engine.close()
         self._home.close()
@@ -225,12 +237,15 @@ class Qdrant:
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Truth values as 0 and 1: the library takes True for 1 in a filter, which then finds no truth value."""
+    """Convert booleans to 0 and 1.
+
+    In a filter the library converts True to 1, which would match no boolean.
+    """
     return {name: int(value) if isinstance(value, bool) else value for name, value in values.items()}
 
 
 def _numeric(conditions: Sequence[Condition]) -> list[Condition]:
-    """Return the conditions with truth values as 0 and 1."""
+    """Convert booleans in conditions to 0 and 1."""
     return [
         one._replace(value=tuple(int(value) if isinstance(value, bool) else value for value in one.value))
         if one.operator == ONE_OF
@@ -240,7 +255,7 @@ def _numeric(conditions: Sequence[Condition]) -> list[Condition]:
 
 
 class _Edge:
-    """Qdrant's engine in this process."""
+    """Qdrant's in-process engine, with the interface of `QdrantServer`."""
 
     name = "qdrant-edge"
 
@@ -345,7 +360,7 @@ class _Edge:
         return {}
 
     def remove(self) -> None:
-        """Nothing: all of it is in the folder."""
+        """Do nothing: the folder contains everything."""
 
     def close(self) -> None:
         if self._shard is not None and not isinstance(self._shard, Gone):

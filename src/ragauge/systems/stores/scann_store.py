@@ -1,4 +1,4 @@
-"""ScaNN: Google's partitions with anisotropic quantization, and exact reordering."""
+"""ScaNN: Google's partitioning with anisotropic quantization and exact reordering."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 KINDS = ("tree", "brute")
 FEWEST = 16
-"""A code has 16 values, and ScaNN cannot learn them from fewer vectors."""
+"""Minimum number of vectors to train codes: a code has 16 values."""
 
 
 class Scann:
-    """A ScaNN searcher.
+    """ScaNN searcher of the given `kind`.
 
-    `tree` looks into `leaves_to_search` of `num_leaves` partitions over codes of `dimensions_per_block` numbers each,
-    and puts the `reorder` best in their exact order; `brute` compares everything. `anisotropic` is the threshold from
-    which errors along a vector weigh more (0.2 where the inner product or the cosine is asked for; 0 for none). Without
-    a number of leaves the square root of the size is taken. Fewer than 16 vectors are compared one by one.
+    `tree` searches `leaves_to_search` of `num_leaves` partitions over codes of `dimensions_per_block` dimensions
+    each, and reorders the best `reorder` exactly; `brute` is exact. `anisotropic` is the threshold above which
+    errors parallel to a vector weigh more (default 0.2 for inner product and cosine; 0 turns it off). By default
+    `num_leaves` is the square root of the number of vectors. Fewer than 16 vectors are searched by brute force.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of ScaNN, by their own names
@@ -65,9 +65,9 @@ class Scann:
         self._lock = threading.Lock()
         self._waiting: list[Matrix] = []
         self._slots: list[int] | None = None
-        """The position of each vector that ScaNN knows by number, once they are not the same."""
+        """Position of each ScaNN slot; None while slots and positions are the same."""
         self._numbers: dict[int, int] = {}
-        """The number of each position then."""
+        """Slot of each position, if `_slots` is set."""
         self._path = path
         if path is not None and self._intake.read(path, **self._built()):
             self._open(folder_of("scann", path) / str(self._intake.built["index"]))
@@ -77,11 +77,11 @@ class Scann:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything but filters."""
+        """Capabilities of this store: all but filter and concurrent."""
         return frozenset(("insert", "update", "delete", "save", "share"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         options: dict[str, Any] = {}
         if self.kind == "tree":
             options = {
@@ -102,7 +102,10 @@ class Scann:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id; until the first search they only wait to be indexed."""
+        """Add vectors under their ids.
+
+        Until an index exists they are only collected; `build` or the first search indexes them.
+        """
         matrix = self._intake.documents(ids, vectors, metadata)
         if len(matrix):
             mine = unit(matrix) if self._intake.metric == "cosine" else matrix
@@ -117,14 +120,17 @@ class Scann:
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
-        """Index what was added; the first search does it otherwise, and would be timed with it."""
+        """Index the added vectors.
+
+        Otherwise the first search does, and its latency includes the time.
+        """
         with self._lock:
             if self._waiting:
                 self._index = self._made(np.concatenate(self._waiting))
                 self._waiting = []
 
     def tune(self, *, leaves_to_search: int | None = None, reorder: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         if self.kind == "brute" and (leaves_to_search is not None or reorder is not None):
             raise BadInput("scann brute has nothing to set")
         if leaves_to_search is not None:
@@ -133,7 +139,10 @@ class Scann:
             self._reorder = whole("reorder", reorder)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        Raises BadInput if `where` is given: filters are not supported.
+        """
         queries = self._intake.queries(vectors, k)
         if where:
             raise cannot("scann", "filter", "its Python library searches all that there is")
@@ -144,7 +153,7 @@ class Scann:
         if len(queries) == 1:
             with stage("retrieve"):
                 asked = unit(queries) if self._intake.metric == "cosine" else queries
-                # What is not put in order again is not given back.
+                # ScaNN returns only reordered vectors.
                 found, values = self._index.search(asked[0], k, max(self._reorder, k), self._leaves_to_search)
             positions = found if self._slots is None else np.array([self._slots[slot] for slot in found], dtype=int)
             return self._intake.answer(positions.astype(np.int64)[None], self._distances(values)[None], k)
@@ -155,7 +164,7 @@ class Scann:
         return ids, distances
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         self.build()
         if len(ids):
@@ -164,7 +173,7 @@ class Scann:
             self._index.upsert(slots, unit(matrix) if self._intake.metric == "cosine" else matrix, len(ids))
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         self.build()
         if self._slots is None:
@@ -173,14 +182,14 @@ class Scann:
         for place in positions.tolist():
             slot = self._numbers.pop(place)
             self._index.delete([slot])
-            # ScaNN moves its last vector to the free place.
+            # ScaNN moves its last vector to the free slot.
             last = self._slots.pop()
             if last != place:
                 self._slots[slot], self._numbers[last] = last, slot
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("scann", self._path)
         self.build()
         if self._index is None:
@@ -195,7 +204,7 @@ class Scann:
             shutil.rmtree(folder / before, ignore_errors=True)
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Release the index and forget the ids."""
         self._index = self._slots = None
         self._numbers = {}
         self._waiting = []
@@ -210,7 +219,10 @@ class Scann:
         }
 
     def _open(self, folder: Path) -> None:
-        """Read a searcher. ScaNN's own function would also unpickle a file that might lie there."""
+        """Load a searcher from a folder.
+
+        ScaNN's own function would also unpickle a file in the folder, which is unsafe.
+        """
         try:
             assets = (folder / "scann_assets.pbtxt").read_text(encoding="utf-8")
             with quietly():
@@ -251,7 +263,10 @@ class Scann:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Nothing on standard error: ScaNN logs its progress there, and has no switch for it."""
+    """Silence standard error inside the block.
+
+    ScaNN logs its progress there and has no option to turn it off.
+    """
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

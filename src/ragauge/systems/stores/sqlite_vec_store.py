@@ -1,4 +1,4 @@
-"""sqlite-vec: a virtual table of SQLite that compares everything."""
+"""sqlite-vec: virtual tables of SQLite, searched by brute force."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 
 FILE = "vectors.sqlite"
 MOST = 4096
-"""The largest k that vec0 answers."""
+"""Largest k that vec0 supports."""
 TYPES = {columns.TRUTH: "INTEGER", columns.WHOLE: "INTEGER", columns.REAL: "FLOAT", columns.TEXT: "TEXT"}
 MISSING = {columns.TRUTH: -1, columns.WHOLE: -(2**63), columns.REAL: -1.7e308, columns.TEXT: "\x1aragauge: nothing"}
-"""A metadata column of vec0 has no NULL: what is missing is written as something that nobody looks for."""
+"""Values that stand for a missing one: metadata columns of vec0 have no NULL."""
 
 
 class SqliteVec:
-    """A vec0 table of sqlite-vec: no index, all vectors are compared, `chunk` of them at a time.
+    """vec0 table of sqlite-vec without index: search is exact.
 
-    There is no inner product in it. SQLite comes with APSW: the sqlite3 of many Pythons cannot load extensions.
+    Vectors are stored in chunks of `chunk` vectors.
+
+    It has no inner product. SQLite comes from APSW, because the sqlite3 module of many Python builds cannot load
+    extensions.
     """
 
     def __init__(self, *, metric: str = "cosine", path: str | None = None, chunk: int = 1024) -> None:
@@ -65,11 +68,11 @@ class SqliteVec:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything."""
+        """Capabilities of this store: all."""
         return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "sqlite-vec",
             **self._versions,
@@ -81,7 +84,7 @@ class SqliteVec:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id, with what searches may be filtered by."""
+        """Add vectors under their ids, with metadata that searches can filter by."""
         matrix = self._intake.documents(ids, vectors, metadata)
         if not len(matrix):
             return
@@ -93,13 +96,16 @@ class SqliteVec:
         self._intake.remember(ids, matrix)
 
     def build(self) -> None:
-        """Nothing: there is no index."""
+        """Do nothing: there is no index."""
 
     def tune(self) -> None:
-        """Nothing: there is nothing to set."""
+        """Do nothing: the engine has no search options."""
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first; of those whose metadata have all values of `where`."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        `where` restricts them to vectors whose metadata match the filter.
+        """
         queries = self._intake.queries(vectors, k)
         width = min(k, len(self))
         if width > MOST:
@@ -124,14 +130,14 @@ class SqliteVec:
         return self._intake.answer(positions, distances, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         rows = [(row.tobytes(), place) for row, place in zip(matrix, positions.tolist(), strict=True)]
         with self._speaking, self._connection:
             self._connection.executemany(f"UPDATE {self._table} SET embedding = ? WHERE id = ?", rows)  # noqa: S608
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         with self._speaking, self._connection:
             places = [(place,) for place in positions.tolist()]
@@ -139,7 +145,7 @@ class SqliteVec:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`: SQLite has it there already, but for the ids."""
+        """Save the ids in `path`; SQLite has already stored the rest there."""
         folder = folder_of("sqlite-vec", self._path)
         if self._intake.dimension is not None:
             with self._speaking:
@@ -147,7 +153,7 @@ class SqliteVec:
             self._intake.write(folder, **self._built(), columns=self._columns.kept())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; a temporary folder is removed."""
         with self._speaking:
             for connection in self._opened:
                 connection.close()
@@ -158,7 +164,10 @@ class SqliteVec:
 
     @property
     def _connection(self) -> Any:
-        """A connection for each thread: SQLite lets many read while one writes, but not on the same one."""
+        """Connection of this thread.
+
+        SQLite allows many readers and one writer, but not on one connection.
+        """
         found = getattr(self._local, "connection", None)
         if found is None:
             found = self._apsw.Connection(self._file)
@@ -173,11 +182,11 @@ class SqliteVec:
 
     @property
     def _table(self) -> str:
-        """The name of the table: one that needs another column is made anew under another name."""
+        """Name of the table; a table with more columns is created under a new name."""
         return f"vectors{len(self._columns)}"
 
     def _make(self, dimension: int, fresh: Mapping[str, Column]) -> None:
-        """Make the table, with what is in it already: the columns of vec0 cannot be changed."""
+        """Create the table and copy the existing rows: columns of vec0 cannot be changed."""
         before, names = self._table, [column.name for column in self._columns]
         self._columns.learn(fresh)
         more = "".join(f", {column.name} {TYPES[column.kind]}" for column in self._columns)

@@ -1,4 +1,4 @@
-"""USearch: an HNSW graph in memory, in full or in lower precision."""
+"""USearch: an HNSW graph in memory, in full or reduced precision."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NAMES = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
 
 
 class Usearch:
-    """A USearch index: `m` links, `ef_construction` when building, `ef_search` when searching.
+    """USearch graph: `m` links per node, `ef_construction`, `ef_search`.
 
-    `dtype` is what vectors are kept in: f32, f16, bf16 or i8 (i8 only for cosine, whose values lie between -1 and 1).
-    `exact=True` compares everything instead of walking the graph. With `view=True` what was kept in `path` is not read
-    but looked at where it lies; it cannot be changed then. USearch can filter a search, but not from Python.
+    `dtype` is the stored precision: f32, f16, bf16 or i8 (i8 only for cosine, whose values are between -1 and 1).
+    `exact=True` searches by brute force. With `view=True` the saved file is memory-mapped instead of loaded, and the
+    store is read-only. USearch can filter a search, but not from Python.
     """
 
     def __init__(  # noqa: PLR0913 - the parameters of USearch, by the names that all graphs have here
@@ -77,11 +77,14 @@ class Usearch:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything but filters; nothing changes what is only looked at."""
+        """Capabilities of this store: all but filter and concurrent.
+
+        A viewed file is read-only.
+        """
         return frozenset(("save", "share") if self._viewed else ("insert", "update", "delete", "save", "share"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "usearch",
             "version": getattr(self._library, "__version__", None),
@@ -95,7 +98,10 @@ class Usearch:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id; until the first search they only wait to be indexed."""
+        """Add vectors under their ids.
+
+        Until an index exists they are only collected; `build` or the first search indexes them.
+        """
         self._changeable("add")
         matrix = self._intake.documents(ids, vectors, metadata)
         if len(matrix):
@@ -106,7 +112,10 @@ class Usearch:
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
-        """Index what was added; the first search does it otherwise, and would be timed with it."""
+        """Index the added vectors.
+
+        Otherwise the first search does, and its latency includes the time.
+        """
         with self._lock:
             if not self._waiting:
                 return
@@ -119,14 +128,17 @@ class Usearch:
                 place += len(part)
 
     def tune(self, *, ef_search: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         if ef_search is not None:
             self._ef = self._ef[0], whole("ef_search", ef_search)
             if self._index is not None:
                 self._index.expansion_search = ef_search
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        Raises BadInput if `where` is given: filters are not supported.
+        """
         queries = self._intake.queries(vectors, k)
         if where:
             raise cannot("usearch", "filter", "its Python library searches all that there is")
@@ -137,24 +149,24 @@ class Usearch:
         width = min(k, len(self))
         with stage("retrieve"):
             found = self._index.search(queries, width, threads=self._threads, exact=self._exact)
-        # One query comes back as its matches, several as a batch of them.
+        # One query returns its matches, several return a batch of them.
         if len(queries) == 1:
             positions, distances = found.keys[None].view(np.int64), found.distances[None]
         else:
             positions, distances = found.keys.astype(np.int64), found.distances
-            # Beyond what was found USearch leaves whatever was in memory.
+            # Entries beyond the matches found are uninitialised memory.
             missing = np.arange(positions.shape[1]) >= np.asarray(found.counts)[:, None]
             positions[missing] = -1
         if self._intake.metric == "l2":
             distances = np.sqrt(np.maximum(distances, 0))
         elif self._intake.metric == "ip":
-            distances = distances - 1  # USearch gives 1 - the inner product
+            distances = distances - 1  # USearch returns 1 - the inner product
         else:
             distances = np.maximum(distances, 0)
         return self._intake.answer(positions, distances, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         self._changeable("update")
         positions, matrix = self._intake.replacements(ids, vectors)
         self.build()
@@ -164,7 +176,7 @@ class Usearch:
             self._index.add(keys, matrix, threads=self._threads)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         self._changeable("delete")
         positions = self._intake.positions(ids)
         self.build()
@@ -173,7 +185,7 @@ class Usearch:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("usearch", self._path)
         self.build()
         if self._index is not None and not self._viewed:
@@ -182,7 +194,7 @@ class Usearch:
             self._intake.write(folder, **self._built())
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Release the index and forget the ids."""
         if self._index is not None:
             self._index.reset()
         self._index = None

@@ -1,4 +1,4 @@
-"""What pgvector can do with a column of vectors: its types, operators, indexes and their settings."""
+"""PostgreSQL for stores: connections, errors, filters and pgvector's indexes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 
 OPERATORS = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
 MOST_SEARCHED = 1000
-"""The largest `hnsw.ef_search`."""
+"""Largest `hnsw.ef_search`."""
 EXACTLY = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
-"""Vector indexes are only scanned in order, so without such scans every row is compared."""
+"""Settings for an exact search: vector indexes are used only in index scans, so without those every row is compared."""
 
 NEAREST = """WITH near AS MATERIALIZED (
   SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM {table} {filter} ORDER BY distance LIMIT %(k)s
 ) SELECT id, distance FROM near ORDER BY distance + 0"""
-"""Sort twice: scans of a halfvec index and iterative IVFFlat scans return rows only nearly in order. Without the `+ 0`
-PostgreSQL 17 and newer would skip the second sort."""
+"""Search statement, which sorts twice.
+
+Scans of a halfvec index and iterative IVFFlat scans return rows only approximately in order. Without the `+ 0`,
+PostgreSQL 17 and newer would skip the second sort.
+"""
 BY_SIGNS = """WITH near AS MATERIALIZED (
   SELECT id, embedding FROM {table} {filter}
   ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
@@ -32,13 +35,13 @@ BY_SIGNS = """WITH near AS MATERIALIZED (
 
 @dataclass(frozen=True)
 class VectorIndex:
-    """An index over vectors: `none`, `hnsw` or `ivfflat`, with pgvector's own names and limits.
+    """pgvector index: `none`, `hnsw` or `ivfflat`, with pgvector's names and limits.
 
-    Without `lists` and `probes` the rules of pgvector's documentation are taken: a list for every thousand rows (the
-    square root from a million rows on), and as many probes as the square root of the lists.
+    Defaults of `lists` and `probes` follow pgvector's documentation: one list per thousand rows (the square root
+    above a million rows), and the square root of the lists as probes.
 
-    The planner reads a table as a whole where it thinks that this is cheaper, and then the answer is exact whatever the
-    index is like: already with `ef_search=200` over 5,000 rows. `force=True` forbids it, so that the index is measured.
+    The planner reads the whole table if it estimates that to be cheaper, already with `ef_search=200` over 5,000
+    rows. The result is then exact regardless of the index. `force=True` prevents it, so that the index is measured.
     """
 
     kind: str = "hnsw"
@@ -51,7 +54,10 @@ class VectorIndex:
     probes: int | None = None
     force: bool = False
     binary: bool = False
-    """Index the signs of the numbers alone: candidates by Hamming distance, which a search then compares in full."""
+    """Whether to index only the signs of the values.
+
+    Candidates are then found by Hamming distance and compared in full precision.
+    """
 
     def __post_init__(self) -> None:
         one_of("index", self.kind, ("none", "hnsw", "ivfflat"))
@@ -67,30 +73,30 @@ class VectorIndex:
 
     @property
     def type(self) -> str:
-        """The type of the column."""
+        """PostgreSQL type of the column."""
         return "halfvec" if self.half else "vector"
 
     @property
     def operator(self) -> str:
-        """What gives the distance."""
+        """SQL operator of the distance."""
         return OPERATORS[self.metric]
 
     def check(self, dimension: int) -> None:
-        """Refuse vectors that are too long for the index."""
+        """Raise BadInput for vectors with too many dimensions for the index."""
         most = 16_000 if self.kind == "none" or self.binary else 4_000 if self.half else 2_000
         if dimension > most:
             hint = "half=True takes up to 4000" if dimension <= 4_000 else "index=none takes up to 16000"
             raise BadInput(f"{self.kind} of {self.type} takes up to {most} dimensions, not {dimension}", hint=hint)
 
     def over(self, rows: int) -> VectorIndex:
-        """The same with lists and probes chosen for so many rows."""
+        """Return the index with lists and probes chosen for a number of rows."""
         lists = self.lists or max(1, rows // 1000 if rows <= 1_000_000 else round(rows**0.5))
         return replace(self, lists=lists, probes=self.probes or max(1, round(lists**0.5)))
 
     def creation(self, table: str, dimension: int = 0) -> sql.Composed | None:
-        """The statement that makes the index on the column `embedding`, if there is to be one.
+        """Return the statement that creates the index on the column `embedding`.
 
-        Only one of signs needs to know the dimension.
+        None without index. Only a binary index needs the dimension.
         """
         from psycopg import sql
 
@@ -110,7 +116,10 @@ class VectorIndex:
         )
 
     def search(self, table: str, dimension: int, *, filtered: str, explained: bool) -> sql.Composed:
-        """Compose the statement of a search, or of its plan; `filtered` is a condition with placeholders, or empty."""
+        """Compose the statement of a search, or of its plan.
+
+        `filtered` is a condition with placeholders, or empty.
+        """
         from psycopg import sql
 
         text = BY_SIGNS if self.binary else NEAREST
@@ -123,7 +132,7 @@ class VectorIndex:
         )
 
     def settings(self) -> list[tuple[str, str]]:
-        """What holds for every search."""
+        """Return the settings of all searches."""
         made = [("enable_seqscan", "off")] if self.force else []
         if self.kind == "hnsw":
             made.append(("hnsw.ef_search", str(self.ef_search)))
@@ -132,9 +141,10 @@ class VectorIndex:
         return made
 
     def local(self, k: int, *, filtered: bool) -> list[tuple[str, str]]:
-        """What holds for one search besides: an index gives no more than it looked at, and a filter takes from that.
+        """Return additional settings of one search.
 
-        Scans that go on keep the order for HNSW; IVFFlat only has a relaxed one, which statements put right.
+        An index scan returns at most `ef_search` rows, from which a filter removes some. Iterative scans keep the
+        order for HNSW; for IVFFlat the order is relaxed, and the statement sorts again.
         """
         made: list[tuple[str, str]] = []
         if self.kind == "hnsw":
@@ -147,7 +157,7 @@ class VectorIndex:
         return made
 
     def describe(self) -> dict[str, Any]:
-        """The parameters that matter, for manifests."""
+        """Return the effective parameters for manifests."""
         kind = "binary" if self.binary else self.kind
         about: dict[str, Any] = {"index": kind, "metric": self.metric, "type": self.type}
         if self.kind == "hnsw":
@@ -161,7 +171,10 @@ class VectorIndex:
 
 
 def scans_vectors(plan: Any) -> bool:
-    """Whether a plan of EXPLAIN (FORMAT JSON) walks a vector index: only these are scanned in order of a distance."""
+    """Return whether a plan of EXPLAIN (FORMAT JSON) uses a vector index.
+
+    Only vector indexes are scanned in order of a distance.
+    """
     return any(node.get("Node Type") == "Index Scan" and "Order By" in node for node in _nodes(plan))
 
 

@@ -1,4 +1,4 @@
-"""Voyager: Spotify's HNSW graph, in full precision or in eight bits."""
+"""Voyager: Spotify's HNSW graph, in full precision or eight bits."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FILE = "index.voy"
 SPACES = {"cosine": "Cosine", "l2": "Euclidean", "ip": "InnerProduct"}
 TYPES = {"float32": "Float32", "float8": "Float8", "e4m3": "E4M3"}
 LARGEST = {"float32": np.inf, "float8": 1.0, "e4m3": 448.0}
-"""What a number may be in each precision; for cosine all are 1 at most."""
+"""Largest absolute value per precision; for cosine, values never exceed 1."""
 
 
 class Voyager:
-    """A Voyager index: `m` links, `ef_construction` when building, `ef_search` when searching.
+    """Voyager graph: `m` links per node, `ef_construction`, `ef_search`.
 
-    `dtype` is what vectors are kept in: float32, float8 (fixed point between -1 and 1) or e4m3 (floating point up to
-    448). Deleted vectors stay in the graph and are passed by.
+    `dtype` is the stored precision: float32, float8 (fixed point between -1 and 1) or e4m3 (floating point up to
+    448). Deleted vectors stay in the graph but are not returned.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Voyager:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Everything but filters."""
+        """Capabilities of this store: all but filter and concurrent."""
         return frozenset(("insert", "update", "delete", "save", "share"))
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest should say about this store."""
+        """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": "voyager",
             "version": version("voyager"),
@@ -85,7 +85,10 @@ class Voyager:
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Take vectors in, each under its id; until the first search they only wait to be indexed."""
+        """Add vectors under their ids.
+
+        Until an index exists they are only collected; `build` or the first search indexes them.
+        """
         matrix = self._fitting(self._intake.documents(ids, vectors, metadata))
         if len(matrix):
             if self._index is None:
@@ -95,7 +98,10 @@ class Voyager:
         self._intake.remember(ids, matrix, metadata)
 
     def build(self) -> None:
-        """Index what was added; the first search does it otherwise, and would be timed with it."""
+        """Index the added vectors.
+
+        Otherwise the first search does, and its latency includes the time.
+        """
         with self._lock:
             if not self._waiting:
                 return
@@ -115,12 +121,15 @@ class Voyager:
                 place += len(part)
 
     def tune(self, *, ef_search: int | None = None) -> None:
-        """Set options of the searches to come."""
+        """Set search options."""
         if ef_search is not None:
             self._ef = self._ef[0], whole("ef_search", ef_search)
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """The `k` nearest of each row, nearest first."""
+        """Return the `k` nearest vectors of each query, nearest first.
+
+        Raises BadInput if `where` is given: filters are not supported.
+        """
         queries = self._intake.queries(vectors, k)
         if where:
             raise cannot("voyager", "filter", "it searches all that there is")
@@ -133,20 +142,20 @@ class Voyager:
         width = min(k, len(self))
         with stage("retrieve"):
             try:
-                # Voyager refuses to look at fewer than it is to give.
+                # Voyager rejects a `query_ef` below the number of requested neighbours.
                 found, values = self._index.query(queries, width, self._threads, max(self._ef[1], width))
             except self._library.RecallError:
                 found, values = self._fewer(queries, width)
         if self._intake.metric == "l2":
             values = np.sqrt(np.maximum(values, 0))
         elif self._intake.metric == "ip":
-            values = values - 1  # Voyager gives 1 - the inner product
+            values = values - 1  # Voyager returns 1 - the inner product
         else:
             values = np.maximum(values, 0)
         return self._intake.answer(found.view(np.int64), values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Give ids that are there other vectors."""
+        """Replace the vectors of existing ids."""
         positions, matrix = self._intake.replacements(ids, vectors)
         self._fitting(matrix)
         self.build()
@@ -154,7 +163,7 @@ class Voyager:
             self._insert(matrix, positions.tolist())
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget ids that are there."""
+        """Delete existing ids."""
         positions = self._intake.positions(ids)
         self.build()
         for place in positions.tolist():
@@ -162,7 +171,7 @@ class Voyager:
         self._intake.forget(ids)
 
     def save(self) -> None:
-        """Keep everything in `path`."""
+        """Save the store in `path`, so that another process can open it."""
         folder = folder_of("voyager", self._path)
         self.build()
         if self._index is not None:
@@ -171,7 +180,7 @@ class Voyager:
             self._intake.write(folder, **self._built())
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Release the index and forget the ids."""
         self._index = None
         self._waiting = []
         self._intake = Intake(self._intake.metric)
@@ -180,7 +189,7 @@ class Voyager:
         return {"m": self._m, "ef_construction": self._ef[0], "dtype": self._dtype}
 
     def _fitting(self, matrix: Matrix) -> Matrix:
-        """The vectors, if their numbers can be kept in this precision."""
+        """Return the vectors; raise BadInput if the precision cannot hold their values."""
         if self._largest < np.inf and matrix.size and (most := float(np.abs(matrix).max())) > self._largest:
             raise BadInput(
                 f"{self._dtype} holds numbers from -{self._largest:g} to {self._largest:g}, not {most:g}",
@@ -192,7 +201,10 @@ class Voyager:
         self._index.add_items(matrix, list(places), self._threads)
 
     def _fewer(self, queries: Matrix, width: int) -> tuple[Places, Matrix]:
-        """What there is for each query: where a graph has come apart, Voyager refuses instead of giving fewer."""
+        """Search query by query for as many neighbours as Voyager can return.
+
+        Voyager raises an error instead of returning fewer, which happens in a disconnected graph.
+        """
         positions = np.full((len(queries), width), -1, dtype=np.int64)
         values = np.full((len(queries), width), np.inf, dtype=np.float32)
         for row, query in enumerate(queries):

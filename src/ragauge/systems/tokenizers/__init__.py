@@ -1,4 +1,4 @@
-"""Texts to pieces that are known by number; each library loads when its tokenizer is made."""
+"""Tokenizers: turn texts into token ids; each library is imported when its tokenizer is created."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ragauge.seams import Tokenizer
 
 
 def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokenizer:
-    """A tokenizer from a description, or itself; one that must see the corpus first learns from `texts`.
+    """Open a tokenizer from a spec, or return it; train it on `texts` if needed.
 
-    The name of an embedder that is no tokenizer's (`minilm`) stands for the tokenizer which that embedder has.
+    The name of an embedder that is not the name of a tokenizer (`minilm`) stands for the tokenizer of that embedder.
 
     >>> open_tokenizer("bytes").encode(["ab"])
     [[100, 101]]
@@ -37,7 +37,7 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
 
 
 def reopened(kept: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer that gave this by `kept()`, with what it has learned; the corpus is not needed again.
+    """Restore a tokenizer from the state that `kept()` returned, without the corpus.
 
     >>> open_tokenizer("words", ["to be or not to be"]).kept()["words"]
     ['be', 'to', 'not', 'or']
@@ -59,38 +59,38 @@ def reopened(kept: Mapping[str, Any]) -> Tokenizer:
 
 
 class Learner:
-    """A tokenizer that is yet to learn its pieces from texts; it can do nothing else."""
+    """Tokenizer before training; everything except `fitted` raises BadInput."""
 
     def __init__(self, name: str, learn: Callable[[Sequence[str]], Tokenizer]) -> None:
         self.name = name
         self._learn = learn
 
     def fitted(self, texts: Sequence[str]) -> Tokenizer:
-        """What it has learned."""
+        """Train on texts and return the trained tokenizer."""
         if not any(text.strip() for text in texts):
             raise BadInput(f"`{self.name}` has no texts to learn from")
         return self._learn(texts)
 
     @property
     def vocabulary(self) -> int:
-        """Not known before it has learned."""
+        """Raises BadInput: the vocabulary size is unknown before training."""
         raise self._refusal()
 
     @property
     def unknown(self) -> int | None:
-        """Likewise."""
+        """Raises BadInput: the id of unknown tokens is unavailable before training."""
         raise self._refusal()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:  # noqa: ARG002
-        """Refused."""
+        """Raise BadInput."""
         raise self._refusal()
 
     def decode(self, numbers: Sequence[int]) -> str:  # noqa: ARG002
-        """Refused."""
+        """Raise BadInput."""
         raise self._refusal()
 
     def pieces(self, text: str) -> list[str]:  # noqa: ARG002
-        """Refused."""
+        """Raise BadInput."""
         raise self._refusal()
 
     def _refusal(self) -> BadInput:

@@ -1,4 +1,4 @@
-"""Bytes: every text, no vocabulary to learn, nothing unknown; numbered as ByT5 has them."""
+"""Byte tokenizer with the ids of ByT5: covers every text, without a vocabulary to learn."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from ragauge.systems.tokenizers.showing import sound, visible_bytes
 
 FIRST = 3
-"""ByT5's numbers 0 to 2 are padding, the end of a text and the unknown."""
+"""Id of the first byte; ids 0 to 2 of ByT5 are padding, end of text and unknown."""
 SENTINELS = 125
-"""Numbers after the bytes that stand for gaps in its training; no text has them."""
+"""Number of sentinel ids after the bytes, which ByT5 uses in training only."""
 
 
 class Bytes:
-    r"""The bytes of UTF-8, each 3 more than it is; 384 numbers, as the models of google/byt5 have them.
+    r"""Tokenizer of UTF-8 bytes: the id is the byte plus 3; 384 ids, as in google/byt5 models.
 
     >>> Bytes().encode(["é"]), Bytes().pieces("é!")
     ([[198, 172]], ['\\xc3', '\\xa9', '!'])
@@ -26,21 +26,21 @@ class Bytes:
     vocabulary = FIRST + 256 + SENTINELS
     unknown = None
     marks = 1
-    """The end of a text."""
+    """Number of special tokens: the end of a text."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text."""
+        """Return the token ids of each text."""
         data = (np.frombuffer(sound(text).encode(), np.uint8) for text in texts)
         return [(one.astype(np.int64) + FIRST).tolist() for one in data]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text of numbers; bytes that make no character are left out."""
+        """Return the text of token ids; bytes that form no character are dropped."""
         return bytes(n - FIRST for n in numbers if FIRST <= n < FIRST + 256).decode("utf-8", "ignore")
 
     def pieces(self, text: str) -> list[str]:
-        """A piece for each byte."""
+        """Return a printable piece for each byte."""
         return [visible_bytes(bytes([byte])) for byte in sound(text).encode()]
 
     def kept(self) -> dict[str, Any]:
-        """What `reopened` makes it from again."""
+        """Return the state for `restore_tokenizer`."""
         return {"kind": "bytes"}

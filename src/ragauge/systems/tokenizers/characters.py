@@ -1,4 +1,4 @@
-"""Characters: the code points of Unicode, as CANINE reads them."""
+"""Character tokenizer: Unicode code points, as in CANINE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragauge.systems.tokenizers.showing import sound, visible
 
 
 class Characters:
-    """The code point of each character: as many numbers as Unicode has.
+    """Tokenizer of characters: the id is the Unicode code point.
 
     >>> Characters().encode(["é日"]), Characters().decode([233, 26085])
     ([[233, 26085]], 'é日')
@@ -21,20 +21,20 @@ class Characters:
     vocabulary = 0x110000
     unknown = None
     marks = 2
-    """CANINE's, before and after a text."""
+    """Number of special tokens of CANINE, before and after a text."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text."""
+        """Return the token ids of each text."""
         return [np.frombuffer(sound(text).encode("utf-32-le"), np.uint32).tolist() for text in texts]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text of numbers."""
+        """Return the text of token ids."""
         return "".join(map(chr, numbers))
 
     def pieces(self, text: str) -> list[str]:
-        """A piece for each character."""
+        """Return a printable piece for each character."""
         return [visible(c) for c in sound(text)]
 
     def kept(self) -> dict[str, Any]:
-        """What `reopened` makes it from again."""
+        """Return the state for `restore_tokenizer`."""
         return {"kind": "characters"}

@@ -1,4 +1,4 @@
-"""What an embedder cuts its texts with."""
+"""Provide the tokenizer of an embedder."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ragauge.seams import Tokenizer
 
 
 class OfEmbedder:
-    """The tokenizer of an embedder (`of`: a name, a description, or the embedder), and how much that reads."""
+    """Tokenizer of an embedder, with its token limit; `of` is a name, a spec or the embedder."""
 
     def __init__(self, of: Any) -> None:
         embedder, told = _opened(of)
         try:
             inner = getattr(embedder, "tokenizer", None)
-        except BadInput:  # what is yet to learn says so
+        except BadInput:  # An untrained embedder raises.
             inner = None
         if not isinstance(inner, Tokenizer):
             learns = callable(getattr(embedder, "fitted", None))
@@ -29,28 +29,28 @@ class OfEmbedder:
         self.vocabulary = inner.vocabulary
         self.unknown = inner.unknown
         self.limit: int | None = getattr(embedder if hasattr(embedder, "limit") else inner, "limit", None)
-        """Tokens of a text that the embedder reads, the marks among them; None for all."""
+        """Maximum number of tokens that the embedder reads per text, including special tokens; None for no limit."""
         self.marks = int(getattr(embedder if hasattr(embedder, "marks") else inner, "marks", 0) or 0)
-        """Tokens that it has around a text, as far as they count for the limit."""
+        """Number of special tokens around a text, as far as they count for the limit."""
         tell = getattr(embedder, "tokens", None)
         self.tokens: Callable[[Sequence[str]], Sequence[int]] | None = tell if callable(tell) else None
-        """How many tokens each text has by the embedder's own count, which its limit is held against."""
+        """Function that counts tokens as the embedder does, for its limit; None if it has none."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text, all of it, without marks around it."""
+        """Return the token ids of each text, without truncation and special tokens."""
         return self._tokenizer.encode(texts)
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text of numbers."""
+        """Return the text of token ids."""
         return self._tokenizer.decode(numbers)
 
     def pieces(self, text: str) -> list[str]:
-        """The pieces of a text."""
+        """Return the pieces of a text."""
         return self._tokenizer.pieces(text)
 
 
 def _cutting(of: Any) -> str:
-    """The tokenizer that a description names for an embedder."""
+    """Return the tokenizer that the spec of an embedder names, or the default."""
     from ragauge.systems.specs import Spec, parse
 
     spec = parse(of, "embedder") if isinstance(of, str) else of

@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face's `tokenizers` library: read from a file, or somebody's object."""
+"""Tokenizers of Hugging Face's `tokenizers` library, from a file or an object."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from ragauge.structured_text import parse_json
 from ragauge.systems.tokenizers.showing import UNKNOWN, byte_letters, sound, visible, visible_bytes
 
 UNTOLD = 1_000_000
-"""A limit above this is how libraries say that they know none."""
+"""Values from here on mean no limit in Hugging Face's libraries."""
 BATCH = 512
-"""Texts at a time: what the library gives back of each is large."""
+"""Number of texts per batch, because the library's results are large."""
 FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
-"""How a piece of one byte is written beside pieces of letters."""
+"""Form of a byte token in a vocabulary of characters."""
 
 
 def read(path: str, *, limit: int | None = None) -> Library:
-    """A tokenizer.json, or the folder of a model that has one; `limit` is what its model reads, where files are wrong.
+    """Read a tokenizer from a tokenizer.json or a model folder.
 
-    It is known by a hash of what is in it: two files of one name may differ.
+    `limit` overrides the token limit in the files. The name of the tokenizer includes a hash of its content, because
+    two files with one name may differ.
     """
     library = library_of()
     place = Path(path)
@@ -33,7 +34,7 @@ def read(path: str, *, limit: int | None = None) -> Library:
         raise BadInput("no tokenizer is here", file=str(file), hint="a tokenizer.json of Hugging Face, or its folder")
     try:
         found: Any = library.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises bare exceptions
+    except Exception as error:  # The library raises bare exceptions.
         raise BadInput(f"this is no tokenizer ({error})", file=str(file)) from None
     called = file.resolve().parent.name if place.is_dir() else file.name
     most = limit if limit is not None else _limit(found, file.parent)
@@ -41,7 +42,7 @@ def read(path: str, *, limit: int | None = None) -> Library:
 
 
 def library_of() -> Any:
-    """The library itself."""
+    """Import the `tokenizers` library, or raise MissingExtra."""
     try:
         import tokenizers
     except ImportError:
@@ -50,31 +51,31 @@ def library_of() -> Any:
 
 
 def fingerprint(library: Any) -> str:
-    """Eight letters that tell what a tokenizer of the library does from what another does."""
+    """Hash the definition of a tokenizer of the library; eight hexadecimal characters."""
     return hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()[:8]
 
 
 class Library:
-    """A tokenizer of the library. Marks around a text are counted in `marks` and nowhere else."""
+    """Tokenizer of the `tokenizers` library; special tokens are only counted in `marks`."""
 
     def __init__(self, library: Any, name: str, limit: int | None = None) -> None:
         self.library = library
-        """The library's own, which neither cuts nor fills up texts."""
+        """Tokenizer object of the library, without truncation and padding."""
         self.name = name
         self.limit = limit
-        """Tokens of a text that its model reads, the marks among them; None where nobody says."""
-        # Some leave numbers out, and then the highest is beyond how many pieces there are.
+        """Maximum number of tokens that its model reads, including special tokens; None if unknown."""
+        # Some vocabularies have gaps, so that the highest id exceeds the number of tokens.
         self.vocabulary = 1 + max(library.get_vocab(with_added_tokens=True).values(), default=-1)
         self.unknown = _unknown(library)
         self.marks = int(library.num_special_tokens_to_add(False))
-        """Tokens that its model has around a text."""
+        """Number of special tokens that its model adds to a text."""
         decoder = "" if library.decoder is None else library.decoder.__getstate__().decode("utf-8")
         self._bytewise = '"ByteLevel"' in decoder
         self._spaced = '"Metaspace"' in decoder or "▁" in decoder
 
     @classmethod
     def around(cls, library: Any, name: str, *, limit: int | None = None) -> Library:
-        """A tokenizer around an object of the library, which stays as it is."""
+        """Wrap a copy of a tokenizer object of the library."""
         copy = type(library).from_str(library.to_str())
         copy.no_truncation()
         copy.no_padding()
@@ -82,15 +83,15 @@ class Library:
 
     @classmethod
     def read_from(cls, text: str, name: str, limit: int | None = None) -> Library:
-        """A tokenizer from the JSON that the library wrote."""
+        """Create a tokenizer from the JSON that the library wrote."""
         return cls.around(library_of().Tokenizer.from_str(text), name, limit=limit)
 
     def kept(self) -> dict[str, Any]:
-        """What `reopened` makes it from again."""
+        """Return the state for `restore_tokenizer`."""
         return {"kind": "library", "json": self.library.to_str(), "name": self.name, "limit": self.limit}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text, all of it, without marks around it."""
+        """Return the token ids of each text, without truncation and special tokens."""
         found: list[list[int]] = []
         for start in range(0, len(texts), BATCH):
             batch = [sound(text) for text in texts[start : start + BATCH]]
@@ -98,12 +99,15 @@ class Library:
         return found
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text of numbers, without what is unknown."""
+        """Return the text of token ids, without unknown tokens."""
         known = [n for n in numbers if n != self.unknown]
         return str(self.library.decode(known, skip_special_tokens=False))
 
     def pieces(self, text: str) -> list[str]:
-        """The pieces of a text: blanks can be seen, bytes stand as numbers where they make no character."""
+        """Return the printable pieces of a text.
+
+        Spaces are visible; bytes that form no character are shown as numbers.
+        """
         found = self.library.encode(sound(text), add_special_tokens=False)
         return [
             UNKNOWN if number == self.unknown else self._shown(piece)
@@ -120,7 +124,7 @@ class Library:
 
 
 def _unknown(library: Any) -> int | None:
-    """The number of whatever the model does not know; None where it has none."""
+    """Return the id of unknown tokens; None if there is none."""
     model = library.model
     if type(model).__name__ == "Unigram":
         number = json.loads(model.__getstate__()).get("unk_id")
@@ -131,7 +135,7 @@ def _unknown(library: Any) -> int | None:
 
 
 def _limit(tokenizer: Any, folder: Path) -> int | None:
-    """What files beside a tokenizer say that its model reads; the least of it, since all of it holds."""
+    """Return the smallest token limit in the files next to a tokenizer; None if none."""
     cut = tokenizer.truncation
     told = [*_said(folder), *([cut["max_length"]] if cut else [])]
     known = [int(one) for one in told if isinstance(one, int | float) and 0 < one < UNTOLD]

@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face's `transformers`, quick or slow: from a folder or, where that is allowed, from the hub."""
+"""Tokenizers of Hugging Face's `transformers`, fast or slow, from a folder or, if allowed, from the hub."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from ragauge.systems.tokenizers.files import UNTOLD, Library
 from ragauge.systems.tokenizers.showing import UNKNOWN, sound, visible, visible_bytes
 
 WITHOUT_FILES = {"byt5": "ByT5Tokenizer", "canine": "CanineTokenizer"}
-"""Their vocabulary is arithmetic: the class is enough."""
+"""Classes of tokenizers that need no vocabulary files, by model name."""
 UNICODE = 0x110000
 
 
 def open_pretrained(model: str, *, download: bool = False, revision: str | None = None) -> Tokenizer:
-    """The tokenizer of a model by its folder; `byt5` and `canine` need none; a name of the hub needs `download`."""
+    """Open the tokenizer of a model folder, of `byt5` or `canine`, or from the hub.
+
+    The hub needs `download`.
+    """
     try:
         import transformers
     except ImportError:
@@ -32,41 +35,41 @@ def open_pretrained(model: str, *, download: bool = False, revision: str | None 
             found = transformers.AutoTokenizer.from_pretrained(
                 model, revision=revision, local_files_only=not download, trust_remote_code=False
             )
-    except Exception as error:  # whatever the files hold, many libraries may stumble over it
+    except Exception as error:  # Libraries may raise any exception for invalid files.
         raise not_loaded(model, error, of="tokenizer of", download=download) from error
     return Pretrained.around(found, label(model))
 
 
 def open_byt5() -> Tokenizer:
-    """The tokenizer of ByT5: the bytes of a text; it needs no files."""
+    """Open the tokenizer of ByT5 (bytes), which needs no files."""
     return open_pretrained("byt5")
 
 
 def open_canine() -> Tokenizer:
-    """The tokenizer of CANINE: the characters of a text; it needs no files."""
+    """Open the tokenizer of CANINE (characters), which needs no files."""
     return open_pretrained("canine")
 
 
 class Pretrained:
-    """A tokenizer of transformers that is written in Python; quick ones are the library's below them."""
+    """Slow tokenizer of transformers; fast ones are wrapped as `HuggingFaceTokenizer`."""
 
     def __init__(self, tokenizer: Any, name: str, limit: int | None = None) -> None:
         self._tokenizer = tokenizer
         self.name = name
         self.limit = limit
-        """Tokens of a text that its model reads, the marks among them; None where nobody says."""
+        """Maximum number of tokens that its model reads, including special tokens; None if unknown."""
         self.vocabulary = _numbers(tokenizer)
-        # ByT5 has a number for the unknown and never gives it.
+        # ByT5 has an id for unknown tokens but never uses it.
         self.unknown: int | None = tokenizer.unk_token_id
         self.marks = int(tokenizer.num_special_tokens_to_add(pair=False))
-        """Tokens that its model has around a text."""
+        """Number of special tokens that its model adds to a text."""
         self._bytewise = type(tokenizer).__name__ == WITHOUT_FILES["byt5"]
 
     @classmethod
     def around(cls, tokenizer: Any, name: str) -> Tokenizer:
-        """A tokenizer around one of transformers, which stays as it is.
+        """Wrap a tokenizer of transformers, which is not changed.
 
-        Its name ends with a hash of what it does: two folders of one name may differ.
+        The name ends with a hash of its definition, because two folders with one name may differ.
         """
         most = getattr(tokenizer, "model_max_length", None)
         limit = int(most) if most is not None and 0 < most < UNTOLD else None
@@ -77,7 +80,7 @@ class Pretrained:
         return cls(tokenizer, f"{name}-{known_by}", limit)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text, all of it, without marks around it."""
+        """Return the token ids of each text, without truncation and special tokens."""
         if not texts:
             return []
         given = [sound(text) for text in texts]
@@ -85,12 +88,12 @@ class Pretrained:
         return [list(map(int, one)) for one in found["input_ids"]]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The text of numbers, without what is unknown."""
+        """Return the text of token ids, without unknown tokens."""
         known = [n for n in numbers if n != self.unknown]
         return str(self._tokenizer.decode(known, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def pieces(self, text: str) -> list[str]:
-        """The pieces of a text, as its class writes them."""
+        """Return the printable pieces of a text."""
         (numbers,) = self.encode([text])
         pieces = self._tokenizer.convert_ids_to_tokens(numbers)
         return [
@@ -99,13 +102,16 @@ class Pretrained:
         ]
 
     def _shown(self, piece: str) -> str:
-        """ByT5 writes a byte as the letter that has its number."""
+        """Return a printable piece; ByT5 writes a byte as the character with its code."""
         if self._bytewise and len(piece) == 1 and ord(piece) < 256:
             return visible_bytes(bytes([ord(piece)]))
         return visible(piece)
 
 
 def _numbers(tokenizer: Any) -> int:
-    """One more than the highest number, since some leave numbers out; code points of Unicode are not looked through."""
+    """Return the vocabulary size, including gaps between ids.
+
+    The code points of Unicode are not enumerated.
+    """
     size = len(tokenizer)
     return size if size >= UNICODE else max([size, *(1 + int(n) for n in tokenizer.get_vocab().values())])

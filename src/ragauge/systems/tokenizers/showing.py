@@ -1,4 +1,4 @@
-"""Pieces as people read them: what would not be seen is written so that it is."""
+"""Tokens in readable form: invisible characters are shown by visible ones."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import unicodedata
 from functools import cache
 
 UNKNOWN = "⟨?⟩"
-"""What stands for something that a tokenizer does not know."""
+"""Text shown for an unknown token."""
 SEEN = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 LONE = re.compile("[\ud800-\udfff]")
 
 
 def sound(text: str) -> str:
-    r"""The same text as UTF-8 can hold it: halves of characters become U+FFFD.
+    r"""Replace unpaired surrogates, which UTF-8 cannot encode, by U+FFFD.
 
     >>> sound("a\ud800b")
     'a�b'
@@ -22,7 +22,7 @@ def sound(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""A piece in which blanks, line ends, marks without a letter and what has no form can be seen.
+    r"""Show blanks, line ends, combining marks and non-printable characters visibly.
 
     >>> visible(" the\n"), visible("\u0301"), visible("a\u200bb")
     ('␣the↵', '◌́', 'a\\u200bb')
@@ -32,7 +32,9 @@ def visible(text: str) -> str:
 
 
 def visible_bytes(data: bytes) -> str:
-    r"""The same of bytes; those that make no whole character stand as numbers.
+    r"""Show bytes as visible text.
+
+    Incomplete characters are shown as hexadecimal numbers.
 
     >>> visible_bytes(" é".encode()), visible_bytes(b"\xf0\x9f")
     ('␣é', '\\xf0\\x9f')
@@ -42,7 +44,10 @@ def visible_bytes(data: bytes) -> str:
 
 @cache
 def byte_letters() -> dict[str, int]:
-    """The letter that byte-level tokenizers write for each byte: its own where it has one, else one from U+0100 on."""
+    """Return the letters that byte-level tokenizers use, as `{letter: byte}`.
+
+    Printable bytes stand for themselves, the others for letters from U+0100 on.
+    """
     plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}

@@ -1,7 +1,7 @@
-"""Tokenizers that learn their pieces from the corpus, by the trainers of Hugging Face's `tokenizers` library.
+"""Train tokenizers on the corpus with Hugging Face's `tokenizers` library.
 
-The same texts give the same pieces, in whatever order they come and however many threads there are: what the library
-leaves to the order of a hash table is put in order before it learns (WordPiece) or afterwards (Unigram).
+The result depends on the texts only, not on their order or the number of threads. Where the library uses the order of a
+hash table, pieces are sorted before training (WordPiece) or afterwards (Unigram).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ragauge.systems.tokenizers.files import Library, fingerprint, library_of
 from ragauge.systems.tokenizers.showing import sound
 
 CUT = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""Where GPT-2 cuts a text first: no piece goes over these ends. Nothing is lost by it."""
+"""Pattern by which GPT-2 splits a text before merging; it loses no characters."""
 UNKNOWN = "\uffff"
-"""No character: no text has it, whereas some have `<unk>`."""
+"""Unknown token. It is a noncharacter, which texts do not contain, unlike `<unk>`."""
 ALPHABET = 1000
-"""Letters that word pieces know at most, as in BERT."""
+"""Maximum number of letters of WordPiece, as in BERT."""
 DIGITS = 9
-"""Of the scores of Unigram; beyond them they differ by the order in which threads add."""
+"""Decimals of the scores of Unigram; further ones depend on the order in which threads add."""
 STEP = 1e-4
-"""Between the scores of letters that the library adds at the end."""
+"""Difference between the scores of the letters that the library appends."""
 
 
 def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Learner:
-    """Byte-pair encoding: the pair of pieces that comes most often becomes one piece, again and again.
+    """Create an untrained byte-pair encoding, which merges the most frequent pairs.
 
-    Of pairs that come equally often, the one whose pieces are older goes first; a pair must come `least` times. `kind`
-    is what it begins with: `bytes`, which know every text, or the `characters` of the corpus, which do not.
+    Of equally frequent pairs, the one with older pieces is merged first; a pair must occur `least` times. `kind` is the
+    initial alphabet: `bytes`, which cover every text, or the `characters` of the corpus, which do not.
     """
     if kind not in ("bytes", "characters"):
         raise BadInput(f"bpe: kind is `{kind}`", hint="bytes or characters")
@@ -61,9 +61,10 @@ def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Learn
 
 
 def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> Learner:
-    """Word pieces as BERT has them: learned by merging pairs, found by taking the longest that fits, `##` inside words.
+    """Create an untrained WordPiece tokenizer as in BERT, with `##` inside words.
 
-    Case and accents go where `lower` says so; a word with a letter that it has not seen is unknown as a whole.
+    It is trained by merging pairs and applied by longest match. `lower` removes case and accents. A word with an unseen
+    letter is unknown as a whole.
     """
     if vocabulary < 5:
         raise BadInput(f"wordpiece: a vocabulary of {vocabulary} is too small", hint="a few thousand are usual")
@@ -81,7 +82,7 @@ def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> 
             vocab_size=vocabulary,
             min_frequency=least,
             show_progress=False,
-            # Named beforehand, so that their numbers, by which ties are decided, do not hang on a hash table.
+            # Listed here, so that their ids, which break ties, do not depend on a hash table.
             special_tokens=["[UNK]", *letters, *(f"##{c}" for c in letters)],
             initial_alphabet=letters,
             limit_alphabet=len(letters),
@@ -93,10 +94,10 @@ def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> 
 
 
 def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> Learner:
-    """Unigram, as SentencePiece has it: of many pieces those stay without which the texts would be least likely.
+    """Create an untrained Unigram tokenizer, as in SentencePiece.
 
-    It learns slowly, so that of a corpus with more `characters` it takes every second, third … text in the order of
-    their hashes.
+    It keeps the pieces that contribute most to the likelihood of the texts. Training is slow, so a corpus with more
+    than `characters` characters is sampled: every second, third … text in the order of their hashes.
     """
     if vocabulary < 3 or characters < 1:
         raise BadInput(f"unigram: a vocabulary of {vocabulary} from {characters} characters is too small")
@@ -121,13 +122,13 @@ def _told(name: str, vocabulary: int, **options: str | None) -> str:
 
 
 def _some(texts: Sequence[str], characters: int) -> Sequence[str]:
-    """All texts, or so many evenly that about `characters` are left: the same ones in whatever order they come."""
+    """Sample about `characters` characters of the texts, independent of their order."""
     step = -(-sum(map(len, texts)) // characters)
     return texts if step <= 1 else sorted(texts, key=text_hash)[::step]
 
 
 def text_hash(text: str) -> bytes:
-    """What puts texts in an order that is theirs and not the corpus's."""
+    """Hash a text, to sort texts independently of the corpus order."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -136,17 +137,20 @@ def _train(made: Any, trainer: Any, texts: Sequence[str]) -> None:
 
 
 def _plain(made: Any) -> Any:
-    """The same without special tokens: a text that has `<unk>` in it has five characters there, and no mark."""
+    """Return a tokenizer without special tokens.
+
+    `<unk>` in a text is then five characters.
+    """
     data = json.loads(made.to_str())
     data["added_tokens"] = []
     return type(made).from_str(json.dumps(data))
 
 
 def _in_order(made: Any) -> Any:
-    """The same with pieces by score and spelling, and nothing in it that the next training would not find again.
+    """Sort the pieces by score and spelling, so that training is reproducible.
 
-    Letters without which texts would be unknown, though no likely piece has them, get the least score and a step more
-    each, in the order of a hash table: here in that of Unicode.
+    The library appends letters that no likely piece contains, with the lowest score plus a step each, in the order of a
+    hash table. Here they get these scores in Unicode order.
     """
     data = json.loads(made.to_str())
     data["added_tokens"] = []
@@ -156,7 +160,7 @@ def _in_order(made: Any) -> Any:
     for piece, score in sorted((one for one in others if len(one[0]) == 1), key=lambda one: one[1]):
         above = score - min(last.values(), default=score)
         steps += abs(above - (steps + 1) * STEP) < STEP / 100
-        if abs(above - steps * STEP) < STEP / 100:  # several may have the least: a likely piece, and the first letter
+        if abs(above - steps * STEP) < STEP / 100:  # A likely piece may have the lowest score too.
             last[piece] = score
     again = dict(zip(sorted(last), sorted(last.values()), strict=True))
     told = [(piece, again.get(piece, score)) for piece, score in others]

@@ -1,4 +1,4 @@
-"""Whole words: those that come most often in a corpus, and one number for all others."""
+"""Word tokenizer: the most frequent words of a corpus, and one id for all others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from ragauge.systems.tokenizers import Learner
 from ragauge.systems.tokenizers.showing import UNKNOWN, sound
 
 WORD = re.compile(r"\w+|[^\w\s]")
-"""Runs of letters and digits, and each other mark; white space is no part of a word."""
+"""Sequence of letters and digits, or a single other mark; white space is not part of a word."""
 
 
 def words(*, vocabulary: int = 30_000, least: int = 1, lower: bool = False) -> Learner:
-    """The words of a corpus, by how often they come: at most `vocabulary - 1`, each `least` times; 0 is the rest.
+    """Create an untrained word tokenizer.
+
+    It has at most `vocabulary - 1` words; id 0 is unknown. A word must occur at least `least` times.
 
     >>> known = words(vocabulary=3).fitted(["to be or not to be", "to do"])
     >>> known.encode(["to be or to do"]), known.pieces("to do")
@@ -36,7 +38,7 @@ def words(*, vocabulary: int = 30_000, least: int = 1, lower: bool = False) -> L
 
 
 class Words:
-    """Known words by number, from 1 on."""
+    """Tokenizer of known words, with ids from 1."""
 
     unknown = 0
 
@@ -49,20 +51,20 @@ class Words:
         self.name = f"words-{self.vocabulary}-{hashlib.sha256(told).hexdigest()[:8]}"
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text."""
+        """Return the token ids of each text."""
         find = self._numbers.get
         return [[find(word, 0) for word in self._cut(text)] for text in texts]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The words of numbers with a blank between them; without those that it does not know."""
+        """Return the words of token ids, separated by spaces, without unknown ones."""
         return " ".join(self._words[n] for n in numbers if n)
 
     def pieces(self, text: str) -> list[str]:
-        """A piece for each word and mark."""
+        """Return a piece for each word and mark."""
         return [word if word in self._numbers else UNKNOWN for word in self._cut(text)]
 
     def kept(self) -> dict[str, Any]:
-        """What `reopened` makes it from again."""
+        """Return the state for `restore_tokenizer`."""
         return {"kind": "words", "words": self._words[1:], "lower": self._lower}
 
     def _cut(self, text: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""Small language models that are trained here, on the corpus itself, in minutes: an LSTM or a Transformer as embedder.
+"""Train small language models (LSTM or Transformer) on the corpus and use them as embedders.
 
-They are no match for a model that has read the web. They show what a tokenizer, a network and an objective are worth
-when nothing else differs, and, untrained, what random numbers are worth.
+They do not compete with large pretrained models. They show the effect of tokenizer, network and objective with
+everything else equal; untrained, they show the effect of random weights.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ TOKENIZER = "bpe(vocabulary=4000)"
 
 
 class LanguageModel:
-    """A language model as embedder: the mean of its states over a text, at length 1.
+    """Embedder with a language model trained on the corpus: the mean of its states, unit length.
 
-    `kind` is `transformer` or `lstm`; `objective` is `next` (tell the next token) or `pairs` (tell which two spans are
-    of one document); `trained=False` leaves the weights as they were drawn. `passes` is how often the texts are gone
-    through, `batch` what a step sees (bytes of text for `next`, documents for `pairs`), `rate` the highest learning
-    rate; 0 stands for what suits the objective. `context` is how many tokens of a text are read.
+    `kind` is `transformer` or `lstm`. `objective` is `next` (predict the next token) or `pairs` (recognise two spans of
+    one document). `trained=False` keeps the random weights. `passes` is the number of passes over the texts, `batch`
+    the size of a step (bytes of text for `next`, documents for `pairs`), `rate` the maximum learning rate; 0 selects
+    the default of the objective. `context` is the maximum number of tokens read per text.
 
-    `fitted(texts)` gives one that has learned; `folder` opens one that `keep` has written. What was learned is kept in
-    the cache folder, or in `cache`, or nowhere (False), and found again by the texts and options. `threads` are torch's
-    while it works; None leaves them as they are.
+    `fitted(texts)` returns a trained model; `folder` opens one that `keep` has written. Trained models are stored in
+    the cache folder, or in `cache` (False for none), and are found by texts and options. `threads` is the number of
+    torch threads while it works; None leaves it unchanged.
     """
 
     def __init__(  # noqa: PLR0913
@@ -75,17 +75,17 @@ class LanguageModel:
         self._model: keeping.Model | None = None
         self._weights: Mapping[str, Any] = {}
         if folder is None:
-            open_tokenizer(self._told)  # a wrong name is told before anybody waits
+            open_tokenizer(self._told)  # Report a wrong name before training.
         else:
             model = keeping.read(Path(str(folder)))
             _agree(recipe, model.recipe, tokenizer, str(folder))
             self._take(model)
 
     def fitted(self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> LanguageModel:
-        """The same model, with what it learns from these texts; held-out ones are left aside.
+        """Return a copy of this model that is trained on texts, without the held-out ones.
 
-        `progress` hears the steps that are done, and how many there are. A training that was broken off is taken up
-        where it was written down last. One that was opened from a folder has learned already, and stays as it is.
+        `progress` is called with the number of steps done and the total. An interrupted training resumes at its last
+        checkpoint. A model that was opened from a folder is returned unchanged.
         """
         if self._model is not None:
             return self
@@ -104,7 +104,7 @@ class LanguageModel:
     def _found_or_made(self, lessons: Sequence[str], heard: Callable[[int, int], None] | None) -> keeping.Model:
         tokenizer = open_tokenizer(self._told)
         learns = callable(getattr(tokenizer, "fitted", None))
-        # An object does not tell all of its options; what it has learned does.
+        # The name of an object may not include all of its options; a trained tokenizer has a hash.
         if learns and not isinstance(self._told, Spec):
             tokenizer, learns = open_tokenizer(tokenizer, lessons), False
         corpus = corpus_hash(lessons)
@@ -150,12 +150,18 @@ class LanguageModel:
         self._fingerprint = model.fingerprint
 
     def keep(self, folder: str | Path) -> None:
-        """Write the model into a folder that is new or empty; `LanguageModel(folder=…)` opens it again."""
+        """Write the model to a new or empty folder.
+
+        `LanguageModel(folder=…)` opens it again.
+        """
         keeping.keep(Path(folder), self._ready)
 
     @property
     def name(self) -> str:
-        """What it is; once it has learned, with a hash of its weights."""
+        """Name with kind, tokenizer, objective and size.
+
+        After training it ends with a hash of the weights.
+        """
         one = self._recipe
         cut = str(self._told) if self._model is None else self._model.numbering.tokenizer.name
         learned = one.objective if one.trained else "untrained"
@@ -163,26 +169,26 @@ class LanguageModel:
         return "-".join(["lm", one.kind, cut, learned, f"{one.dimension}x{one.layers}", end])
 
     marks = 0
-    """None that count for the limit, whatever its tokenizer has around a text elsewhere."""
+    """Number of special tokens that count for the limit: none, regardless of the tokenizer."""
 
     @property
     def limit(self) -> int:
-        """Tokens of a text that are read; the mark before it is not among them."""
+        """Maximum number of tokens read per text, without the boundary token before it."""
         return self._recipe.context
 
     @property
     def trained(self) -> bool:
-        """Whether its weights were learned."""
+        """Whether the weights were trained."""
         return self._recipe.trained
 
     @property
     def train_seconds(self) -> float:
-        """What learning took, also if that was done before and kept; NaN where nothing was learned."""
+        """Training time in seconds, also of a model from the cache; NaN if not trained."""
         return float(self._log.get("seconds", math.nan))
 
     @property
     def log(self) -> Mapping[str, Any]:
-        """Of the training: steps, tokens, seconds, the loss of each step in bits, the device."""
+        """Training log: steps, tokens, seconds, loss of each step in bits, device."""
         return self._log
 
     @property
@@ -191,29 +197,29 @@ class LanguageModel:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What cuts its texts."""
+        """Tokenizer of the model."""
         return self._ready.numbering.tokenizer
 
     @property
     def parameters(self) -> int:
-        """How many numbers it has learned, or drawn; the table of tokens counts once, though it is used twice."""
+        """Number of weights; the token table is used twice and counts once."""
         return sum(one.numel() for one in self._ready.weights.values())
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens each text has, read or not."""
+        """Count the tokens of each text without truncation."""
         return [len(one) for one in self._ready.numbering.encode(texts)]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """A row for each text; an empty one is all zeros."""
+        """Return the vectors of texts, one row per text; an empty text has zeros."""
         rows = self._ready.numbering.encode(texts)
         with training.threads(self._threads):
             return scoring.vectors(self._recipe, self._weights, rows, self._device)
 
     @property
     def bits(self) -> Callable[[Sequence[str]], list[float]] | None:
-        """How many bits each text takes, its end included; None where the objective was not to tell the next token.
+        """Function that returns the bits of each text; None for objective `pairs`.
 
-        NaN stands where a text cannot be had back from its tokens: to tell these is not to tell the text.
+        The end of a text is included. A value is NaN if a text cannot be restored from its tokens.
         """
         return self._bits if self._recipe.objective == "next" else None
 
@@ -226,7 +232,7 @@ class LanguageModel:
 
     @staticmethod
     def held_out(texts: Sequence[str]) -> list[bool]:
-        """Which texts no model of this kind learns from: about one in twenty, by their own hash."""
+        """Return which texts are excluded from training: about one in twenty."""
         return [is_held_out(text) for text in texts]
 
     @property
@@ -248,14 +254,14 @@ def _device(named: str | None) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(0, device=named)
-    except (RuntimeError, AssertionError) as error:  # torch says it in several ways
+    except (RuntimeError, AssertionError) as error:  # The exception depends on the version of torch.
         words = (str(error).splitlines() or [""])[0]
         raise BadInput(f"lm: the device `{named}` cannot be used: {words}", hint="cpu, cuda, cuda:1 …") from None
     return named
 
 
 def _agree(asked: Recipe, found: Recipe, tokenizer: Any, folder: str) -> None:
-    """Refuse options that a model from a folder does not have; one that has its usual value was not asked for."""
+    """Refuse options that differ from those of a stored model; defaults are ignored."""
     usual = Recipe(objective=asked.objective)
     for name, value in found.told().items():
         wanted = getattr(asked, name)

@@ -1,7 +1,7 @@
-"""Models on disk: kept by what they were made from, found again instead of trained again, whole or not at all.
+"""Write and read trained models and checkpoints, atomically.
 
-A folder has `model.safetensors` (the weights), `config.json` (the recipe and what the training was like) and, where the
-tokenizer is one of Hugging Face's library, its `tokenizer.json`. Nothing in it is code.
+A folder has `model.safetensors` (weights), `config.json` (hyperparameters and training log) and, for tokenizers of
+Hugging Face's library, `tokenizer.json`. It contains no code.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     import torch
 
 VERSION = 1
-"""Of how models are trained: raised whenever the same recipe and texts would give another model."""
+"""Version of the training. Increase it if equal hyperparameters and texts would give another model."""
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
 class Model:
-    """A network with its weights, and what its numbers stand for."""
+    """Network with its weights and its tokenizer."""
 
     recipe: Recipe
     numbering: Numbering
     weights: Mapping[str, torch.Tensor]
     log: Mapping[str, Any]
-    """What it was trained on, for how long, and how the loss fell; empty where it was not trained."""
+    """Training data, duration and losses; empty if the model was not trained."""
 
     @property
     def fingerprint(self) -> str:
-        """What tells these very weights from others, however they came about."""
+        """Hash of the weights, the tokenizer and the architecture."""
         whole = hashlib.blake2b(digest_size=8)
         seen = [] if self.numbering.seen is None else self.numbering.seen.tolist()
         told = self.recipe.told()
@@ -58,13 +58,16 @@ class Model:
 
 
 def key(recipe: Recipe, tokenizer: str, corpus: str) -> str:
-    """Under which a model is kept: everything that decides on its weights, but for rounding."""
+    """Return the cache key of a model: a hash of what determines its weights."""
     told = json.dumps([VERSION, recipe.told(), tokenizer, corpus], sort_keys=True)
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 
 
 def keep(folder: Path, model: Model, *, over: bool = False) -> None:
-    """Write a model; the folder appears when it is complete. One that is there already is left alone, or replaced."""
+    """Write a model to a folder, which appears when it is complete.
+
+    An existing folder that is not empty is refused, or replaced if `over` is set.
+    """
     tensors = _library()
     if folder.exists() and not over and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput("there is something here already", file=str(folder), hint="give a folder that is new or empty")
@@ -88,7 +91,7 @@ def keep(folder: Path, model: Model, *, over: bool = False) -> None:
 
 
 def read(folder: Path) -> Model:
-    """A model that was kept, if all of it is there and as it was."""
+    """Read a model; raise BadInput if it is incomplete or was changed."""
     tensors = _library()
     if not (folder / CONFIG).is_file():
         raise BadInput("no language model is here", file=str(folder), hint="a folder that `keep` has written")
@@ -106,14 +109,14 @@ def read(folder: Path) -> Model:
             raise BadInput("the weights are not those that were kept", file=str(folder))
     except BadInput:
         raise
-    except Exception as error:  # what a damaged file raises is up to three libraries
+    except Exception as error:  # Three libraries raise various exceptions for corrupt files.
         message = " ".join(f"{type(error).__name__}: {error}".split())
         raise BadInput(f"the language model here cannot be read ({message})", file=str(folder)) from error
     return model
 
 
 def prepare(folder: Path) -> None:
-    """Refuse before a training, and not after it, what cannot be written to."""
+    """Check before training that a folder is writable."""
     with _written(folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe.{os.getpid()}"
@@ -122,14 +125,14 @@ def prepare(folder: Path) -> None:
 
 
 def found(folder: Path) -> Model | None:
-    """The model of a folder in the cache; a damaged one is as good as none: it is made again."""
+    """Read a model from the cache; None if it is missing or corrupt."""
     with suppress(BadInput):
         return read(folder)
     return None
 
 
 def save(file: Path, progress: Progress) -> None:
-    """Write down how far a training is, in the place of what was written before."""
+    """Write a checkpoint of a training and replace the previous one."""
     tensors = _library()
     all_of_it = {f"weights/{name}": one for name, one in progress.weights.items()}
     all_of_it |= {f"moments/{name}": one for name, one in progress.moments.items()}
@@ -139,20 +142,20 @@ def save(file: Path, progress: Progress) -> None:
 
 
 def taken_up(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Progress | None:
-    """How far a training is that was broken off; None where there is none, or it is damaged."""
+    """Read the checkpoint of an interrupted training; None if missing or corrupt."""
     try:
         from safetensors import safe_open
 
         with safe_open(file, "pt") as opened:
             told = parse_json(opened.metadata()["progress"])
             parts = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
-    except Exception:  # not there, or torn by a machine that went down: what it raises is up to the library
+    except Exception:  # Missing, or corrupt after a crash; the library raises various exceptions.
         return None
     for name, shape in shapes.items():
         needed = (f"weights/{name}", f"moments/{name}:first", f"moments/{name}:second")
         if any(one not in parts or tuple(parts[one].shape) != shape for one in needed):
             return None
-    # In the order in which they were drawn: the length of a gradient is a sum, and sums depend on the order by a hair.
+    # In the original order: the norm of a gradient is a sum, and its rounding depends on the order.
     weights = {name: parts[f"weights/{name}"] for name in shapes}
     moments = {name.removeprefix("moments/"): one for name, one in parts.items() if name.startswith("moments/")}
     return Progress(weights, moments, **told)
@@ -177,7 +180,7 @@ def _whole_folder(folder: Path, *, over: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
         try:
             part.rename(folder)
-        except OSError:  # ENOTEMPTY, EEXIST: another process has stored the same model meanwhile
+        except OSError:  # ENOTEMPTY or EEXIST: another process has stored the same model meanwhile.
             if not over or not (folder / CONFIG).is_file():
                 raise
 

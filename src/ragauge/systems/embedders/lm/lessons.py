@@ -1,7 +1,7 @@
-"""What a network is shown, step by step: the same texts in the same order, however they are cut into tokens.
+"""Training batches: equal texts in equal order, regardless of the tokenizer.
 
-A pass shows every text once. Its order is drawn from the seed and the pass alone, and so is where spans are cut, in
-characters: two models that differ in nothing but their tokenizer see the same text in each of as many steps.
+A pass contains every text once. Its order, and the positions of spans (in characters), depend only on seed and pass or
+step. Two models that differ only in their tokenizer see the same text in each of the same number of steps.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ from ragauge.systems.embedders.lm.recipes import Recipe
 from ragauge.systems.tokenizers.trained import text_hash
 
 HELD_OUT = 20
-"""One text in so many is never learned from."""
+"""Interval of held-out texts: on average, one of this number of texts is not used for training."""
 WORD = re.compile(r"\S+")
 LETTER = re.compile(r"\S")
 SPAN = 200
-"""Characters of a span at most."""
+"""Maximum number of characters of a span."""
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a text is kept back. Its own hash decides, so that all models are asked about the same ones."""
+    """Return whether a text is held out.
+
+    Its hash decides, so that it is the same for all models.
+    """
     return text_hash(text)[0] % HELD_OUT == 0
 
 
 def taught(texts: Sequence[str]) -> list[str]:
-    """The texts that are learned from: each once, in an order that is theirs and not the corpus's."""
+    """Return the distinct texts to train on, in an order independent of the corpus."""
     return sorted({text for text in texts if text.strip() and not is_held_out(text)}, key=text_hash)
 
 
 def corpus_hash(texts: Sequence[str]) -> str:
-    """What tells one set of texts from another."""
+    """Hash a list of texts."""
     whole = hashlib.blake2b(digest_size=16)
     for text in texts:
         whole.update(text_hash(text))
@@ -43,13 +46,13 @@ def corpus_hash(texts: Sequence[str]) -> str:
 
 
 class Lessons:
-    """All steps of a training."""
+    """Batches of all training steps."""
 
     def __init__(self, recipe: Recipe, numbering: Numbering, texts: Sequence[str]) -> None:
         self._recipe = recipe
         self._numbering = numbering
         most = recipe.batch
-        # A text that is longer than a step is taken in parts.
+        # A text that is longer than a step is split.
         parts = texts
         if recipe.objective == "next":
             parts = [text[at : at + most] for text in texts for at in range(0, len(text), most)]
@@ -74,13 +77,13 @@ class Lessons:
             groups[-1].append(part)
             room -= int(sizes[part])
         if len(groups) > 1 and self._recipe.objective == "pairs" and len(groups[-1]) < self._recipe.batch // 2:
-            groups[-2] += groups.pop()  # among few others a pair is found too easily
+            groups[-2] += groups.pop()  # With few other documents a pair is too easy to find.
         return [np.asarray(group, np.int64) for group in groups]
 
     def rows(self, step: int) -> tuple[Numbers, Numbers]:
-        """The texts of a step one after another, with marks between them, in rows; and what comes next at each place.
+        """Return input rows and next tokens of a step.
 
-        Where a row is longer than what is left, -100 comes next, which is not counted.
+        The texts are separated by boundary tokens. After the last token the target is -100, which the loss ignores.
         """
         _, group = self._steps[step]
         mark = np.asarray([MARK])
@@ -92,9 +95,9 @@ class Lessons:
         return before.reshape(count, width), after.reshape(count, width)
 
     def pairs(self, step: int) -> tuple[list[Numbers], list[Numbers]]:
-        """Of each text of a step a span, as short as a question, and the text: in every second case without the span.
+        """Return a short span of each text of a step, and the text around it.
 
-        Without it, what a text says elsewhere must be recognised; with it, words that are the same must.
+        The span is removed in half of the cases, so that the model learns to recognise both the topic and equal words.
         """
         _, group = self._steps[step]
         chance = np.random.default_rng([self._recipe.seed, step, 1])
@@ -108,13 +111,15 @@ class Lessons:
 
 
 def parted(text: str, share: float, place: float) -> tuple[str, str]:
-    """A span of a text and the rest of it: so large a share of its words, and so far from its beginning.
+    """Split a text into a span and the rest.
+
+    The span has a share of the words and starts at a relative position.
 
     >>> parted("to be or not to be", 0.5, 0.0), parted("to be or not to be", 0.34, 0.5)
     (('to be or', 'not to be'), ('or not', 'to be to be'))
     """
     words = [found.span() for found in WORD.finditer(text)]
-    if len(words) < 4:  # also in languages that do not part their words
+    if len(words) < 4:  # Also for languages without spaces between words.
         words = [found.span() for found in LETTER.finditer(text)]
     count = max(1, round(share * len(words)))
     first = round(place * (len(words) - count))
@@ -124,7 +129,10 @@ def parted(text: str, share: float, place: float) -> tuple[str, str]:
 
 
 def around(text: str, span: str) -> str:
-    """As much of a text as is read at once, with a span of it in the middle."""
+    """Return an excerpt of a text with a span in the middle.
+
+    It has at most `MAX_SPAN_CHARS` characters.
+    """
     spare = (SPAN - len(span)) // 2
     start = max(0, min(text.index(span) - spare, len(text) - SPAN))
     return text[start : start + SPAN]

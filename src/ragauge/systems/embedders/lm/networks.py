@@ -1,8 +1,8 @@
-"""The two networks: an LSTM and a causal Transformer, as functions of their numbers.
+"""The two networks, an LSTM and a causal Transformer, as functions of their weights.
 
-Both read a text from left to right, so that whatever stands behind it, filled-up places too, changes nothing before it.
-Both begin and end in the same way: each token is mixed with the few before it, which is what bytes need to become
-parts of words; states are brought to one length, and compared with the table of tokens that they began with.
+Both read a text from left to right, so that tokens after it, such as padding, do not change its states. Both mix each
+token with the few before it first, which helps byte tokenizers to form parts of words. States are normalised and
+compared with the input token table.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     Weights = Mapping[str, torch.Tensor]
 
 SPREAD = 0.02
-"""Of the table of tokens that a network begins with, as GPT-2 has it."""
+"""Standard deviation of the initial token table, as in GPT-2."""
 NEAR = 5
-"""Tokens that are mixed at first: each, and the four before it."""
+"""Number of tokens that are mixed at first: each one and the four before it."""
 TURN = 10_000.0
-"""The base of the angles that tell how far two tokens are apart."""
+"""Base of the rotary position angles."""
 
 
 def shapes(recipe: Recipe, rows: int) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of all numbers of a network that tells `rows` tokens apart.
+    """Return names and shapes of all weights of a network with `rows` tokens.
 
     >>> sum(math.prod(shape) for shape in shapes(Recipe(kind="lstm", dimension=8, layers=1), 10).values())
     680
@@ -52,7 +52,7 @@ def shapes(recipe: Recipe, rows: int) -> dict[str, tuple[int, ...]]:
 
 
 def drawn(recipe: Recipe, rows: int) -> dict[str, torch.Tensor]:
-    """The numbers that a network begins with: the same for the same seed, whatever else was drawn before."""
+    """Draw the initial weights of a network; they depend on the seed only."""
     import torch
 
     chance = torch.Generator().manual_seed(recipe.seed)
@@ -62,20 +62,20 @@ def drawn(recipe: Recipe, rows: int) -> dict[str, torch.Tensor]:
             found[name] = torch.ones(shape)
         elif name.endswith("bias"):
             found[name] = torch.zeros(shape)
-            found[name][recipe.dimension : 2 * recipe.dimension] = 1.0  # remember at first, as is usual
+            found[name][recipe.dimension : 2 * recipe.dimension] = 1.0  # Forget gate open at first, as usual.
         elif name == "near":
             found[name] = torch.randn(shape, generator=chance) / 2
             found[name][0] = 1.0
         else:
             spread = SPREAD if name == "tokens" else 1 / math.sqrt(shape[-1])
-            # What is added at each layer must not grow with their number.
+            # The sum over the layers must not grow with their number.
             spread /= math.sqrt(2 * recipe.layers) if name.endswith("out") else 1
             found[name] = torch.randn(shape, generator=chance) * spread
     return found
 
 
 def states(recipe: Recipe, weights: Weights, numbers: torch.Tensor) -> torch.Tensor:
-    """A vector for each token of each row, which knows of the tokens before it."""
+    """Compute the state of each token of each row from the tokens up to it."""
     import torch.nn.functional as F  # noqa: N812 - its usual name
 
     inner = F.embedding(numbers, weights["tokens"])
@@ -85,14 +85,14 @@ def states(recipe: Recipe, weights: Weights, numbers: torch.Tensor) -> torch.Ten
 
 
 def likelihoods(weights: Weights, found: torch.Tensor) -> torch.Tensor:
-    """From states to how likely each token comes next, as logits."""
+    """Compute the logits of the next token from states."""
     return found @ weights["tokens"].T
 
 
 def pooled(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """The mean of the states of each row's text, without the mark before it and what is filled up, at length 1.
+    """Return the mean state of each text, with unit length.
 
-    A text without tokens is all zeros: it has no direction.
+    Boundary token and padding are left out. A text without tokens has a vector of zeros.
     """
     import torch
     import torch.nn.functional as F  # noqa: N812
@@ -104,7 +104,7 @@ def pooled(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def _mixed(inner: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-    """Each token with a share of those before it, another one for each number of a vector."""
+    """Add weighted earlier tokens to each token; each dimension has its own weights."""
     import torch.nn.functional as F  # noqa: N812
 
     length = inner.shape[1]
@@ -121,11 +121,11 @@ def _lstm(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch.Tensor
     none = inner.new_zeros(4 * recipe.dimension)
     flat = []
     for layer in range(recipe.layers):
-        # The library has two biases where one does the same; the second stays zero.
+        # The library has two biases where one is enough; the second stays zero.
         flat += [weights[f"{layer}.input"], weights[f"{layer}.state"], weights[f"{layer}.bias"], none]
-    learning = torch.is_grad_enabled()  # a card must know; nothing is dropped, so that the numbers are the same
+    learning = torch.is_grad_enabled()  # Needed on a GPU; without dropout the result is the same.
     with warnings.catch_warnings():
-        # A card would rather have them in one piece, and copies them there at every call.
+        # A GPU prefers contiguous weights and copies them at every call.
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
         found = torch.lstm(inner, (start, start), flat, True, recipe.layers, 0.0, learning, False, True)[0]
     return inner + found
@@ -150,7 +150,10 @@ def _transformer(recipe: Recipe, weights: Weights, inner: torch.Tensor) -> torch
 
 
 def _angles(length: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Places as angles (rotary): what two tokens are to each other depends on how far they are apart, not on where."""
+    """Return cosine and sine of rotary positions.
+
+    Attention then depends on relative distance only.
+    """
     import torch
 
     speeds = TURN ** (-torch.arange(0, width, 2, device=device) / width)

@@ -1,4 +1,4 @@
-"""From texts to rows of a network's table: the numbers of a tokenizer, and a mark where texts begin and end."""
+"""Map the token ids of a tokenizer to rows of a network's token table."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from numpy.typing import NDArray
 from ragauge.seams import Tokenizer
 
 MARK = 0
-"""Between texts: whatever comes first has it before it, and whoever says it says that the text is over."""
+"""Row of the boundary token, before the first token of a text and after the last."""
 OTHER = 1
-"""Whatever has no row of its own, where not all numbers of a tokenizer have one."""
+"""Row of all tokens without a row of their own, if not every token id has one."""
 WHOLE = 65_536
-"""Up to so many numbers each has a row; of more (characters: a million) only those that were seen in training."""
+"""Maximum vocabulary in which every id has a row; of larger ones (characters: a million) only ids seen in training."""
 
 Numbers = NDArray[np.int64]
 
 
 class Numbering:
-    """A tokenizer, and the row of each of its numbers."""
+    """Tokenizer with the table row of each of its token ids."""
 
     def __init__(self, tokenizer: Tokenizer, seen: Sequence[int] | None = None) -> None:
         self.tokenizer = tokenizer
         self.seen = None if seen is None else np.asarray(sorted(seen), np.int64)
-        """Numbers that have a row; None where all have one."""
+        """Token ids with a row; None if all have one."""
         self.rows = tokenizer.vocabulary + 1 if self.seen is None else len(self.seen) + 2
-        """How many rows there are."""
+        """Number of rows."""
 
     @classmethod
     def learned(cls, tokenizer: Tokenizer, texts: Sequence[str]) -> Numbering:
-        """The numbering for a tokenizer after these texts."""
+        """Create the map for a tokenizer from the training texts."""
         if tokenizer.vocabulary <= WHOLE:
             return cls(tokenizer)
         return cls(tokenizer, sorted(set(chain.from_iterable(tokenizer.encode(texts)))))
 
     def encode(self, texts: Sequence[str]) -> list[Numbers]:
-        """The rows of each text, without marks."""
+        """Return the rows of each text, without boundary tokens."""
         return [self._rows(one) for one in self.tokenizer.encode(texts)]
 
     def lost(self, texts: Sequence[str], encoded: Iterable[Numbers]) -> list[bool]:
-        """Whether a text cannot be had back from its rows: then they say less than the text does."""
+        """Return which texts cannot be restored from their rows."""
         found = []
         for text, rows, numbers in zip(texts, encoded, self.tokenizer.encode(texts), strict=True):
             gone = self.seen is not None and bool((rows == OTHER).any())

@@ -1,4 +1,4 @@
-"""What a small language model is made by: everything that decides on its weights, the texts aside."""
+"""Hyperparameters of a small language model: everything that determines its weights, except the texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ragauge.errors import BadInput
 KINDS = ("lstm", "transformer")
 OBJECTIVES = ("next", "pairs")
 BATCH = {"next": 16_384, "pairs": 128}
-"""What a step sees where nobody says: bytes of text, or documents."""
+"""Default size of a step, by objective: bytes of text, or documents."""
 PASSES = {"next": 2, "pairs": 3}
 RATE = {"next": 4e-3, "pairs": 3e-3}
 WHOLE = ("dimension", "layers", "heads", "context", "batch", "passes", "seed")
@@ -21,7 +21,10 @@ MOST = {"dimension": 8192, "layers": 64, "context": 65_536}
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network and how it is trained. All numbers are checked; `batch`, `passes` and `rate` go by the objective."""
+    """Checked settings of a network and its training.
+
+    0 for `batch`, `passes` and `rate` selects the default of the objective.
+    """
 
     kind: str = "transformer"
     objective: str = "next"
@@ -61,7 +64,7 @@ class Recipe:
             )
 
     def told(self) -> dict[str, Any]:
-        """As plain data; what does not matter for this one is left out."""
+        """Return the settings as a mapping, without those that have no effect."""
         left = {"heads"} if self.kind == "lstm" else set()
         left |= set() if self.objective == "pairs" else {"temperature"}
         left |= set() if self.trained else {"passes", "batch", "rate", "temperature"}
@@ -69,5 +72,5 @@ class Recipe:
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Recipe:
-        """What `told` was made from."""
+        """Create the settings from a mapping that `told` returned."""
         return cls(**{name: value for name, value in told.items() if name in cls.__dataclass_fields__})

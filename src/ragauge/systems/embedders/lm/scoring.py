@@ -1,4 +1,4 @@
-"""From texts to vectors and to bits, by a network that is ready."""
+"""Compute vectors and bits of texts with a trained network."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     import torch
 
 AT_ONCE = 16_384
-"""Tokens in a batch, filled-up places among them."""
+"""Maximum number of tokens per batch, including padding."""
 CELLS = 40_000_000
-"""Likelihoods in memory at a time."""
+"""Maximum number of logits in memory."""
 
 
 def vectors(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[Numbers], device: str) -> Vectors:
-    """The mean state of each text's first `context` tokens, at length 1; zeros where there are no tokens."""
+    """Compute the mean state of each text's first `context` tokens, with unit length.
+
+    A text without tokens has a vector of zeros.
+    """
     import torch
 
     out = np.zeros((len(rows), recipe.dimension), np.float32)
@@ -38,10 +41,10 @@ def vectors(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[
 
 
 def bits(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[Numbers], device: str) -> Floats:
-    """How many bits each text takes, its end included; all of it, whatever is read at once.
+    """Compute the bits of each whole text, including its end.
 
-    A text that is longer than the context is read in windows that overlap by half: each token is told from the half
-    of the context before it, at least, or from all that there is.
+    A text that is longer than the context is read in windows that overlap by half. Each token is predicted from at
+    least half a context before it, or from all preceding tokens.
     """
     import torch
 
@@ -62,7 +65,7 @@ def bits(recipe: Recipe, weights: Mapping[str, torch.Tensor], rows: Sequence[Num
 
 
 def _windows(row: Numbers, context: int) -> Iterator[tuple[Numbers, Numbers, int]]:
-    """Tokens that are read, those that come next at each place, and from which place on these are counted."""
+    """Yield input tokens, next tokens and the first counted position per window."""
     line = np.concatenate([[MARK], row, [MARK]])
     before, after = line[:-1], line[1:]
     start, counted = 0, 0
@@ -74,7 +77,10 @@ def _windows(row: Numbers, context: int) -> Iterator[tuple[Numbers, Numbers, int
 
 
 def _alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Places of texts of like length, as many at a time as may be filled up to `most` tokens; empty ones not at all."""
+    """Yield positions of texts of similar length, up to `most` padded tokens.
+
+    Empty texts are skipped.
+    """
     group: list[int] = []
     for place in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
         if group and (len(group) + 1) * (lengths[place] + 1) > most:

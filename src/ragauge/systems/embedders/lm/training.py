@@ -1,4 +1,4 @@
-"""Training: AdamW, a warm-up and a cosine, and nothing left to chance that the seed does not decide."""
+"""Train a network with AdamW, warm-up and cosine schedule; the seed determines the result."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     import torch
 
 WARM = 0.1
-"""The part of the steps in which the rate rises."""
+"""Share of the steps in which the learning rate rises."""
 LAST = 0.05
-"""What is left of the rate in the end."""
+"""Final learning rate, as a share of the maximum."""
 CLIP = 1.0
 DECAY = 0.01
 BETAS = (0.9, 0.98)
 SIDE_BY_SIDE = 32
-"""Spans that are read together."""
+"""Number of spans per batch."""
 SAVE_EVERY = 20.0
 """Seconds between two checkpoints."""
 
 
 @dataclass
 class Progress:
-    """How far a training is: enough to go on from."""
+    """State of a training, sufficient to resume it."""
 
     weights: dict[str, torch.Tensor]
     moments: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Of the optimizer, two for each of the weights: `NAME:first`, `NAME:second`."""
+    """Moments of the optimizer, two per weight: `NAME:first`, `NAME:second`."""
     step: int = 0
     losses: list[float] = field(default_factory=list)
-    """Of each step, in bits for a token (next) or for a pair."""
+    """Loss of each step in bits per token (`next`) or per pair."""
     tokens: int = 0
-    """Seen so far, each as often as it was seen."""
+    """Number of tokens seen so far, with repetitions."""
     seconds: float = 0.0
 
 
@@ -57,7 +57,10 @@ def train(
     heard: Callable[[int, int], None] | None = None,
     save: Callable[[Progress], None] | None = None,
 ) -> Progress:
-    """Go on with a training until it is done; `save` gets it now and then, always between two steps."""
+    """Start or resume a training and run it to the end.
+
+    `save` is called regularly between two steps.
+    """
     import torch
 
     weights = {name: one.to(device).requires_grad_() for name, one in progress.weights.items()}
@@ -91,7 +94,7 @@ def train(
 
 
 def circumstances(device: str) -> dict[str, Any]:
-    """What weights depend on by a hair: the device, how many threads add up, the library."""
+    """Return what affects the rounding of weights: device, threads, version."""
     import torch
 
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
@@ -99,7 +102,7 @@ def circumstances(device: str) -> dict[str, Any]:
 
 
 def filled(rows: Sequence[Numbers], device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Texts side by side, each after a mark and filled up with marks; and how many tokens each has."""
+    """Pad texts with boundary tokens, one before each; also return token counts."""
     import torch
 
     lengths = [len(row) for row in rows]
@@ -111,7 +114,7 @@ def filled(rows: Sequence[Numbers], device: str) -> tuple[torch.Tensor, torch.Te
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """So many threads of torch inside; as many as before afterwards."""
+    """Set the number of torch threads inside the context; None leaves it unchanged."""
     import torch
 
     before = torch.get_num_threads()
@@ -125,7 +128,7 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 def _share(step: int, steps: int) -> float:
-    """Of the rate, at a step."""
+    """Return the learning rate at a step, as a share of the maximum."""
     warm = max(1, round(WARM * steps))
     if step < warm:
         return (step + 1) / warm
@@ -173,13 +176,16 @@ def _next(
 def _pairs(
     recipe: Recipe, weights: Mapping[str, torch.Tensor], lessons: Lessons, step: int, device: str
 ) -> tuple[torch.Tensor, int]:
-    """Each span must find the other one of its text among those of all texts of the step, both ways."""
+    """Compute the contrastive loss of spans and texts.
+
+    Each span must match its own text among all texts of the step, and vice versa.
+    """
     import torch
     import torch.nn.functional as F  # noqa: N812
 
     short, long = lessons.pairs(step)
     both = [*short, *long]
-    # Spans of like length go together, so that little is filled up.
+    # Spans of similar length share a batch, so that there is little padding.
     order = sorted(range(len(both)), key=lambda i: len(both[i]))
     parts = []
     for start in range(0, len(both), SIDE_BY_SIDE):
